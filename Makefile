@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/bin/uv)
 STAMP := $(VENV)/.parley-setup
 
-.PHONY: setup run quick test test-services test-browser test-all mutants lint types schema screenshots bench trace-send lock clean
+.PHONY: setup run quick test test-services test-browser test-all mutants lint types schema docs screenshots bench trace-send lock clean
 
 setup: $(STAMP)
 
@@ -59,6 +59,10 @@ types: setup
 # The client API's description, which clients are generated from.
 schema: setup
 	$(PY) manage.py spectacular --validate --fail-on-warn --file docs/client-api/openapi.yaml
+
+# The documentation as a site, in site/. A broken link is an error.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 
 # The main pages at every size and in both themes, in var/screenshots; needs Chromium.
 screenshots: setup

@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
 
 @contextmanager
 def targets(options: argparse.Namespace) -> Iterator[list[Target]]:
-    """The server that was named, or stacks of our own."""
+    """The named server, or new stacks."""
     if options.url:
         yield [Target(options.url, options.url.rstrip("/"), options.key)]
         return
@@ -70,5 +70,5 @@ def wanted(only: Sequence[str] | None) -> list[Benchmark]:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that no process and no database is left behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that processes and databases are removed
     main()

@@ -1,10 +1,10 @@
-"""Agents that cost nothing themselves, so that what is measured is the platform."""
+"""Agents without work of their own."""
 
 from agentkit import Artifact, Completed, InputRequired, SkillHandler, TaskContext
 
 
 class Chunks(SkillHandler):
-    """Streams as many chunks as the text says, as fast as they are taken."""
+    """Streams as many chunks as the text says, as fast as possible."""
 
     name = "Chunks"
 
@@ -16,7 +16,7 @@ class Chunks(SkillHandler):
 
 
 class Waiting(SkillHandler):
-    """Asks a question that nobody answers: its tasks stay open and nothing happens in them."""
+    """Asks a question that nobody answers, so that its tasks stay open."""
 
     name = "Waiting"
 

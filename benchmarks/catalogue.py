@@ -1,4 +1,4 @@
-"""What can be measured, in the order in which it is printed."""
+"""All benchmarks, in the order of the report."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from benchmarks.target import Target
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Something to measure.
+    """A benchmark.
 
     Attributes:
         measure: one round on one target.
         prepare: called once for each target before its first round.
-        inside: it needs a stack of our own: its processes, its database, or agents that others do not have.
-        rounds: at most so many.
+        inside: needs our own stack: processes, database or agents.
+        rounds: at most.
         longest: seconds that one round on one target may take.
-        embedded_only: the services profile has no such thing.
-        any_broker: work that no broker has a part in, so that one stack with services is enough.
+        embedded_only: not on the services profile.
+        any_broker: independent of the broker, so one stack with services is enough.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Plans over an agent that costs nothing itself, so that what is measured is the engine."""
+"""Plans over an agent without work, to measure the engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STAGES = 4
 
 
 def small(agent: str = AGENT) -> dict[str, Any]:
-    """Ten steps: one, four beside each other, one that waits for these, two beside each other, and two in a row."""
+    """Ten steps: one, four in parallel, a join, two in parallel, and two in a row."""
     said = {
         "begin": "{{ inputs.text }}",
         **{f"part_{one}": f"{{{{ steps.begin.text }}}} {one}" for one in "abcd"},
@@ -25,7 +25,7 @@ def small(agent: str = AGENT) -> dict[str, Any]:
 
 
 def wide(agent: str = AGENT) -> dict[str, Any]:
-    """Four stages, each of as many steps as the text says: each step of a stage takes up what one before it said."""
+    """Four stages, each of as many steps as the text says; each step uses one of the stage before."""
     elements = ["range(inputs.text|int)|list", *(f"steps.stage_{number}" for number in range(1, STAGES))]
     steps = {
         f"stage_{number}": {"agent": agent, "for_each": each, "message": "{{ index }}" if number == 1 else "{{ item }}"}

@@ -1,4 +1,4 @@
-"""Forking a session of many messages, which is to cost what forking one of a few does."""
+"""Forking a long session should cost the same as forking a short one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from benchmarks.figures import Figures, latencies
 from benchmarks.scale import Scale
 from benchmarks.target import Target
 
-SHORT = 10  # messages of the session beside
+SHORT = 10  # messages of the short session
 ONLY_MESSAGES = "2"
 
-_made: dict[str, tuple[str, str]] = {}  # of each target, the short session and the long one
+_made: dict[str, tuple[str, str]] = {}  # by target: the short session and the long one
 
 
 def fill(target: Target, scale: Scale) -> None:
-    """Give the caller a session of a few messages, and one of many."""
     short, long = (
         target.inside.python("-m", "benchmarks.sessions", "0", str(messages), ONLY_MESSAGES).stdout.strip()
         for messages in (SHORT, scale.messages)
@@ -26,7 +25,7 @@ def fill(target: Target, scale: Scale) -> None:
 
 
 async def fork(target: Target, scale: Scale) -> Figures:
-    """A fork over HTTP; the caller may make `ACTS_PER_MINUTE` of them."""
+    """A fork over HTTP; quotas allow `ACTS_PER_MINUTE`."""
     short, long = _made[target.name]
     places = {
         f"of {SHORT} messages": (short, SHORT),

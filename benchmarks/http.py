@@ -1,4 +1,4 @@
-"""HTTP/1.1 with as little work as possible, so that the client takes little of the machine that it measures."""
+"""A minimal HTTP/1.1 client, which takes little of the measured machine."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-LARGEST = 64 * 1024 * 1024  # bytes that the reader holds at most: a whole answer
+LARGEST = 64 * 1024 * 1024  # bytes of an answer at most
 
 
 class Connection:
-    """One kept-alive connection: one request at a time."""
+    """A kept-alive connection with one request at a time."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         address = urlsplit(url)
@@ -31,14 +31,14 @@ class Connection:
         self._writer.close()
 
     async def fetch(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """The body of the answer. Raises RuntimeError for a status other than 200."""
+        """The body. Raises RuntimeError for a status other than 200."""
         length = await self._ask(method, path, body)
         if length is not None:
             return await self._reader.readexactly(length)
         return b"".join([chunk async for chunk in self._chunks()])
 
     async def stream(self, method: str, path: str, body: bytes = b"") -> AsyncGenerator[bytes]:
-        """The body as it comes, in the server's pieces. Raises RuntimeError for a status other than 200."""
+        """The body in the server's chunks. Raises RuntimeError for a status other than 200."""
         length = await self._ask(method, path, body)
         if length is not None:
             yield await self._reader.readexactly(length)
@@ -47,7 +47,7 @@ class Connection:
             yield chunk
 
     async def _ask(self, method: str, path: str, body: bytes) -> int | None:
-        """Send a request and read the head of its answer: the length of the body, None for a chunked one."""
+        """Send a request and read the head; returns the body's length, None if chunked."""
         head = f"{method} {path} HTTP/1.1\r\n{self._head}Content-Length: {len(body)}\r\n\r\n"
         self._writer.write(head.encode() + body)
         status, *lines = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin1").split("\r\n")

@@ -1,4 +1,4 @@
-"""Many requests, so many at a time."""
+"""Concurrent requests."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Request = Callable[[Client], Awaitable[object]]
 
 
 async def timed(target: Target, request: Request, *, count: int, at_once: int = 1) -> tuple[list[float], float]:
-    """Make `count` requests over `at_once` kept-alive connections; the seconds of each, and of all together.
+    """Make `count` requests over `at_once` kept-alive connections; the seconds of each, and in total.
 
-    The first request of a connection pays for connecting and is not counted.
+    A connection's first request is not counted.
     """
     left = iter(range(count))
     seconds: list[float] = []

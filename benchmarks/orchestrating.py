@@ -1,9 +1,8 @@
-"""Plans under load: many of ten steps side by side, and one of thousands of steps.
+"""Plans under load: many of ten steps at once, and one of thousands of steps.
 
-What a step costs is told in processor time, which a busy machine changes less than seconds: that of all processes of
-the installation, those of PostgreSQL that work for it included. *The engine's own* is what is left of it without what a
-plain send to the same agent takes of them, which is the agent's turn and its record. What Daphne does for a send is not
-taken off, and writing a step's message counts as the engine's: the figure is rather too high than too low.
+The cost of a step is processor time of all the installation's processes, PostgreSQL's included, because a busy
+machine affects it less than wall time. *The engine's own* cost subtracts a plain send to the same agent, but not
+what Daphne takes for it, so the figure is rather too high.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ SERVING = "daphne"
 
 
 async def plans(target: Target, scale: Scale) -> Figures:
-    """Plans of ten steps, then one of `STAGES` fan-outs; both in steps."""
+    """Plans of ten steps, then one of `STAGES` fan-outs; figures are in steps."""
     send = await _cost_of_a_send(target, scale)
     figures = {"a plain send, all ms": sum(send.values())}
     return figures | await _many(target, scale, send) | await _one(target, scale, send)
@@ -61,7 +60,7 @@ async def _done(client: Client, slug: str, text: str = "hello") -> None:
 
 
 def _milliseconds(target: Target, before: dict[str, float], count: int) -> dict[str, float]:
-    """Of processor time since then for each of `count`, by process."""
+    """Processor time since then divided by `count`, by process."""
     return {name: (now - before.get(name, 0)) / count * 1000 for name, now in target.processor_seconds().items()}
 
 

@@ -1,4 +1,4 @@
-"""The session page in a browser: how soon it is there, how heavy it is, and whether it stutters in a long session."""
+"""The session page in a browser: load time, size, and long tasks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from benchmarks.target import Target
 from tests.chromium import CHROMIUM
 
 WORDS = "Some words of an answer. " * 40
-WAIT = 60_000  # ms
-VISITS = 5  # with what the browser kept
-ELSEWHERE = 1000  # ms between two visits
-AFTERWARDS = 2500  # ms in which a page may load more by itself
-LOOK = 20  # ms between two looks at what the page measured
-# When words of a message are painted for the first time, as the browser itself says: by its first paint of anything
-# that is more than background, if they were there by then, and otherwise by Element Timing, which forgets what is
-# drawn anew at once.
+WAIT = 60_000
+VISITS = 5  # with a warm cache
+ELSEWHERE = 1000  # ms between visits
+AFTERWARDS = 2500  # ms in which deferred loads count
+LOOK = 20  # ms between polls
+# The first paint of a message's words: the first contentful paint, if the words were there by then, else Element
+# Timing, which forgets elements that are replaced at once.
 WATCH = """
   new PerformanceObserver((list) => (window.timed ??= list.getEntries()[0].renderTime)).observe({ type: "element" });
   new MutationObserver(() => {
@@ -43,17 +42,15 @@ KEPT = """async () => {
   while (!(navigator.serviceWorker.controller && (await kept()))) await new Promise((done) => setTimeout(done, 100));
 }"""
 
-_long: dict[str, str] = {}  # of each target, the session with many messages
+_long: dict[str, str] = {}  # by target: the long session
 
 
 def fill(target: Target, scale: Scale) -> None:
-    """Give the demo user a session of many messages."""
     made = target.inside.python("-m", "benchmarks.sessions", "0", str(scale.messages), "2")
     _long[target.name] = made.stdout.strip()
 
 
 async def session(target: Target, scale: Scale) -> Figures:
-    """From the server, then with what the browser kept; then an answer in the long session."""
     return await asyncio.to_thread(_in_browser, target)
 
 
@@ -94,9 +91,9 @@ def _named(way: str, first: float, message: float) -> Figures:
 
 
 def _painted(page: Page, address: str) -> tuple[float, float]:
-    """When anything was painted for the first time, and when words of a message were, in ms from the start."""
+    """First paint of anything, and of a message's words, in ms from the start."""
     page.goto(address, wait_until="load")
-    for _ in range(0, WAIT, LOOK):  # the page's policy does not let it be asked in the page itself
+    for _ in range(0, WAIT, LOOK):  # the page's CSP forbids Playwright's own wait
         if painted := page.evaluate(PAINTED):
             first, message = painted
             return float(first), float(message)
@@ -105,9 +102,9 @@ def _painted(page: Page, address: str) -> tuple[float, float]:
 
 
 def _kept(page: Page, address: str, elsewhere: str) -> tuple[float, float]:
-    """The same in a browser that was here before: its service worker has the page, and what it showed.
+    """The same with a warm cache and a service worker.
 
-    From a page of Parley, the browser goes on in the process that it has; from `about:blank` it begins another one.
+    It starts from a page of Parley to stay in the same process; from `about:blank` the browser starts a new one.
     """
     times = []
     for _ in range(VISITS):
@@ -124,7 +121,7 @@ def _script_bytes(page: Page, addresses: list[str]) -> float:
 
 
 def _longest_task(browser: Browser, page: Page) -> float:
-    """Of the page's main thread, in the processor's time, so that what else the machine does is not counted."""
+    """Of the main thread, in processor time, so that other load does not count."""
     answers = page.locator(".from-agent").count()
     browser.start_tracing(page=page, categories=["toplevel", "disabled-by-default-devtools.timeline"])
     page.locator("#words").fill(WORDS)

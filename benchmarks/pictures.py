@@ -1,6 +1,6 @@
-"""The pictures of a plan: their layout and their templates, in a process that does nothing else.
+"""Pictures of a plan: layout and templates, in a process of their own.
 
-As a program, `python -m benchmarks.pictures STEPS ROUNDS`, it prints its figures as JSON.
+`python -m benchmarks.pictures STEPS ROUNDS` prints figures as JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from benchmarks.target import Target
 
 
 async def draw(target: Target, scale: Scale) -> Figures:
-    """Graph and rows in time of `scale.steps` steps."""
     found = await asyncio.to_thread(
         target.inside.python, "-m", "benchmarks.pictures", str(scale.steps), str(scale.pictures)
     )
@@ -44,7 +43,7 @@ def measured(steps: int, rounds: int) -> Figures:
     }
     figures: Figures = {}
     for title, way in ways.items():
-        way()  # templates are read once
+        way()
         figures[f"{title} of {steps} steps, p50 ms"] = statistics.median(_took(way) for _ in range(rounds))
     return figures
 

@@ -1,4 +1,4 @@
-"""A plan of many steps, as its pictures take it: the same at each call."""
+"""A deterministic plan of many steps, for pictures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STATES = ("done", "done", "done", "failed", "running", "asking", "waiting")
 
 
 def boxes(count: int, seed: int = 8) -> list[StepBox]:
-    """Steps of which each depends on up to three of the last twenty before it."""
+    """Steps that each depend on up to three of the previous twenty."""
     chance = random.Random(seed)
     made: list[StepBox] = []
     for number in range(count):
@@ -27,7 +27,7 @@ def boxes(count: int, seed: int = 8) -> list[StepBox]:
 
 
 def rows(count: int, seed: int = 8) -> list[StepRow]:
-    """The same steps in time, each in three spells: it waited, failed, and was done."""
+    """The same steps, each in three intervals: waiting, failed, done."""
     chance, made = random.Random(seed), []
     for box in boxes(count, seed):
         at = BEGAN + datetime.timedelta(seconds=chance.uniform(0, 4000))

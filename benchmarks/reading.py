@@ -1,4 +1,4 @@
-"""GetTask, and ListTasks of callers with few and with many tasks."""
+"""GetTask, and ListTasks with few and many tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from benchmarks.target import Target
 
 
 async def get(target: Target, scale: Scale) -> Figures:
-    """GetTask of a completed task of `echo`, with its history and its artifact."""
     async with target.client() as client:
         task = await client.send("echo")
     params = {"id": task["id"]}
@@ -18,13 +17,11 @@ async def get(target: Target, scale: Scale) -> Figures:
 
 
 def fill(target: Target, scale: Scale) -> None:
-    """Give the caller many tasks at one agent, and few at another."""
     target.run("benchmarks.rows", "tasks", "bench-few", str(scale.few))
     target.run("benchmarks.rows", "tasks", "bench-many", str(scale.many))
 
 
 async def page(target: Target, scale: Scale) -> Figures:
-    """The first page (50 tasks) of ListTasks."""
     figures: Figures = {}
     for slug, count in (("bench-few", scale.few), ("bench-many", scale.many)):
         seconds, _ = await timed(target, lambda client, at=slug: client.call(at, "ListTasks", {}), count=scale.reads)

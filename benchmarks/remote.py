@@ -1,6 +1,6 @@
-"""Remote agents: what the gateway adds to a call, and what many streams through it cost.
+"""Remote agents: the gateway's overhead for calls, and for many streams.
 
-The peer is the SDK's server in a process of its own; the same agent is hosted here as well, for comparison.
+The peer is the SDK's server; the same agent is also hosted here for comparison.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tests.remote import peers
 PEER = "SDK 1.3 JSON-RPC"
 HOSTED, REMOTE = "bench-hosted", "bench-remote"
 CHUNKS = 40  # of each stream
-PAUSE = 0.25  # seconds between them
-BETWEEN = 0.02  # seconds from one stream's begin to the next one's
+PAUSE = 0.25  # seconds between chunks
+BETWEEN = 0.02  # seconds between starts of streams
 
 
 def register(target: Target, scale: Scale) -> None:
@@ -36,10 +36,9 @@ def register(target: Target, scale: Scale) -> None:
 
 
 async def calls(target: Target, scale: Scale) -> Figures:
-    """A streamed answer, from the message to the end of the task, by three ways in turn.
+    """A streamed answer until the task's end, by three ways in turn.
 
-    The gateway's own time is what a call through Parley takes beyond the same call to an agent that it hosts, and
-    beyond the same two requests to the peer itself.
+    The gateway's overhead is the time beyond a hosted agent's call, and beyond the same two requests to the peer.
     """
     ways: dict[str, list[float]] = {"the peer itself": [], "hosted here": [], "remote": []}
     async with AsyncExitStack() as stack:
@@ -54,14 +53,14 @@ async def calls(target: Target, scale: Scale) -> Figures:
                 ways[name].append(await _seconds(call))
     figures: Figures = {}
     for name, seconds in ways.items():
-        ways[name] = seconds[3:]  # the first ones open connections and import
+        ways[name] = seconds[3:]  # the first ones connect and import
         figures |= latencies(ways[name], name, 50)
     own = statistics.median(remote - hosted - bare for bare, hosted, remote in zip(*ways.values(), strict=True))
     return figures | {"the gateway's own, p50 ms": max(0.0, own * 1000)}
 
 
 async def streams(target: Target, scale: Scale) -> Figures:
-    """As many streams as the scale says, all open at once, of one worker process."""
+    """As many open streams as the scale says, in one worker process."""
     before = _look(target)
     began = time.perf_counter()
     reading = []
@@ -85,7 +84,7 @@ async def streams(target: Target, scale: Scale) -> Figures:
 
 
 async def _read(target: Target) -> int:
-    """One stream; gives how many chunks came."""
+    """Read one stream; returns its number of chunks."""
     async with target.client() as client:
         pieces = [piece async for piece in client.send_streaming(REMOTE, f"chunks {CHUNKS} {PAUSE}")]
     whole = b"".join(pieces)
@@ -99,7 +98,7 @@ async def _bare(stack: AsyncExitStack) -> SdkClient:
 
 
 async def _directly(client: SdkClient) -> None:
-    """A call as the gateway makes it: a stream, whose end is confirmed by a get."""
+    """The gateway's two requests: a stream, then a get that confirms its end."""
     seen = [event async for event in client.send_message(request("hello"))]
     await client.get_task(a2a.GetTaskRequest(id=seen[0].task.id, history_length=1))
 
@@ -116,5 +115,5 @@ async def _seconds(call: Callable[[], Awaitable[None]]) -> float:
 
 
 def _look(target: Target) -> tuple[int, float]:
-    """Threads and kilobytes of the process that carries runs."""
+    """Threads and kilobytes of the process that executes runs."""
     return target.threads(worker=True), target.resident_kilobytes(worker=True)

@@ -1,4 +1,4 @@
-"""Results as a table for people, and as JSON for programs."""
+"""Results as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ WIDTH = 20
 
 
 def machine() -> dict[str, str | int | float]:
-    """What the figures were measured on."""
     return {
         "processors": os.cpu_count() or 0,
         "architecture": platform.machine(),
@@ -25,7 +24,6 @@ def machine() -> dict[str, str | int | float]:
 
 
 def table(results: Sequence[Result], names: Sequence[str]) -> str:
-    """One block for each benchmark, one column for each target."""
     lines = []
     for result in results:
         title = f"{result.benchmark.title} ({result.rounds} round{'s' if result.rounds > 1 else ''})"
@@ -37,6 +35,5 @@ def table(results: Sequence[Result], names: Sequence[str]) -> str:
 
 
 def as_json(machine: Mapping[str, object], results: Sequence[Result]) -> str:
-    """The same for programs."""
     medians = {result.benchmark.name: {"rounds": result.rounds, **result.medians} for result in results}
     return json.dumps({"machine": machine, "medians": medians}, indent=2) + "\n"

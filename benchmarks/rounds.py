@@ -1,4 +1,4 @@
-"""Rounds of every benchmark on every target in turn, so that a slow minute of the machine hits all alike."""
+"""Alternates targets in each round, so that a slow minute affects all alike."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.target import Target
 
 @dataclass(frozen=True)
 class Result:
-    """What a benchmark found: over how many rounds, and the medians by the name of the target."""
+    """The number of rounds, and medians by target."""
 
     benchmark: Benchmark
     rounds: int
@@ -24,7 +24,7 @@ class Result:
 
 
 def measure(targets: Sequence[Target], benchmarks: Sequence[Benchmark], scale: Scale) -> list[Result]:
-    """Measure all that suits these targets, within `scale.seconds` if one round of each takes no longer."""
+    """Run all benchmarks that suit the targets, within `scale.seconds` if one round takes no longer."""
     begun, results = time.monotonic(), []
     for place, benchmark in enumerate(benchmarks):
         left = scale.seconds - (time.monotonic() - begun)
@@ -35,7 +35,6 @@ def measure(targets: Sequence[Target], benchmarks: Sequence[Benchmark], scale: S
 
 
 def _rounds(targets: Sequence[Target], benchmark: Benchmark, scale: Scale, seconds: float) -> Result:
-    """As many rounds as are wanted, or as `seconds` allow."""
     begun = time.monotonic()
     for target in targets:
         if benchmark.prepare:
@@ -52,7 +51,6 @@ def _rounds(targets: Sequence[Target], benchmark: Benchmark, scale: Scale, secon
 
 
 def suited(targets: Sequence[Target], benchmark: Benchmark) -> Iterator[Target]:
-    """Those of the targets on which this benchmark says something."""
     services_seen = False
     for target in targets:
         if target.stack is None:

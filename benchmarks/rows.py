@@ -1,7 +1,6 @@
-"""What the benchmarks need in a throwaway database: `python -m benchmarks.rows agents|tasks SLUG COUNT`.
+"""Rows for a throwaway database: `python -m benchmarks.rows agents|tasks SLUG COUNT`.
 
-Tasks are made by the database itself, around the ledger, which is right in a throwaway database alone: a million in a
-minute or two.
+SQL makes the tasks without the ledger, a million in a minute or two.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from benchmarks.definitions import PLANS  # noqa: E402
 from examples.showcase import DEMO  # noqa: E402
 
 PER_CONTEXT = 100
-PER_TASK = 7  # events that a task of `echo` has
-BATCH = 20_000  # tasks that are written in one transaction
+PER_TASK = 7  # events of an `echo` task
+BATCH = 20_000  # tasks in a transaction
 BEGAN = "2026-01-01 00:00:00"
 PARTS = '[{"text": "hello"}]'
 SAID = f"""'{{"messageId": "answer ' || n || '", "role": "ROLE_AGENT", "parts": {PARTS}}}'"""
@@ -38,13 +37,13 @@ SAID = f"""'{{"messageId": "answer ' || n || '", "role": "ROLE_AGENT", "parts": 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a database says what the statements below need.
+    """The databases' SQL dialects.
 
     Attributes:
-        numbers: the rows `n` from one number to another.
-        key: a UUID of a text, the same for the same text.
-        at: a number of seconds after BEGAN.
-        json: a JSON value of a text.
+        numbers: rows `n` in a range.
+        key: a deterministic UUID of a text.
+        at: seconds after BEGAN.
+        json: JSON of a text.
     """
 
     numbers: str
@@ -71,7 +70,7 @@ DIALECTS = {
 
 
 def register_agents() -> None:
-    """Register the agents and plans of the benchmarks in one process: a start of Django takes longer than the rest."""
+    """Register agents and plans in one process, because Django starts slowly."""
     for slug, handler in AGENTS.items():
         register_hosted(slug, handler)
     for slug, definition in PLANS.items():
@@ -79,7 +78,6 @@ def register_agents() -> None:
 
 
 def make_tasks(slug: str, count: int) -> None:
-    """Give the demo user so many tasks at that agent: a question, an answer and an artifact each."""
     agent, owner = Agent.objects.get(slug=slug), User.objects.get(email=DEMO)
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite":
@@ -91,7 +89,7 @@ def make_tasks(slug: str, count: int) -> None:
                 cursor.execute(statement(CONTEXTS), of | {"first": first // PER_CONTEXT, "last": last // PER_CONTEXT})
                 for template in (TASKS, QUESTIONS, ANSWERS, ARTIFACTS):
                     cursor.execute(statement(template), of | {"first": first, "last": last})
-        cursor.execute("ANALYZE")  # what a database that grew slowly has done by itself
+        cursor.execute("ANALYZE")  # which a slowly grown database already has
 
 
 def md5(text: str) -> str:
@@ -99,7 +97,7 @@ def md5(text: str) -> str:
 
 
 def statement(template: Template) -> str:
-    """A template in the words of the database: keys and times are made of `n`."""
+    """Fills a template; keys and times derive from `n`."""
     say = DIALECTS[connection.vendor]
     of_context = "n" if template is CONTEXTS else f"(n / {PER_CONTEXT})"
     return template.substitute(

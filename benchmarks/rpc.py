@@ -1,4 +1,4 @@
-"""A2A 1.0 over JSON-RPC, as far as it is measured."""
+"""A minimal A2A 1.0 client over JSON-RPC."""
 
 from __future__ import annotations
 
@@ -11,22 +11,18 @@ from benchmarks.http import Connection
 
 
 class Client(Connection):
-    """One caller at one agent after another."""
-
     def __init__(self, url: str, key: str) -> None:
         super().__init__(
             url, {"Authorization": f"Bearer {key}", "A2A-Version": "1.0", "Content-Type": "application/json"}
         )
 
     async def call(self, slug: str, method: str, params: dict[str, Any]) -> Any:
-        """The result. Raises RuntimeError for an error."""
         answer = json.loads(await self.fetch("POST", f"/a2a/{slug}", request(method, params)))
         if "result" not in answer:
             raise RuntimeError(f"{method}: {answer}")
         return answer["result"]
 
     async def send(self, slug: str, text: str = "hello") -> Any:
-        """SendMessage, which waits for the task; gives the task."""
         return (await self.call(slug, "SendMessage", said(text)))["task"]
 
     def send_streaming(self, slug: str, text: str = "hello") -> AsyncGenerator[bytes]:

@@ -1,29 +1,29 @@
-"""How much is asked of the machine."""
+"""The amount of load."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Counts of one round. Everything is bounded, in number and in time.
+    """Counts of a round.
 
     Attributes:
-        seconds: after which no further round is begun; the stacks' start comes on top.
-        rounds: how often each benchmark is run on each target.
-        requests: of a round, by how many are under way at once.
+        seconds: after which no round begins; the stacks' start is extra.
+        rounds: of each benchmark on each target.
+        requests: of a round, by concurrency.
         reads: GetTask and ListTasks of a round.
         streams: short streams of a round.
-        chunks: artifact chunks of the long stream.
-        few, many: tasks that a caller has when listing them.
+        chunks: of the long stream.
+        few, many: tasks of a caller of ListTasks.
         subscribers: idle streams.
-        remote_calls: of a round, one after the other, by each way.
-        remote_streams: that are open at once.
-        sessions, events: of a client that is restored, and of its active session.
-        messages, forks: of a session, and how often it is forked in a round.
-        cut_clients: that follow sessions over lines which are cut.
-        steps, pictures: of a plan that is drawn, and how often it is.
-        plans, plans_at_once: plans of ten steps, and how many of them are under way together.
-        fan_out: how many steps each stage of a large plan has.
+        remote_calls: of a round, in sequence, by each way.
+        remote_streams: open at once.
+        sessions, events: of a restored client, and of its active session.
+        messages, forks: of a session, and of a round.
+        cut_clients: with connections that are cut.
+        steps, pictures: of a drawn plan, and how often.
+        plans, plans_at_once: plans of ten steps, and their concurrency.
+        fan_out: steps in each stage of a large plan.
     """
 
     seconds: float

@@ -1,4 +1,4 @@
-"""Blocking SendMessage of echo, next to a request that does nothing."""
+"""A blocking SendMessage to echo, compared with a request that does nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.target import Target
 
 
 async def nothing(target: Target, scale: Scale) -> Figures:
-    """GET /healthz: what the client, the connection and the server cost before Parley does anything."""
+    """GET /healthz: the cost of client, connection and server."""
     figures: Figures = {}
     for at_once, count in scale.requests.items():
         seconds, whole = await timed(
@@ -23,7 +23,6 @@ async def nothing(target: Target, scale: Scale) -> Figures:
 
 
 async def send(target: Target, scale: Scale) -> Figures:
-    """SendMessage to `echo`, answered when the task is completed."""
     figures: Figures = {}
     for at_once, count in scale.requests.items():
         worked = time.process_time()

@@ -1,8 +1,7 @@
-"""Sessions of the demo user in a throwaway database: `python -m benchmarks.sessions COUNT EVENTS [TURN]`.
+"""The demo user's sessions in a throwaway database: `python -m benchmarks.sessions COUNT EVENTS [TURN]`.
 
-COUNT old sessions of a message each, and one of EVENTS events: a conversation with streamed answers, or with a TURN of
-2 one of messages alone. They are written around the ledger, which is right in a throwaway database alone. Prints the
-key of the long one.
+Makes COUNT short sessions without the ledger, and one of EVENTS events: streamed answers, or with a TURN of 2
+messages only. Prints the long one's key.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from apps.record.events import EventType  # noqa: E402
 from apps.record.models import Context, Event, Message  # noqa: E402
 from examples.showcase import DEMO  # noqa: E402
 
-TURN = 50  # events from one message of the person's to the next
+TURN = 50  # events from one message of the person to the next
 WORDS = "Some words of an answer, about as many as a stream brings at once. "
 
 
@@ -47,7 +46,6 @@ def make(count: int, events: int, turn: int = TURN) -> uuid.UUID:
 
 
 def lines(context: Context, turn: int) -> Iterator[Event]:
-    """The log of a context, as long as the context says."""
     for index in range(1, context.last_event + 1):
         kind, payload = line(context, index, turn)
         yield Event(context=context, index=index, type=kind, payload=payload, at=context.created_at)

@@ -1,4 +1,4 @@
-"""`./manage.py serve`: how long from the command to the first answered request."""
+"""`./manage.py serve`: time to the first answer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests import stack
 
 
 async def start(target: Target, scale: Scale) -> Figures:
-    """An installation of its own: the first start makes the database and all else, the second finds it there."""
+    """The first start also makes the database; the second finds it."""
     return await asyncio.to_thread(_start_twice)
 
 
 def _start_twice() -> Figures:
     with stack.prepared(services={}) as fresh:
-        (fresh.data_dir / "static").unlink()  # it collects its own
+        (fresh.data_dir / "static").unlink()  # forces its own collection
         first = _seconds_to_start(fresh)
         fresh.terminate()
         return {"first start s": first, "later start s": _seconds_to_start(fresh)}

@@ -1,4 +1,4 @@
-"""Streams: how soon they begin, and how fast a long one runs."""
+"""Streams: time to first event, and speed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.target import Target
 
 
 async def first_event(target: Target, scale: Scale) -> Figures:
-    """SendStreamingMessage to `echo`: until the first event (the task) and until the last (completed)."""
+    """SendStreamingMessage to `echo`: until the first event (task) and the last (completed)."""
     first, last = [], []
     async with target.client() as client:
         for _ in range(scale.streams + 1):
@@ -22,7 +22,7 @@ async def first_event(target: Target, scale: Scale) -> Figures:
 
 
 async def chunks(target: Target, scale: Scale) -> Figures:
-    """A stream of artifact chunks that its agent makes without a pause. Readers see only what is persisted."""
+    """A stream of chunks without pauses. Readers see persisted chunks only."""
     async with target.client() as client:
         _ = [piece async for piece in client.send_streaming("bench-chunks", "10")]
         began = time.perf_counter()

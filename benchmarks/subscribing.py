@@ -1,4 +1,4 @@
-"""Idle subscribers: what a stream costs in which nothing happens."""
+"""The cost of idle subscribers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from benchmarks.figures import Figures
 from benchmarks.scale import Scale
 from benchmarks.target import Target
 
-OPENING = 50  # subscriptions that are opened side by side
-SETTLING_SECONDS = 3.0  # more than the feed's poll, so that its part is in the figure
+OPENING = 50  # subscriptions opened at once
+SETTLING_SECONDS = 3.0  # more than the feed's poll interval, to include its cost
 
 
 async def idle(target: Target, scale: Scale) -> Figures:
-    """As many SubscribeToTask streams as the scale says, each of a waiting task of its own."""
+    """As many SubscribeToTask streams as the scale says, each of its own waiting task."""
     tasks = await _waiting_tasks(target, scale.subscribers)
     async with AsyncExitStack() as stack:
-        await _subscribe(target, stack, tasks[:OPENING])  # threads and buffers that the first ones bring are no part
+        await _subscribe(target, stack, tasks[:OPENING])  # excludes threads and buffers of the first streams
         before = await _look(target)
         await _subscribe(target, stack, tasks[OPENING:])
         await asyncio.sleep(SETTLING_SECONDS)

@@ -1,4 +1,4 @@
-"""Restoring a client that has nothing, syncing it afterwards, and lines that are cut again and again."""
+"""Restoring an empty client, syncing it, and connections that are cut often."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ from tests.faults.calling import Caller
 
 RESTORE = "restore, s"
 CUTS = 20
-MOST_BYTES = 4000  # that come before a line is cut: all cuts together are less than what is told
-STREAMING = 8  # sessions that stream while lines are cut
+MOST_BYTES = 4000  # before a cut; all cuts together are less than the data
+STREAMING = 8  # sessions that stream during cuts
 
-_long: dict[str, str] = {}  # of each target, the session with many events
+_long: dict[str, str] = {}  # by target: the long session
 
 
 def fill(target: Target, scale: Scale) -> None:
-    """Give the caller many sessions, and one of many events."""
     made = target.inside.python("-m", "benchmarks.sessions", str(scale.sessions), str(scale.events))
     _long[target.name] = made.stdout.strip()
 
 
 async def restore(target: Target, scale: Scale) -> Figures:
-    """All sessions and the whole of an active one; then what a sync brings when nothing changed, and when one did."""
     headers = {"Authorization": f"Bearer {target.key}"}
     async with httpx.AsyncClient(base_url=f"{target.url}/api/v1", headers=headers, timeout=60) as http:
         began = time.perf_counter()
@@ -46,7 +44,7 @@ async def restore(target: Target, scale: Scale) -> Figures:
 
 
 async def _sessions(http: httpx.AsyncClient) -> tuple[list[Any], str]:
-    """Every session, and the position of before the first page."""
+    """All sessions, and the sync cursor before the first page."""
     found: list[Any] = []
     token, cursor = "", ""
     while True:
@@ -61,7 +59,7 @@ async def _whole(http: httpx.AsyncClient, session: str) -> Any:
 
 
 async def cuts(target: Target, scale: Scale) -> Figures:
-    """So many clients that hear sessions stream, each cut often at any byte: events that were lost, or came twice."""
+    """Clients of streaming sessions, cut at random bytes: lost and repeated events."""
     clients = [Client(target.url, target.key) for _ in range(scale.cut_clients)]
     await asyncio.gather(*(client.begin() for client in clients))
     caller = Caller(target.inside, "countdown")
@@ -79,7 +77,7 @@ async def cuts(target: Target, scale: Scale) -> Figures:
     for task in tasks:
         await asyncio.to_thread(caller.ended, task, 300)
     expected |= await _logs(target, [task["contextId"] for task in tasks])
-    await asyncio.to_thread(caller.send, "0")  # so that who waits for nothing but the end looks again
+    await asyncio.to_thread(caller.send, "0")  # wakes up clients that wait for the end
     await asyncio.gather(*following)
     heard = [(client.logs[session], log) for client in clients for session, log in expected.items()]
     return {

@@ -1,4 +1,4 @@
-"""What is measured: a running Parley, and as far as it is one of our own also its processes and its database."""
+"""A running Parley to measure; for our own, also its processes and database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.stack import ROOT, Stack
 
 @dataclass(frozen=True)
 class Target:
-    """A Parley at `url`, asked with the API key `key`; `stack` where it was started for this."""
+    """A Parley at `url` with API key `key`; `stack` if it was started here."""
 
     name: str
     url: str
@@ -25,7 +25,7 @@ class Target:
 
     @classmethod
     def of(cls, name: str, stack: Stack) -> Target:
-        """A stack that runs, with the agents of the benchmarks."""
+        """A running stack with the benchmarks' agents."""
         target = cls(name, stack.url, stack.demo_key, stack)
         target.run("benchmarks.rows", "agents")
         return target
@@ -35,7 +35,7 @@ class Target:
 
     @property
     def inside(self) -> Stack:
-        """The stack. Raises LookupError for a server of somebody else's."""
+        """The stack. Raises LookupError for another server."""
         if self.stack is None:
             raise LookupError(f"{self.url} was not started by the benchmarks, so they cannot look into it.")
         return self.stack
@@ -45,15 +45,15 @@ class Target:
         command = [sys.executable, "-m", module, *arguments]
         subprocess.run(command, cwd=ROOT, env=self.inside.environment, check=True, timeout=1200)
 
-    # Looking at the process that answers requests
+    # Measuring processes
 
     def _proc(self, *, worker: bool = False) -> Path:
-        """Of the process that answers requests, or of the one that carries runs."""
+        """Of the process that serves requests, or executes runs."""
         stack = self.inside
         return Path(f"/proc/{stack.processes['serve' if stack.is_embedded else 'worker' if worker else 'daphne'].pid}")
 
     def resident_kilobytes(self, *, worker: bool = False) -> float:
-        """Memory that the process holds for itself; what it shares with others (libraries) does not grow."""
+        """Private memory, without shared libraries."""
         pages = int((self._proc(worker=worker) / "statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1024
 
@@ -61,7 +61,7 @@ class Target:
         return len(os.listdir(self._proc(worker=worker) / "task"))
 
     def processor_seconds(self) -> dict[str, float]:
-        """What each process of the installation has taken so far; on services those of PostgreSQL that work for it."""
+        """Processor time of each process; on services including this installation's PostgreSQL backends."""
         found = {name: seconds_of(process.pid) for name, process in self.inside.processes.items()}
         if not self.inside.is_embedded:
             found["PostgreSQL"] = sum(map(seconds_of, self._database_processes()))
@@ -74,7 +74,7 @@ class Target:
             return [pid for (pid,) in found]
 
     def database_connections(self) -> int:
-        """Of the whole installation on PostgreSQL; on SQLite the open files of the database."""
+        """On PostgreSQL connections; on SQLite the database's open files."""
         stack = self.inside
         if stack.is_embedded:
             files = (self._proc() / "fd").iterdir()
@@ -83,7 +83,7 @@ class Target:
 
 
 def seconds_of(process: int) -> float:
-    """Processor time of a process of this machine; 0 for one that has ended, or is another machine's."""
+    """Processor time of a local process; 0 if it has ended."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:

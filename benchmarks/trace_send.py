@@ -1,6 +1,6 @@
-"""`python -m benchmarks.trace_send [--list] [--door a2a|api]`: what one blocking, warm send enters of our own code.
+"""`python -m benchmarks.trace_send [--list] [--door a2a|api]`: our functions that one blocking, warm send enters.
 
-It runs Parley in this process, embedded, with a database of its own, and counts by `sys.monitoring`.
+Runs an embedded Parley in this process and counts with `sys.monitoring`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from types import CodeType
 ROOT = Path(__file__).resolve().parents[1]
 OURS = tuple(str(ROOT / name) + os.sep for name in ("apps", "platform", "examples"))
 WARM = 30
-AFTERWARDS = 0.3  # seconds in which what a send leaves for later is done
+AFTERWARDS = 0.3  # seconds for a send's background work
 
 
 class Trace:
-    """What was entered since it began, on all threads."""
+    """Functions entered, on all threads."""
 
     def __init__(self) -> None:
         self.calls: Counter[CodeType] = Counter()
@@ -39,7 +39,7 @@ class Trace:
             self.hops += 1
         if not code.co_filename.startswith(OURS):
             return
-        if code.co_name.startswith("<"):  # a generator expression or a lambda belongs to who wrote it there
+        if code.co_name.startswith("<"):  # counts for the enclosing function
             return
         self.calls[code] += 1
         if getattr(self._last, "file", None) != code.co_filename:
@@ -66,7 +66,6 @@ class Trace:
 
 
 def prepare(folder: str) -> str:
-    """A Parley in this process; gives an API key."""
     os.environ |= {"DATA_DIR": folder, "DJANGO_SETTINGS_MODULE": "config.settings", "ACTS_PER_MINUTE": "100000"}
     for name in ("DATABASE_URL", "CELERY_BROKER_URL", "CHANNEL_LAYER_URL"):
         os.environ.pop(name, None)
@@ -86,7 +85,6 @@ def prepare(folder: str) -> str:
 
 
 def request(door: str) -> tuple[str, dict[str, object], dict[str, str]]:
-    """Path, body and headers of one more blocking send to `echo`."""
     if door == "api":
         body: dict[str, object] = {"agent": "echo", "message": {"text": "hello"}, "wait": True}
         return "/api/v1/sessions", body, {"Idempotency-Key": str(uuid.uuid4())}
@@ -96,7 +94,7 @@ def request(door: str) -> tuple[str, dict[str, object], dict[str, str]]:
 
 
 async def trace(key: str, door: str) -> tuple[Trace, float]:
-    """The trace of one send, and the milliseconds of processor time that one takes without being traced."""
+    """The trace of a send, and an untraced send's processor time in ms."""
     import httpx
 
     from config.asgi import application
@@ -124,7 +122,7 @@ async def trace(key: str, door: str) -> tuple[Trace, float]:
             with traces[-1].recording():
                 await send()
                 await asyncio.sleep(AFTERWARDS)
-    return min(traces, key=lambda one: one.calls.total()), took  # the others have a periodic job in them
+    return min(traces, key=lambda one: one.calls.total()), took  # the others include a periodic job
 
 
 def main() -> None:

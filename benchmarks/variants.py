@@ -1,4 +1,4 @@
-"""The Parleys that are compared: each a whole stack with a throwaway database."""
+"""The compared variants: each a stack with a throwaway database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RABBITMQ = "amqp://guest:guest@127.0.0.1:5672//"
 
 
 def services() -> dict[str, dict[str, str]]:
-    """By name, the URLs of each variant that this machine can run; the environment may name other servers."""
+    """Service URLs of each variant that this machine can run."""
     database = os.environ.get("DATABASE_URL", POSTGRESQL)
     layer = os.environ.get("CHANNEL_LAYER_URL", REDIS)
     named = os.environ.get("CELERY_BROKER_URL", RABBITMQ)
@@ -32,7 +32,6 @@ def services() -> dict[str, dict[str, str]]:
 
 
 def listens(url: str) -> bool:
-    """Does anything answer there?"""
     address = urlsplit(url)
     ports = {"postgres": 5432, "postgresql": 5432, "redis": 6379, "amqp": 5672}
     try:
@@ -44,7 +43,6 @@ def listens(url: str) -> bool:
 
 @contextmanager
 def running(variants: Mapping[str, Mapping[str, str]]) -> Iterator[list[Target]]:
-    """Those variants, side by side."""
     with ExitStack() as exits:
         targets = []
         for name, urls in variants.items():

@@ -1,4 +1,4 @@
-"""What agents that work one after the other hand each other: results that say their kind, files, and wishes."""
+"""Typed results, files and choices that the agents of a plan pass on to each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from examples.texts import cut
 
 
 def one_line(text: str) -> str:
-    """The text as a line, without invisible characters: it will stand in tables and headings."""
+    """The text on one line, without invisible characters."""
     return cut(text, max(len(text), 1))
 
 
@@ -22,7 +22,7 @@ Line = Annotated[str, AfterValidator(one_line)]
 
 
 class Result(BaseModel):
-    """A result of one agent, delivered as JSON. `MAKER` says who makes such, for those who lack one."""
+    """The result of one agent, delivered as JSON. `MAKER` names the agent in error messages."""
 
     MAKER: ClassVar[str] = ""
 
@@ -32,12 +32,12 @@ class Result(BaseModel):
 
     @classmethod
     def called(cls) -> str:
-        """Its kind, which is its artifact's name without the ending."""
+        """Its kind, which is also the file name without its ending."""
         return str(cls.model_fields["kind"].default)
 
 
 def needed[R: Result](task: TaskContext, wanted: type[R]) -> R:
-    """The nearest result of that kind. Raises AgentFailure where there is none, or one that cannot be read."""
+    """The nearest result of that kind. Raises AgentFailure if it is missing or invalid."""
     if found := optional(task, wanted):
         return found
     raise AgentFailure(
@@ -48,7 +48,7 @@ def needed[R: Result](task: TaskContext, wanted: type[R]) -> R:
 
 
 def optional[R: Result](task: TaskContext, wanted: type[R]) -> R | None:
-    """The nearest result of that kind, if there is one. Raises AgentFailure for one that cannot be read."""
+    """The nearest result of that kind, or None. Raises AgentFailure if it is invalid."""
     for value in _data(task):
         if isinstance(value, dict) and value.get("kind") == wanted.called():
             try:
@@ -64,7 +64,7 @@ def optional[R: Result](task: TaskContext, wanted: type[R]) -> R | None:
 
 
 def files(task: TaskContext) -> list[File]:
-    """The files of this turn; where it has none, all others within reach, nearest first."""
+    """The files of this turn, or else all earlier ones, nearest first."""
     if task.files:
         return task.files
     delivered = [file for reference in task.references for one in reference.artifacts for file in one.files]
@@ -72,7 +72,6 @@ def files(task: TaskContext) -> list[File]:
 
 
 def picture(task: TaskContext, name: str) -> bytes | None:
-    """The PNG of that name, if it was given."""
     for file in [*files(task), *(one for each in task.references for art in each.artifacts for one in art.files)]:
         if file.name == name and file.media_type == "image/png":
             try:
@@ -83,12 +82,12 @@ def picture(task: TaskContext, name: str) -> bytes | None:
     return None
 
 
-def chosen(task: TaskContext, field: str, options: Mapping[str, Sequence[str]]) -> str | None:
-    """The one of the options that this turn's message names, in a form or in words; None for none or several.
+def chosen[Option: str](task: TaskContext, field: str, options: Mapping[Option, Sequence[str]]) -> Option | None:
+    """The option that this turn's message names, in a form or in words; None for none or several.
 
     Args:
-        field: what the form calls it.
-        options: for each the words by which people name it.
+        field: the name in the form.
+        options: the words that name each option.
     """
     forms = [value for value in task.message.data if not (isinstance(value, dict) and "kind" in value)]
     filled_in = [value.get(field, "") if isinstance(value, dict) else value for value in forms]
@@ -98,7 +97,7 @@ def chosen(task: TaskContext, field: str, options: Mapping[str, Sequence[str]]) 
 
 
 def document(name: str, text: str, media_type: str = "text/markdown", description: str = "") -> Artifact:
-    """A text file as an artifact: with a file name, so that it is taken for a file where it is sent on."""
+    """A text file as an artifact. Other agents receive it as a file with this name."""
     return Artifact([{"text": text, "filename": name, "mediaType": media_type}], name, description)
 
 
@@ -113,12 +112,11 @@ def csv_table(name: str, rows: Sequence[Mapping[str, Any]]) -> Artifact:
 
 
 def as_json(result: Result, description: str = "") -> Artifact:
-    """A result as an artifact, which others find by its kind."""
     return Artifact.json(f"{result.called()}.json", result.model_dump(mode="json"), description=description)
 
 
 def _data(task: TaskContext) -> Iterator[Any]:
-    """All JSON within reach, nearest first."""
+    """All JSON of the task, its references and its history, nearest first."""
     yield from task.message.data
     for reference in task.references:
         for artifact in reference.artifacts:

@@ -1,4 +1,4 @@
-"""Pages that agents write: Markdown with tables and pictures, and the same as one HTML file or as a PDF."""
+"""Pages in Markdown with tables and pictures, also as one HTML file or a PDF."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from agentkit import Artifact
 
 MARKUP = re.compile(r"([\\`*_{}\[\]#|~!$])")
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"  # it runs nothing and loads nothing
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"  # runs nothing and loads nothing
 STYLE = """
 body { margin: 0 auto; max-width: 62rem; padding: 2rem; font: 16px/1.6 system-ui, sans-serif; color: #1f2430; }
 img { max-width: 100%; }
@@ -25,7 +25,7 @@ th, td { padding: .4rem 1rem .4rem 0; text-align: left; border-bottom: 1px solid
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG that a page shows; `name` is that of its file."""
+    """A PNG on a page; `name` is its file name."""
 
     name: str
     png: bytes
@@ -44,23 +44,21 @@ INK = (31, 41, 55)  # of headings on paper
 
 
 def escape(text: str) -> str:
-    """The text as itself: no markup, no HTML, no table cell of its own, and no link that a renderer makes by itself."""
+    """The text without special meaning in Markdown, HTML, table cells or automatic links."""
     plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return MARKUP.sub(r"\\\1", plain).replace("://", ":&#47;&#47;").replace("www.", "www&#46;")
 
 
 def blocks(*pieces: str) -> str:
-    """Pieces of Markdown, one below the other; what is empty is left out."""
+    """Joins pieces of Markdown, without empty ones."""
     return "\n\n".join(filter(None, pieces))
 
 
 def items(sentences: Iterable[str]) -> str:
-    """A list."""
     return "\n".join(f"- {escape(sentence)}" for sentence in sentences)
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, numeric: Iterable[int] = ()) -> str:
-    """A table; `numeric` are the places of the columns that hold figures."""
     right = set(numeric)
     rule = ["---:" if at in right else "---" for at in range(len(headers))]
     lines = [list(map(escape, headers)), rule, *(list(map(escape, row)) for row in rows)]
@@ -68,7 +66,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, numeric: Ite
 
 
 def as_html(title: str, markdown: str, pictures: Sequence[Picture] = ()) -> str:
-    """A complete page with its pictures in it."""
+    """A complete page, with its pictures embedded."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
@@ -79,7 +77,7 @@ def as_html(title: str, markdown: str, pictures: Sequence[Picture] = ()) -> str:
 
 
 def as_pdf(title: str, markdown: str, pictures: Sequence[Picture] = ()) -> bytes:
-    """A4, with the DejaVu fonts that come with Matplotlib; takes seconds where it is the first."""
+    """An A4 page, in Matplotlib's DejaVu fonts. The first call takes seconds."""
     import matplotlib as mpl
     from fpdf import FPDF, TextStyle
 

@@ -1,6 +1,6 @@
-"""What a new installation starts with: two people, agents to try, and plans over them.
+"""The contents of a new installation: two people, agents to try, and plans over them.
 
-`DATA_DIR/first-login.txt` keeps the passwords and the API key that a new installation made for itself.
+`DATA_DIR/first-login.txt` has the passwords and the API key that a new installation created.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ADMIN = "admin@parley.local"
 
 @dataclass(frozen=True)
 class ShowcaseAgent:
-    """An agent of the showcase, with the policies of its first registration; later ones are the operator's."""
+    """An agent of the showcase. Its policies apply at the first registration; afterwards operators choose them."""
 
     slug: str
     handler: str
@@ -64,14 +64,14 @@ PLANS = {"research": "research.yaml", "trip": "travel.yaml"}
 
 @dataclass(frozen=True)
 class Loaded:
-    """What is there now, and in `problems` a sentence for each agent or plan that could not be registered."""
+    """The logins, and a sentence for each agent or plan that could not be registered."""
 
     logins: FirstLogin
     problems: tuple[str, ...]
 
 
 def load_showcase() -> Loaded:
-    """Make what is missing; leave what people changed. Safe to call at every start."""
+    """Creates what is missing and keeps people's changes. Safe at every start."""
     logins = _make_people()
     problems = [problem for shown in (ROUTER, *AGENTS) if (problem := _register(shown))]
     problems += [problem for slug in PLANS if (problem := _register_plan(slug))]
@@ -79,7 +79,6 @@ def load_showcase() -> Loaded:
 
 
 def plan_file(slug: str) -> Path:
-    """The file that defines a plan of the showcase."""
     return Path(__file__).parent / "plans" / PLANS[slug]
 
 
@@ -87,7 +86,6 @@ ROUTER = ShowcaseAgent(settings.ROUTER_AGENT, "apps.features.routing.router:Rout
 
 
 def _run(command: str, *arguments: str) -> str:
-    """What a management command prints."""
     output = StringIO()
     call_command(command, *arguments, stdout=output)
     return output.getvalue().strip()
@@ -115,7 +113,7 @@ def _found(slug: str) -> Any:
 
 
 def _register(shown: ShowcaseAgent) -> str:
-    """Register or refresh an agent; somebody's own agent of that name is left alone. Returns what went wrong."""
+    """Registers or refreshes an agent unless a person owns the slug. Returns the problem, or ""."""
     found = _found(shown.slug)
     if found and _is_somebodys(found.handler, shown.handler):
         return ""
@@ -128,7 +126,7 @@ def _register(shown: ShowcaseAgent) -> str:
 
 
 def _is_somebodys(handler: str, shown: str) -> bool:
-    """Is it another handler? An earlier one of the showcase that is no longer there does not count."""
+    """Did a person choose the handler? Removed showcase handlers do not count."""
     if handler == shown:
         return False
     try:
@@ -139,7 +137,7 @@ def _is_somebodys(handler: str, shown: str) -> bool:
 
 
 def _register_plan(slug: str) -> str:
-    """Register or refresh a plan, unless somebody edited it, or has an agent of that name. Returns what went wrong."""
+    """Registers or refreshes a plan unless a person edited it or owns the slug. Returns the problem, or ""."""
     found = _found(slug)
     if found and (found.kind != "plan" or (found.current_version and found.current_version.author_id)):
         return ""
@@ -160,7 +158,7 @@ LOGIN_LINE = re.compile(r"^(password|API key) of (\S+): (\S+)$", re.MULTILINE)
 
 @dataclass
 class FirstLogin:
-    """Secrets by e-mail address, as they were made; a person may have changed a password since."""
+    """Secrets by e-mail address, as created; a person may have changed a password since."""
 
     passwords: dict[str, str] = field(default_factory=dict)
     api_keys: dict[str, str] = field(default_factory=dict)
@@ -171,7 +169,7 @@ class FirstLogin:
 
     @classmethod
     def read(cls) -> FirstLogin:
-        """What the file says; empty where there is none."""
+        """Empty if there is no file."""
         kept = cls()
         try:
             text = cls.path().read_text()
@@ -182,7 +180,6 @@ class FirstLogin:
         return kept
 
     def write(self) -> None:
-        """Replace the file at once (mode 600), so that nobody ever reads half of it."""
         lines = [f"password of {email}: {secret}" for email, secret in self.passwords.items()]
         lines += [f"API key of {email}: {secret}" for email, secret in self.api_keys.items()]
         path = self.path()

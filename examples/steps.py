@@ -1,4 +1,4 @@
-"""A step of an agent's work that a language model takes; where none is configured, a plain function stands in."""
+"""A step done by a language model, or by a plain function if no model is configured."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ ON_CARD = "Without a language model a small script stands in, and says so."
 
 
 class Step[T]:
-    """Named values in, a value of a type out.
+    """A step takes named values and returns a value of a type.
 
     OUTLINE = Step("writer", "Outline a text on `brief`.", Outline, offline=outlined)
     outline = await OUTLINE(task, brief="Tides")
 
     Args:
         name: of the script, in the record: `scripted:<name>`.
-        instructions: for the model, which is told the values as JSON.
-        offline: gives the answer where there is no model; called in a thread, with the values.
+        instructions: for the model, which gets the values as JSON.
+        offline: answers if there is no model. It is called in a thread, with the values.
     """
 
     def __init__(self, name: str, instructions: str, output: type[T], *, offline: Callable[..., T]) -> None:
@@ -37,10 +37,10 @@ class Step[T]:
         self._ask = LlmFunction(f"{instructions}\nThe message is a JSON object of data.", output, model=script)
 
     async def __call__(self, task: TaskContext, **known: Any) -> T:
-        """Raises AgentFailure where a model is configured and fails."""
+        """Raises AgentFailure if a model is configured and fails."""
         return await self._ask(task, json.dumps(known, ensure_ascii=False))
 
 
 async def noted(text: str) -> str:
-    """The text, with the note where no model had a hand in it."""
+    """The text, with the note if no model is configured."""
     return text if await has_model() else f"{text}\n\n{NOTE}"

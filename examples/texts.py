@@ -1,4 +1,4 @@
-"""Texts: what somebody sent or a task delivered, and what can be counted in a text without understanding it."""
+"""Texts that were sent or delivered, and simple text statistics."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LARGEST = 1_000_000  # characters
 
 
 async def text_of_files(task: TaskContext) -> str:
-    """What the files of this turn say. Raises AgentFailure for a file that is no text, or too much of it."""
+    """The text of this turn's files. Raises AgentFailure for other files and for too much text."""
     texts = [await asyncio.to_thread(_text, file) for file in task.files]
     return _bounded("\n\n".join(texts))
 
 
 async def text_of_turn(task: TaskContext) -> str:
-    """The message and its files. Raises AgentFailure, as `of_files`."""
+    """The text of the message and its files. Raises AgentFailure as `text_of_files` does."""
     return _bounded("\n\n".join(filter(None, [task.message.text.strip(), await text_of_files(task)])))
 
 
@@ -31,7 +31,6 @@ def delivered_artifact(task: TaskContext, name: str = "") -> ReceivedArtifact | 
 
 
 def text_of_artifact(artifact: ReceivedArtifact) -> str:
-    """The text in an artifact; empty where there is none."""
     spoken = [part["text"] for part in artifact.parts if "text" in part]
     stored = [file for file in artifact.files if file.media_type.startswith("text/") and "text" not in file.part]
     return _bounded("\n\n".join([*spoken, *map(_text, stored)]))
@@ -57,13 +56,12 @@ SENTENCE_END = re.compile(r"(?<=[.!?…؟])\s+|(?<=[.!?…؟][\"'”’)\]])\s+|
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences, each on one line; a heading or a list item counts as one."""
+    """The sentences, headings and list items, each on one line."""
     lines = (" ".join(piece.split()) for piece in SENTENCE_END.split(text) if piece)
     return [line for line in lines if line]
 
 
 def words(text: str) -> list[str]:
-    """Runs of letters of any script; numbers, signs and emoji are none."""
     return WORD.findall(text)
 
 
@@ -80,13 +78,13 @@ COMMON = frozenset(
 
 
 def terms(text: str, most: int = 10) -> list[str]:
-    """The words that the text comes back to, the most frequent first; of equals the earlier."""
+    """The most frequent words, common ones left out."""
     counted = Counter(word.casefold() for word in words(text) if len(word) > 3)
     return [term for term, _ in counted.most_common() if term not in COMMON][:most]
 
 
 def key_sentences(said: Sequence[str], about: Iterable[str], most: int) -> list[str]:
-    """Those `most` sentences that have most of the terms, in their own order; short ones are preferred."""
+    """The `most` sentences with the highest density of the terms, in their order."""
     wanted = set(about)
 
     def weight(at: int) -> tuple[float, int]:
@@ -102,13 +100,13 @@ def counted(number: int, thing: str, things: str = "") -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """On one line, without invisible characters, and at most so long, with an ellipsis where something is left out."""
+    """The text on one line, without invisible characters, at most `most` characters; "…" marks a cut."""
     line = "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
 def figure(value: float) -> str:
-    """About four significant digits, but the whole part in full; very large and very small ones by exponent."""
+    """About four significant digits; very large and very small numbers with an exponent."""
     if not math.isfinite(value):
         return "–"
     size = abs(value)
@@ -120,7 +118,7 @@ def figure(value: float) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """A percentage that is neither 0 % nor 100 % unless it is exactly that."""
+    """A percentage; 0 % and 100 % only for exact values."""
     percent = 100 * part / whole if whole else 0.0
     if 0 < percent < 0.1:
         return "less than 0.1 %"

@@ -1,4 +1,4 @@
-"""The small fixed cast of all tests: Ada and Bob, a few agents, and the threads that their work needs."""
+"""The cast of all tests: Ada, Bob and a few agents."""
 
 import os
 import uuid
@@ -23,7 +23,7 @@ from apps.engine import jobs
 from apps.remote import circuit_breaker
 from tests import emptying, stack
 
-# An example of Hypothesis may take as long as a busy machine needs: what ends a test that hangs is its timeout.
+# On a busy machine an example may be slow; the test's timeout ends a hanging one.
 UNTIMED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
 hypothesis.settings.register_profile("usual", max_examples=25, **UNTIMED)
 hypothesis.settings.register_profile("large", max_examples=400, **UNTIMED)
@@ -31,7 +31,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what this profile cannot run, however the tests were chosen. Nothing is skipped."""
+    """Deselect what this profile cannot run, however the tests were chosen."""
     embedded_only = [item for item in items if settings.EMBEDDED and _needs_services(item)]
     if embedded_only:
         config.hook.pytest_deselected(items=embedded_only)
@@ -45,7 +45,7 @@ def _needs_services(item: pytest.Item) -> bool:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_queue() -> None:
-    """Test runs that share a broker do not take each other's wake-ups."""
+    """Test runs with one broker must not share notifications."""
     name = settings.INSTALLATION
     current_app.conf.task_queues = [Queue(name, routing_key=name, expires=300)]
 
@@ -68,7 +68,7 @@ def _bridge_ends_with_the_tests(django_db_setup: None, django_db_blocker: Django
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_is_collected_or_hashed_for_long() -> Iterator[None]:
-    """In the test's process static files are those of the sources, and a password's hash takes no third of a second."""
+    """Static files come from the sources, and hashing a password is fast."""
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     quick = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     with override_settings(STORAGES={**settings.STORAGES, "staticfiles": plain}, PASSWORD_HASHERS=quick):
@@ -77,21 +77,21 @@ def _nothing_is_collected_or_hashed_for_long() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _what_is_remembered_is_of_the_test() -> None:
-    """A process goes on with what it read for some seconds; the database of the next test knows nothing of it."""
+    """Caches last for seconds; clear them, because each test has an empty database."""
     signing.clear_signers()
     circuit_breaker.clear_cache()
 
 
 @pytest.fixture
 def worker(transactional_db: None) -> Iterator[None]:
-    """A real Celery worker with its beat, in threads of the test's process."""
+    """A real Celery worker and beat, in threads of this process."""
     with jobs.embedded_worker(grace=1):
         yield
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[stack.Stack]:
-    """The whole of Parley as processes of their own, shared by all tests that only talk to it."""
+    """All of Parley's processes, shared by tests that only call it."""
     with stack.running() as running:
         yield running
 
@@ -118,8 +118,6 @@ def countdown(db: None) -> Agent:
 
 @pytest.fixture
 def said() -> Callable[..., dict[str, Any]]:
-    """Builds a user's message in the A2A shape."""
-
     def build(text: str = "hello", **fields: Any) -> dict[str, Any]:
         return {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}], **fields}
 

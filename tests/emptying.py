@@ -1,7 +1,7 @@
-"""The database is emptied after each test that commits, in some milliseconds.
+"""Empties the database quickly after each test that commits.
 
-Django's way truncates all tables, which takes PostgreSQL more than a second, and then writes its content types and
-permissions anew. Here rows are deleted, and those that migrating made stay.
+Django truncates all tables, which takes PostgreSQL over a second, and writes content types and permissions again.
+This deletes rows, and keeps those from migrations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KEPT = {model._meta.db_table for model in (ContentType, Permission)}
 
 
 def empty(_case: Any = None) -> None:
-    """Stands in for `TransactionTestCase._fixture_teardown`. All foreign keys are checked at the end alone."""
+    """Replaces `TransactionTestCase._fixture_teardown`. Foreign keys are checked at the end."""
     tables = connection.introspection.django_table_names(only_existing=True, include_views=False)
     with transaction.atomic(), connection.cursor() as cursor:
         for table in set(tables) - KEPT:
@@ -24,7 +24,7 @@ def empty(_case: Any = None) -> None:
 
 
 def end_other_connections() -> None:
-    """Those of threads that outlive the tests: PostgreSQL drops no database that somebody is connected to."""
+    """Threads may outlive the tests, and PostgreSQL cannot drop a database with connections."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

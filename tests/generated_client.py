@@ -1,4 +1,4 @@
-"""A Python client of the client API, generated from the schema in the repository, as its readers are told to do it."""
+"""A Python client, generated from the committed schema as the documentation says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGE = "parley_client"
 
 
 def generate(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Write the package into a folder; a warning of the generator is an exit status other than 0."""
+    """Write the package; generator warnings fail."""
     programs = Path(sys.executable).parent
     command = [programs / "openapi-python-client", "generate", "--path", SCHEMA, "--meta", "none"]
     return subprocess.run(

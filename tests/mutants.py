@@ -1,9 +1,9 @@
-"""How strong the tests are: code that carries the invariants is changed in a copy, and some test must notice.
+"""Mutation tests of the code that carries the invariants.
 
-`python -m tests.mutants [--count N] [--seed N] [--services] [--tests FOLDER] [--only FILE] [--into FILE]` takes N
-changes (Cosmic Ray's) by a seed, the same each time, and tries each with the tests that reach its module: those of
-`make test` first, with `--services` also those of `make test-services`. It prints what survived and the share killed.
-`--tests` takes the tests of another checkout; `--only` tries again what a file, written by `--into`, says survived.
+`python -m tests.mutants [--count N] [--seed N] [--services] [--tests FOLDER] [--only FILE] [--into FILE]` tries N
+changes (Cosmic Ray's), chosen by seed, in a copy. It runs the tests that reach the changed module: those of `make
+test`, with `--services` then those of `make test-services`. It prints survivors and the share killed. `--tests` uses
+another checkout's tests; `--only` repeats the survivors that `--into` wrote to a file.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ Mutant = tuple[str, str, int]
 
 
 def mutants(count: int, seed: int) -> list[Mutant]:
-    """As many from each file as from any other, where it has them."""
+    """Equally many from each file, if possible."""
     chooser = random.Random(seed)
     piles = [chooser.sample(found, len(found)) for found in ([*_places(path)] for path in MODULES)]
     rounds = [pile[turn] for turn in range(max(map(len, piles))) for pile in piles if turn < len(pile)]
@@ -98,7 +98,7 @@ def _places(path: str) -> Iterator[Mutant]:
 
 
 def survives(mutant: Mutant, copy: Path, *, services: bool) -> bool:
-    """Do the tests pass though the code in the copy is changed?"""
+    """Whether the tests pass with the change."""
     path, name, number = mutant
     original = (copy / path).read_text()
     changed = mutate_code(original, get_operator(name)(), number)
@@ -113,9 +113,9 @@ def survives(mutant: Mutant, copy: Path, *, services: bool) -> bool:
 
 def _pass(copy: Path, tier: str, files: list[str]) -> bool:
     options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", TIERS[tier].marks, *files]
-    options += ["-o", "addopts=-p tests.profile"]  # another checkout may not know our markers
+    options += ["-o", "addopts=-p tests.profile"]  # another checkout may lack our markers
     environment = {**TIERS[tier].environment, **os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'platform'}"}
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # changes come too quickly for its look at the file's time
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # changes are too quick for bytecode timestamps
     if tier == "services":
         environment["DATABASE_URL"] = environment["DATABASE_URL"].rpartition("/")[0] + f"/{copy.name}"
     command = [sys.executable, "-m", "pytest", *options]

@@ -1,4 +1,4 @@
-"""Pages that say the same differ by the nonces of their scripts."""
+"""Compares pages without the nonces of their scripts."""
 
 import re
 

@@ -1,9 +1,7 @@
-"""What a change can break, in a minute: `make quick`, or `make quick BASE=main`.
+"""Checks a change in a minute: `make quick`, or `make quick BASE=main`.
 
-Looks over style and types, then runs the tests that the change can reach. A changed module reaches what imports it,
-by the graph that import-linter uses, too; a template, a style sheet or a script reaches the tests that name it, and
-those of the app that it is for. The nearest tests come first, and what does not fit into the minute is said and left
-to `make test`.
+Checks style and types, then runs the tests that the change reaches: through imports (import-linter's graph), and for
+templates, styles and scripts through names and apps. The nearest tests run first; what does not fit is listed.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ Near = Callable[[Path, int], None]
 
 
 def changed(base: str) -> list[Path]:
-    """Files that differ from a commit, with those that git does not know yet; gone ones are left out."""
+    """Existing files that differ from a commit, and untracked ones."""
     asked = (["diff", "--name-only", base], ["ls-files", "--others", "--exclude-standard"])
     names = [name for words in asked for name in _git(*words)]
     return [path for name in dict.fromkeys(names) if (path := ROOT / name).exists()]
@@ -43,7 +41,7 @@ def _git(*words: str) -> list[str]:
 
 
 def reached(files: Iterable[Path]) -> list[str]:
-    """The test files that these can reach, the nearest first."""
+    """The reached test files, the nearest first."""
     files = list(files)
     distances: dict[str, int] = {}
 
@@ -81,7 +79,7 @@ def _module(path: Path) -> str:
 
 
 def _by_names(files: list[Path], near: Near) -> None:
-    """Pages, commands and settings are found by names at run time: so are their tests."""
+    """Pages, commands and settings are looked up by name, so their tests are too."""
     tests = {test: test.read_text() for test in (ROOT / "tests").rglob("test_*.py")}
     for path in files:
         parts = path.relative_to(ROOT).parts
@@ -97,14 +95,14 @@ def _by_names(files: list[Path], near: Near) -> None:
 
 
 class Deadline:
-    """Ends a run in good order when its time is up."""
+    """Stops a run cleanly when its time is up."""
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if time.monotonic() > self._until:
-            self.session.shouldstop = "the minute is over; `make test` tries the rest"
+            raise self.session.Interrupted("the minute is over; `make test` tries the rest")
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         self.session = session
@@ -130,7 +128,7 @@ def main() -> int:
     tests = reached(files)
     print(f"{len(names)} files changed; {len(tests)} files of tests can be reached", flush=True)
     failed = sum(look.wait() for look in running) != 0
-    left = SECONDS - (time.monotonic() - began) - 8  # what starting and ending takes
+    left = SECONDS - (time.monotonic() - began) - 8
     if tests and not failed:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         options = ["-q", "-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder", "-x"]

@@ -1,7 +1,7 @@
-"""The whole of Parley as real processes, for tests and benchmarks that speak to it from outside.
+"""All of Parley as real processes, for tests and benchmarks from outside.
 
-On the embedded profile it is `manage.py serve`; on the services profile Daphne, a Celery worker and Celery beat, with a
-database, a queue and channel names of their own on the servers that the environment, or the caller, names.
+Embedded it is `manage.py serve`; on services Daphne, a Celery worker and beat, with their own database, queue and
+channel names on the servers of the environment or the caller.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import psycopg
 from kombu import Connection
 
 ROOT = Path(__file__).resolve().parents[1]
-START_SECONDS = 240.0  # on a machine that does much else
+START_SECONDS = 240.0  # on a busy machine
 SERVICES = ("DATABASE_URL", "CELERY_BROKER_URL", "CHANNEL_LAYER_URL")
 COLLECT = """
 import django
@@ -50,10 +50,10 @@ _held: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """A port for a server that sets SO_REUSEADDR, as servers do.
+    """A port for a server with SO_REUSEADDR.
 
-    It stays bound, though nothing listens there: neither another process that looks for a port nor a connection's near
-    end gets it before the server does, or while the server is restarted.
+    It stays bound without listening, so no other process or connection gets it before the server starts or during
+    its restart.
     """
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -64,7 +64,7 @@ def free_port() -> int:
 
 @cache
 def static_files() -> Path:
-    """Where the stacks of a process share their collected static files: gathering them takes seconds."""
+    """Collected static files, shared by a process's stacks, because collecting takes seconds."""
     folder = Path(tempfile.mkdtemp(prefix="parley-static-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -72,7 +72,7 @@ def static_files() -> Path:
 
 @cache
 def _pattern(services: tuple[tuple[str, str], ...]) -> Stack:
-    """A stack that was prepared and never runs, from which others are copied: preparing takes seconds, too."""
+    """A prepared stack that never runs; others are copies, because preparing takes seconds."""
     pattern = Stack(services=dict(services))
     atexit.register(pattern.close)
     pattern._run("-c", PREPARE)
@@ -80,14 +80,14 @@ def _pattern(services: tuple[tuple[str, str], ...]) -> Stack:
 
 
 class Stack:
-    """A Parley of its own; `environment` overrides its settings.
+    """A Parley; `environment` overrides settings.
 
-    `services` are the URLs of SERVICES, those of the environment by default; without a database URL it is embedded.
+    `services` are the URLs of SERVICES, by default the environment's; without a database URL it is embedded.
 
     Attributes:
-        processes: by name: "serve" on the embedded profile; "daphne", "beat" and the workers on services.
-        workers: the names of the Celery workers: "worker", and those of `another_worker`.
-        data_dir: its DATA_DIR, with the output of each process in `<name>.log`.
+        processes: by name: "serve" if embedded, else "daphne", "beat" and the workers.
+        workers: names of Celery workers: "worker", and those of `another_worker`.
+        data_dir: its DATA_DIR, with each process's output in `<name>.log`.
     """
 
     def __init__(self, *, services: Mapping[str, str] = os.environ, **environment: str) -> None:
@@ -99,7 +99,7 @@ class Stack:
         self.data_dir = Path(tempfile.mkdtemp(prefix="parley-stack-"))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.workers: list[str] = [] if self.is_embedded else ["worker"]
-        self._began: dict[str, int] = {}  # how long a process's log was when it was started
+        self._began: dict[str, int] = {}  # length of each log at its process's start
         (self.data_dir / "static").symlink_to(static_files())
         self._begins_as_others = set(environment) <= NO_MATTER
         inherited = {key: value for key, value in os.environ.items() if key not in (*SERVICES, "PYTEST_CURRENT_TEST")}
@@ -115,7 +115,7 @@ class Stack:
             **environment,
         }
 
-    # What it is made of
+    # Parts
 
     def _with_database(self) -> dict[str, str]:
         database_url = self.services["DATABASE_URL"]
@@ -124,7 +124,6 @@ class Stack:
         return {**self.services, "DATABASE_URL": urlunsplit(urlsplit(database_url)._replace(path=f"/{self.name}"))}
 
     def commands(self) -> dict[str, list[str]]:
-        """The processes of this profile, in the order of their start."""
         celery = ["-m", "celery", "-A", "config"]
         if self.is_embedded:
             return {"serve": ["manage.py", "serve"]}
@@ -135,24 +134,24 @@ class Stack:
             "daphne": ["-m", "daphne", "-b", "127.0.0.1", "-p", str(self.port), "config.asgi:application"],
         }
 
-    # Life and death
+    # Starting and stopping
 
     def start(self, *names: str) -> None:
-        """Start those processes (all that are not running, without names) and wait until requests are answered."""
+        """Start these processes (without names: all that do not run) and wait for an answer."""
         if not self.processes:
             self.prepare()
         self.launch(*(names or [name for name in self.commands() if not self.is_running(name)]))
         self.wait_for("/readyz")
 
     def serve_alone(self, *options: str) -> None:
-        """Let `manage.py serve` do everything, on either profile, unless it does."""
+        """Let `manage.py serve` do everything, on either profile."""
         if not self.is_running("serve"):
             self._collect()
             self._start_process("serve", ["manage.py", "serve", *options])
             self.wait_for("/readyz")
 
     def prepare(self) -> None:
-        """What `serve` does by itself: tables, showcase, static files. Those that begin alike are copies."""
+        """Tables, showcase and static files, as `serve` makes them. Equal beginnings are copied."""
         self._collect()
         if self._begins_as_others:
             self._copy(_pattern(tuple(sorted(self.services.items()))))
@@ -160,7 +159,6 @@ class Stack:
             self._run("-c", PREPARE)
 
     def _collect(self) -> None:
-        """Gather the static files, unless another stack of this process has."""
         if not (static_files() / ".collected").exists():
             self._run("-c", COLLECT, as_it_was=True)
 
@@ -174,25 +172,24 @@ class Stack:
                 connection.execute(f'CREATE DATABASE "{self.name}" TEMPLATE "{pattern.name}"')
 
     def launch(self, *names: str) -> None:
-        """Start those processes; a worker is waited for until it takes work."""
+        """Start these processes, and wait until workers take work."""
         for name in names:
-            self.processes.pop(name, None)  # what ended before is not missed while the others come up
+            self.processes.pop(name, None)  # an old one that ended must not fail the wait
         for name in names:
             self.begin(name)
             if name in self.workers:
                 self._wait(lambda name=name: self.takes_work(name))  # type: ignore[misc]
 
     def begin(self, name: str) -> None:
-        """Start that process, and do not wait for it."""
         self._began[name] = self._start_process(name, self.commands()[name])
 
     def takes_work(self, worker: str) -> bool:
-        """Does that worker run, and has it said that it is ready?"""
+        """Whether that worker runs and has said that it is ready."""
         return self.is_running(worker) and " ready." in self.log(worker)[self._began[worker] :]
 
     @contextlib.contextmanager
     def another_worker(self) -> Iterator[None]:
-        """On services, one more Celery worker beside the others; on the embedded profile nothing."""
+        """On services, one more Celery worker; embedded, nothing."""
         if self.is_embedded:
             yield
             return
@@ -206,7 +203,7 @@ class Stack:
             del self.processes[name]
 
     def _start_process(self, name: str, command: list[str]) -> int:
-        """Start a process; returns how long its log was until then."""
+        """Start a process; returns its log's length until then."""
         begun = len(self.log(name))
         with (self.data_dir / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
@@ -220,11 +217,10 @@ class Stack:
         return begun
 
     def wait_for(self, path: str) -> None:
-        """Wait until the server answers there with a 200."""
         self._wait(lambda: self._answers(path))
 
     def _wait(self, until: Callable[[], bool]) -> None:
-        """Wait for something; a process that ends meanwhile fails the test."""
+        """Wait for a condition; a process that ends fails the test."""
         deadline = time.monotonic() + START_SECONDS
         while not until():
             dead = [name for name, process in self.processes.items() if process.poll() is not None]
@@ -243,13 +239,13 @@ class Stack:
         return name in self.processes and self.processes[name].poll() is None
 
     def kill(self, *names: str) -> None:
-        """SIGKILL to those processes, or to all."""
+        """SIGKILL these processes, or all."""
         for name in names or tuple(self.processes):
             self.processes[name].kill()
             self.processes[name].wait(10)
 
     def terminate(self, *names: str, within: float = 60.0) -> None:
-        """SIGTERM to those processes, or to all; they must be gone `within` seconds."""
+        """SIGTERM these processes, or all; they must end `within` seconds."""
         chosen = [self.processes[name] for name in names or tuple(self.processes)]
         for process in chosen:
             process.terminate()
@@ -257,12 +253,10 @@ class Stack:
             process.wait(within)
 
     def restart(self) -> None:
-        """End everything in good order and start it again at the same address with the same data."""
         self.terminate()
         self.start()
 
     def close(self) -> None:
-        """Leave nothing behind."""
         self.kill()
         if not self.is_embedded:
             with psycopg.connect(self.services["DATABASE_URL"], autocommit=True) as connection:
@@ -271,18 +265,18 @@ class Stack:
                 broker.default_channel.queue_delete(self.name)
         shutil.rmtree(self.data_dir, ignore_errors=True)
 
-    # Looking inside
+    # Inspecting
 
     def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run `manage.py` against this installation; with `check`, an exit status other than 0 fails the test."""
+        """Run `manage.py`; with `check`, an exit status other than 0 fails the test."""
         return self._run("manage.py", *arguments, check=check)
 
     def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run Python with this installation's environment; an exit status other than 0 fails the test."""
+        """Run Python with this environment; an exit status other than 0 fails the test."""
         return self._run(*arguments)
 
     def _run(self, *arguments: str, check: bool = True, as_it_was: bool = False) -> subprocess.CompletedProcess[str]:
-        self._begins_as_others &= as_it_was  # what it has otherwise shall stay
+        self._begins_as_others &= as_it_was  # `prepare` must then keep what this adds
         done = subprocess.run(
             [sys.executable, *arguments], cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False,
             timeout=240,
@@ -291,13 +285,12 @@ class Stack:
         return done
 
     def resident_bytes(self) -> int:
-        """Memory of the process that answers requests."""
+        """Memory of the process that serves requests."""
         process = self.processes["serve" if self.is_embedded else "daphne"]
         pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def log(self, name: str = "*") -> str:
-        """What the processes printed."""
         return "\n".join(f"== {path.stem}\n{path.read_text()}" for path in sorted(self.data_dir.glob(f"{name}.log")))
 
     def _first_login(self, what: str) -> str:
@@ -324,7 +317,7 @@ class Stack:
 
 @contextlib.contextmanager
 def prepared(services: Mapping[str, str] = os.environ, **environment: str) -> Iterator[Stack]:
-    """A stack none of whose processes runs yet, gone afterwards; see `Stack`."""
+    """A stack without running processes; see `Stack`."""
     stack = Stack(services=services, **environment)
     try:
         yield stack
@@ -334,7 +327,7 @@ def prepared(services: Mapping[str, str] = os.environ, **environment: str) -> It
 
 @contextlib.contextmanager
 def running(services: Mapping[str, str] = os.environ, **environment: str) -> Iterator[Stack]:
-    """A stack that runs, gone afterwards; see `Stack`."""
+    """A running stack; see `Stack`."""
     with prepared(services, **environment) as stack:
         stack.start()
         yield stack

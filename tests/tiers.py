@@ -1,7 +1,7 @@
-"""The tiers of the tests, one row each: what `make test`, `make test-services`, … run, where, and in what time.
+"""The tiers of tests: what `make test`, `make test-services`, … run, where, and how long.
 
-`python -m tests.tiers NAME [what pytest takes]` runs one, prints its wall and processor time beside its budget, and
-fails in CI where it took half as long again. Paths or a `-k` among the arguments run a part of it, without a budget.
+`python -m tests.tiers NAME [pytest arguments]` runs one, prints its times and budget, and fails in CI at one and a
+half times the budget. Paths or `-k` run a part, without a budget.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ LARGE = {"HYPOTHESIS_PROFILE": "large"}
 
 @dataclass(frozen=True)
 class Tier:
-    """What runs, and how long it may take on two cores.
+    """A tier.
 
     Attributes:
-        marks: pytest's `-m` expression.
-        budget: seconds of wall time.
-        paths: folders, or with `declared` those files in them that name this marker.
-        environment: what is set; services keep what the caller has set.
+        marks: pytest's `-m`.
+        budget: seconds on two cores.
+        paths: folders; with `declared` only files that name this marker.
+        environment: variables; the caller's services win.
     """
 
     marks: str
@@ -44,7 +44,7 @@ class Tier:
     environment: dict[str, str] = field(default_factory=dict)
 
     def files(self) -> list[str]:
-        """The paths to give to pytest. Whoever looks into files first need not import those without the marker."""
+        """Paths for pytest. Skipping files without the marker saves their import."""
         if not self.declared:
             return [*self.paths]
         files = sorted(file for path in self.paths for file in (ROOT / path).rglob("test_*.py"))
@@ -65,7 +65,6 @@ TIERS = {
 
 
 def main(name: str, *given: str) -> int:
-    """Run a tier; returns the exit status."""
     tier = TIERS[name]
     chosen = [argument for argument in given if argument == "-k" or not argument.startswith("-")]
     command = [sys.executable, "-m", "pytest", "-m", tier.marks, "--dist", "loadfile", "-n", "auto"]
@@ -74,9 +73,9 @@ def main(name: str, *given: str) -> int:
     environment = {**tier.environment, **os.environ}
     if name == "redis-broker":
         environment |= tier.environment
-    if not tier.environment.keys() & SERVICES:  # an embedded tier, whatever the caller has set for services
+    if not tier.environment.keys() & SERVICES:  # embedded, whatever services the caller has set
         environment = {key: value for key, value in environment.items() if key not in SERVICES}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # each worker would compile all of it again
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # workers would compile everything again
     began = time.monotonic()
     status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     took = time.monotonic() - began

@@ -1,4 +1,4 @@
-"""What strict mypy says of files that stand outside this repository, as an author of agents runs it."""
+"""Strict mypy of files outside this repository, as authors run it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ TypeChecked = Callable[[Path, Iterable[str | Path]], tuple[int, str]]
 
 
 def type_checking(cache: Path) -> TypeChecked:
-    """A function that checks files in a folder, and gives mypy's exit status and what it printed.
+    """A function that checks a folder's files; returns mypy's exit status and output.
 
-    Reading the libraries takes mypy half a minute: what it learned of them is kept in `cache`, for all processes and
-    for the next test run. They use it one after the other.
+    mypy takes half a minute for the libraries, so `cache` is shared between processes and test runs, one at a time.
     """
 
     def checked(folder: Path, files: Iterable[str | Path]) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""A worker by hand: what worker processes do with runs, one step at a time."""
+"""Steps of a worker, by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from db import sql
 
 
 def begin(run_id: uuid.UUID | None, worker: str = "") -> Assignment:
-    """Claim a run that is to be had."""
+    """Claim an available run."""
     assert run_id is not None
     assignment = claim(run_id, worker or f"a worker:{uuid.uuid4().hex[:6]}")
     assert assignment is not None
@@ -27,12 +27,11 @@ def begin(run_id: uuid.UUID | None, worker: str = "") -> Assignment:
 
 
 def say(assignment: Assignment, *emissions: Emission) -> None:
-    """Record what a handler says. Raises LeaseLost."""
     EventBatch(assignment, [event_of(emission) for emission in emissions]).write()
 
 
 def end(assignment: Assignment, outcome: Outcome | None, **fields: Any) -> uuid.UUID | None:
-    """Record how the turn ended; gives the next turn's run. Raises LeaseLost."""
+    """Record the turn's end; returns the next turn's run. Raises LeaseLost."""
     known = {
         "turn": assignment.turn,
         "no_other_events_until": assignment.no_other_events_until,
@@ -43,7 +42,6 @@ def end(assignment: Assignment, outcome: Outcome | None, **fields: Any) -> uuid.
 
 
 async def carry_out(run_id: uuid.UUID | None) -> None:
-    """Take the turn of a run as a worker process does, without one."""
     assignment = await db.run(begin, run_id)
     await execute_turn(assignment, lambda: False)
 
@@ -62,10 +60,8 @@ def state_of(task_id: uuid.UUID) -> str:
 
 
 def types_of(task_id: uuid.UUID) -> list[str]:
-    """The types of a task's events, in order."""
     return list(Event.objects.filter(task=task_id).order_by("index").values_list("type", flat=True))
 
 
 def log_of(context_id: uuid.UUID) -> list[tuple[int, str, Any]]:
-    """Everything in a context's log, to be compared later."""
     return list(Event.objects.filter(context=context_id).order_by("index").values_list("index", "type", "payload"))

@@ -1,87 +1,66 @@
-"""Who is calling which agent, by key or by token, and may they."""
+"""Authenticates callers and checks their access to agents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from django.conf import settings
-from django.contrib.sessions.models import Session
 
 from apps.a2a.errors import AgentNotFound, Unauthenticated
 from apps.a2a.protojson import Line, ProtoMessage
 from apps.accounts import authentication, quotas
-from apps.accounts.authentication import (
-    BadCredentials,
-    Claims,
-    api_key_principal,
-)
-from apps.accounts.models import ApiKey, User
+from apps.accounts.authentication import BadCredentials
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents.models import Agent
 from apps.agents.sql import AGENT_BY_SLUG, KEY_AND_AGENT, USER_SESSION_AND_AGENT
 from apps.record.errors import InvalidParams
 
 
-def authenticate_for_agent(authorization: str, slug: str, address: str | None) -> tuple[Principal, Agent]:
-    """The caller that an `Authorization` header names, by key or by a token for this agent, and the agent. One query.
+def authenticate(authorization: str, slug: str, address: str | None) -> tuple[Principal, Agent | None]:
+    """The caller of an `Authorization` header, and the agent if they may use it. One query.
 
-    A request is counted, one with bad credentials by the address it comes from; with an address of None it is of
-    somebody who was let in before and still listens, which counts as nothing.
-    Raises what `authenticate` raises, Unauthenticated (anonymous, and the agent is not public), AgentNotFound.
+    The front door has no slug, and no agent yet. Requests are counted; those with bad credentials by address. With the
+    address None (an open stream is checked again) nothing is counted.
+    Raises BadCredentials, QuotaExceeded, Unauthenticated, AgentNotFound.
     """
-    slug = slug if slug.isprintable() else ""
-    agents: list[Agent | None] = []
-
-    def key_and_agent(prefix: str) -> ApiKey | None:
-        key, agent = KEY_AND_AGENT.one(prefix, slug) or (None, None)
-        agents.append(agent)
-        return key
-
-    def owner_and_agent(claims: Claims) -> tuple[User | None, Session | None]:
-        found = USER_SESSION_AND_AGENT.one(claims.user_id, claims.session_key, slug)
-        user, sign_in, agent = found or (None, None, None)
-        agents.append(agent)
-        return user, sign_in
-
-    def identify() -> Principal:
-        if authentication.is_access_token(authorization):
-            return authentication.access_token_principal(authorization, slug, owner_and_agent)
-        return api_key_principal(authorization, key_and_agent)
-
-    principal = identify() if address is None else _identify_and_count(identify, address)
-    agent = _require_enabled(agents[0] if agents else AGENT_BY_SLUG.one(slug))
+    try:
+        principal, agent = _find_caller_and_agent(authorization, slug if slug.isprintable() else "")
+    except BadCredentials:
+        if address is not None:
+            quotas.count_request(ANONYMOUS, address)
+        raise
+    if address is not None:
+        quotas.count_request(principal, address)
+    if not slug:
+        return principal, None
+    if agent is None or not agent.is_enabled:
+        raise AgentNotFound
     check_access(principal, agent)
     return principal, agent
 
 
-def authenticate(authorization: str, address: str) -> Principal:
-    """The caller that an `Authorization` header names, who comes from an address; that of bad credentials counts it.
-
-    Raises BadCredentials, quotas.QuotaExceeded.
-    """
-    return _identify_and_count(partial(api_key_principal, authorization), address)
-
-
-def _identify_and_count(identify: Callable[[], Principal], address: str) -> Principal:
-    try:
-        principal = identify()
-    except BadCredentials:
-        quotas.count_request(ANONYMOUS, address)
-        raise
-    quotas.count_request(principal, address)
-    return principal
+def _find_caller_and_agent(authorization: str, slug: str) -> tuple[Principal, Agent | None]:
+    """Raises BadCredentials, also for a token at the front door: a token is for one agent."""
+    if not authorization:
+        return ANONYMOUS, AGENT_BY_SLUG.one(slug) if slug else None
+    if slug and authentication.ACCESS_TOKEN_HEADER.match(authorization):
+        claims = authentication.read_access_token(authorization, slug)
+        found = USER_SESSION_AND_AGENT.one(claims.user_id, claims.session_key, slug)
+        user, session, agent = found or (None, None, None)
+        return authentication.token_principal(user, session), agent
+    prefix, secret = authentication.split_key(authorization)
+    key, agent = KEY_AND_AGENT.one(prefix, slug) or (None, None)
+    return authentication.check_key(key, secret).principal, agent
 
 
 class FrontDoorRequest(ProtoMessage):
-    """What the front door reads of a request."""
+    """The field that names the agent."""
 
     tenant: Line = ""
 
 
 def agent_of_tenant(principal: Principal, params: Any) -> Agent:
-    """The agent that the `tenant` of a request at the front door names; without one, the router where there is one.
+    """The agent that `tenant` names at the front door; by default the router.
 
     Raises InvalidParams, Unauthenticated, AgentNotFound.
     """
@@ -101,11 +80,8 @@ def _router(principal: Principal) -> Agent:
 
 
 def find_agent(slug: str, *, or_disabled: bool = False) -> Agent:
-    """The agent, whoever may use it. Raises AgentNotFound."""
-    return _require_enabled(AGENT_BY_SLUG.one(slug) if slug.isprintable() else None, or_disabled=or_disabled)
-
-
-def _require_enabled(agent: Agent | None, *, or_disabled: bool = False) -> Agent:
+    """Does not check access. Raises AgentNotFound."""
+    agent = AGENT_BY_SLUG.one(slug) if slug.isprintable() else None
     if agent is None or not (agent.is_enabled or or_disabled):
         raise AgentNotFound
     return agent

@@ -1,8 +1,4 @@
-"""The two bindings: JSON-RPC 2.0 (A2A 1.0 §9, 0.3 §7) and HTTP+JSON (A2A 1.0 §11, 0.3 §3.2.3).
-
-JSON-RPC takes one request object and gives one response object or a stream of them. In HTTP+JSON every operation has
-an address and an HTTP method of its own; those of 0.3 are below `/v1/`.
-"""
+"""The two bindings: JSON-RPC 2.0 (A2A 1.0 §9, 0.3 §7) and HTTP+JSON (A2A 1.0 §11, 0.3 §3.2.3; below `/v1/`)."""
 
 from __future__ import annotations
 
@@ -30,7 +26,7 @@ REST_EXECUTE: dict[str, Execute] = {http.V1_0: execute, http.V0_3: partial(execu
 
 @csrf_exempt
 async def jsonrpc(request: HttpRequest, slug: str = "") -> HttpResponseBase:
-    """An agent's JSON-RPC endpoint, `POST /a2a/<slug>`; the front door, `POST /a2a`, where `tenant` names the agent."""
+    """`POST /a2a/<slug>`, or `POST /a2a`: JSON-RPC of an agent, or of the front door."""
     request_id: Id = None
     try:
         if request.method != "POST":
@@ -41,13 +37,17 @@ async def jsonrpc(request: HttpRequest, slug: str = "") -> HttpResponseBase:
         request_id = _read_id(body)
         version = http.version_of(request)
         method = _read_method(body, version)
-        return _jsonrpc_response(request_id, await EXECUTE[version](incoming, method, body.get("params", {})))
+        answer = await EXECUTE[version](incoming, method, body.get("params", {}))
+        if answer.is_stream:
+            return _jsonrpc_stream(request_id, answer)
+        result = {"jsonrpc": "2.0", "id": request_id, "result": answer.content}
+        return http.json_response(result, headers=answer.headers)
     except Exception as error:
         return _jsonrpc_refusal(request_id, error)
 
 
 def _read_id(body: Any) -> Id:
-    """The id of a request object. Raises InvalidRequest for what is none."""
+    """Raises InvalidRequest."""
     if isinstance(body, list):
         raise InvalidRequest("A batch is not taken: send one request at a time.")
     if not isinstance(body, dict):
@@ -63,10 +63,7 @@ def _read_id(body: Any) -> Id:
 
 
 def _read_method(body: JSON, version: str) -> str:
-    """The method of that version which a request object calls.
-
-    Raises InvalidRequest, VersionNotSupported, MethodNotFound.
-    """
+    """Raises InvalidRequest, VersionNotSupported, MethodNotFound."""
     method = body.get("method")
     if body.get("jsonrpc") != "2.0":
         raise InvalidRequest('A JSON-RPC request says "jsonrpc": "2.0".')
@@ -88,11 +85,9 @@ def _read_method(body: JSON, version: str) -> str:
     return method
 
 
-def _jsonrpc_response(request_id: Id, answer: http.Answer) -> HttpResponseBase:
-    if not answer.is_stream:
-        return http.json_response(_result_object(request_id, answer.content), headers=answer.headers)
+def _jsonrpc_stream(request_id: Id, answer: http.Answer) -> HttpResponseBase:
     stream_format = http.StreamFormat(
-        update=lambda response: _result_object(request_id, response),
+        update=lambda response: {"jsonrpc": "2.0", "id": request_id, "result": response},
         error=lambda error: _error_object(request_id, problem(error)),
     )
     return http.event_stream(answer, stream_format)
@@ -102,10 +97,6 @@ def _jsonrpc_refusal(request_id: Id, error: Exception) -> HttpResponse:
     refused = problem(error)
     status = refused.row.http if refused.row.keeps_status else 200
     return http.json_response(_error_object(request_id, refused), status, refused.http_headers)
-
-
-def _result_object(request_id: Id, result: Any) -> JSON:
-    return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
 def _error_object(request_id: Id, refused: Problem) -> JSON:
@@ -136,14 +127,14 @@ ADDRESSES: dict[str, dict[str, str]] = {
     },
     "extendedAgentCard": {"GET": "GetExtendedAgentCard"},
 }
-"""The operation of each HTTP method at each address below an agent's, or below the front door's."""
+"""The operation of each HTTP method, by the address below an agent or the front door."""
 
 
 @csrf_exempt
 async def rest(
     request: HttpRequest, operations: Mapping[str, str], version: str, slug: str = "", **path_fields: str
 ) -> HttpResponseBase:
-    """One of the addresses of a version, of the agent `slug` or at the front door."""
+    """An address of HTTP+JSON, of the agent `slug` or at the front door."""
     try:
         method = _operation_of(request, operations)
         _check_rest_body(request)
@@ -156,7 +147,7 @@ async def rest(
 
 
 def _operation_of(request: HttpRequest, operations: Mapping[str, str]) -> str:
-    """Raises MethodNotAllowed. HEAD asks for what GET would answer."""
+    """HEAD counts as GET. Raises MethodNotAllowed."""
     verb = "GET" if request.method == "HEAD" else str(request.method)
     if verb not in operations:
         raise MethodNotAllowed(sorted(operations))
@@ -164,7 +155,7 @@ def _operation_of(request: HttpRequest, operations: Mapping[str, str]) -> str:
 
 
 def _merge_path(given: JSON, path_fields: Mapping[str, str]) -> JSON:
-    """The request message: what was given, with what the path names. Raises InvalidFields where the two differ."""
+    """The given fields and those of the path. Raises InvalidFields where they differ."""
     spellings = {spelling: name for name in path_fields for spelling in (name, to_snake(name))}
     differing = [
         name for spelling, name in spellings.items() if given.get(spelling) not in (None, "", path_fields[name])
@@ -175,7 +166,7 @@ def _merge_path(given: JSON, path_fields: Mapping[str, str]) -> JSON:
 
 
 def _check_rest_body(request: HttpRequest) -> None:
-    """Raises UnsupportedMediaType. A request without a body need not say what it is."""
+    """Raises UnsupportedMediaType. Without a body, no `Content-Type` is needed."""
     if request.method == "POST" and (request.body or request.content_type):
         http.check_content_type(request)
 
@@ -209,6 +200,6 @@ OLD_ADDRESSES: dict[str, dict[str, str]] = {
     },
     "v1/card": {"GET": "agent/getAuthenticatedExtendedCard"},
 }
-"""The method of each HTTP method at each address below an agent's, or below the front door's."""
+"""The same in A2A 0.3."""
 
 REST_ADDRESSES = {http.V1_0: ADDRESSES, http.V0_3: OLD_ADDRESSES}

@@ -1,7 +1,6 @@
-"""Discovery: agents' cards, public keys and identities at well-known addresses, as documents that caches keep.
+"""Signed agent cards, public keys and identities at well-known addresses, with headers for caches.
 
-At `agent-card.json` a card is of 1.0 (A2A 1.0 §8.2), and of 0.3 for who names that version; at `agent.json` it is of
-0.3 (0.3 §5.3). Cards are signed.
+`agent-card.json` is of A2A 1.0 (§8.2), or of 0.3 if the request names it; `agent.json` is of 0.3 (0.3 §5.3).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from apps.record.errors import UnsupportedOperation
 
 
 def read_only(view: View) -> View:
-    """A view of a document: other methods are refused, and so is what it raises, as errors of HTTP+JSON are."""
+    """A view for GET and HEAD, with errors as in HTTP+JSON."""
 
     @functools.wraps(view)
     async def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -48,20 +47,20 @@ def read_only(view: View) -> View:
 
 @read_only
 async def agent_card(request: HttpRequest, slug: str, is_old: bool = False) -> HttpResponseBase:
-    """`GET /a2a/<slug>/.well-known/agent-card.json`. One that is not listed shows it to who may use it."""
+    """`GET /a2a/<slug>/.well-known/agent-card.json`."""
     agent, card, changed = await db.run(_signed_agent_card, request.headers.get("Authorization", ""), slug)
     return _card_response(request, card, changed, is_old=is_old, private=is_private(agent))
 
 
 @read_only
 async def platform_card(request: HttpRequest, is_old: bool = False) -> HttpResponseBase:
-    """`GET /.well-known/agent-card.json`: a card for all agents that everybody may see."""
+    """`GET /.well-known/agent-card.json`: one card of all listed agents."""
     card, changed = await db.run(signed_platform_card)
     return _card_response(request, card, changed, is_old=is_old, private=False)
 
 
 def extended_card(principal: Principal, agent: Agent) -> JSON:
-    """What only callers with credentials are told (A2A 1.0 §3.1.11), signed too.
+    """The signed extended card (A2A 1.0 §3.1.11).
 
     Raises UnsupportedOperation, Unauthenticated, ExtendedAgentCardNotConfigured.
     """
@@ -77,10 +76,7 @@ def extended_card(principal: Principal, agent: Agent) -> JSON:
 
 
 def signed_platform_card() -> tuple[JSON, datetime.datetime]:
-    """The platform's card, signed by it, and when any agent was last changed, also one that it no longer shows.
-
-    Raises AgentNotFound where there is none to show.
-    """
+    """The platform's signed card, and when an agent last changed. Raises AgentNotFound if none is listed."""
     agents = list(Agent.objects.listed().order_by("name", "pk"))
     if not agents:
         raise AgentNotFound("There is no agent here that everybody may see.")
@@ -89,9 +85,9 @@ def signed_platform_card() -> tuple[JSON, datetime.datetime]:
 
 
 def _check_visible(authorization: str, agent: Agent) -> Agent:
-    """The agent, if its card may be seen. Raises BadCredentials, Unauthenticated, AgentNotFound.
+    """The agent, if the caller may see its card. A listed agent's card is public: it says how to authenticate.
 
-    How to sign in stands in the card, so that the card of an agent for known callers is open to all.
+    Raises BadCredentials, Unauthenticated, AgentNotFound.
     """
     if is_private(agent):
         check_access(api_key_principal(authorization), agent)
@@ -99,7 +95,7 @@ def _check_visible(authorization: str, agent: Agent) -> Agent:
 
 
 def is_private(agent: Agent) -> bool:
-    """Is there nothing of the agent to be seen by those who may not use it?"""
+    """Whether only those who may use the agent see it."""
     return not agent.is_listed
 
 
@@ -112,8 +108,8 @@ def _signed_agent_card(authorization: str, slug: str) -> tuple[Agent, JSON, date
 def _card_response(
     request: HttpRequest, card: JSON, changed: datetime.datetime, *, is_old: bool, private: bool
 ) -> HttpResponseBase:
-    """The card in the version that is asked for. Raises AgentNotFound where old clients reach nobody."""
-    old = is_old or http.requested_version(request) == http.V0_3
+    """The card in the requested version. Raises AgentNotFound if it has no 0.3 form."""
+    old = is_old or http.version_of(request, default="") == http.V0_3
     shown, validator = (downgrade_card(card), "") if old else (card, card_signatures.card_etag(card))
     return document_response(
         request, shown, validator=validator, changed=changed, private=private, vary=http.VERSION_HEADER
@@ -126,21 +122,21 @@ DID_TYPE = "application/did+json"
 
 @read_only
 async def key_set(request: HttpRequest) -> HttpResponseBase:
-    """`GET /.well-known/jwks.json`: every public key whose signatures are trusted."""
+    """`GET /.well-known/jwks.json`."""
     return document_response(request, await db.run(identity.key_set), content_type=KEY_SET_TYPE)
 
 
 @read_only
 async def platform_identity(request: HttpRequest) -> HttpResponseBase:
-    """`GET /.well-known/did.json`: the platform's own identity."""
+    """`GET /.well-known/did.json`."""
     return document_response(request, await db.run(identity.did_document, None), content_type=DID_TYPE)
 
 
 @read_only
 async def agent_identity(request: HttpRequest, slug: str) -> HttpResponseBase:
-    """`GET /a2a/<slug>/did.json`: an agent's identity, for whoever may see its card.
+    """`GET /a2a/<slug>/did.json`, for those who may see the card.
 
-    An agent that is switched off keeps it, or nobody could verify what it has signed.
+    A disabled agent keeps it, so that its signatures can be verified.
     """
     agent, document = await db.run(_visible_identity, request.headers.get("Authorization", ""), slug)
     return document_response(request, document, content_type=DID_TYPE, private=is_private(agent))
@@ -166,12 +162,12 @@ def document_response(
     private: bool = False,
     vary: str = "",
 ) -> HttpResponseBase:
-    """The document with what caches need, or a 304.
+    """The document with headers for caches, or a 304.
 
     Attributes:
-        validator: a strong ETag, in quotes; by default one of the content.
-        changed: when it last changed, if that is known.
-        private: is it for this caller alone?
+        validator: a strong ETag, in quotes; by default a hash of the content.
+        changed: when it last changed, if known.
+        private: whether it is for this caller only.
         vary: the request header on which it depends.
     """
     content = json.dumps(shown, ensure_ascii=False).encode()

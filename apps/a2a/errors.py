@@ -1,4 +1,4 @@
-"""What the A2A server refuses, and the one table of how each refusal is said in the protocol (A2A 1.0 §5.4, §9.5)."""
+"""The A2A server's errors, and their table (A2A 1.0 §5.4, §9.5)."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ class MethodNotAllowed(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How an error is said: by code in JSON-RPC, by status and gRPC name over HTTP, by reason in its details.
+    """An error's JSON-RPC code, HTTP and gRPC status, and reason.
 
-    JSON-RPC errors travel with HTTP 200 unless the row keeps its own status.
+    JSON-RPC sends it with HTTP 200 unless `keeps_status`.
     """
 
     code: int
@@ -95,7 +95,7 @@ class Row:
 
 
 def _platform_row(http: int, status: str, reason: str) -> Row:
-    """An error of the platform: HTTP's status is its code, for A2A's range is left to A2A."""
+    """A platform error. Its code is the HTTP status, outside A2A's range."""
     return Row(http, http, status, reason, keeps_status=True)
 
 
@@ -130,7 +130,7 @@ TABLE: dict[type[Exception] | Kind, Row] = {
     Kind.UNAVAILABLE: _platform_row(503, "UNAVAILABLE", "UNAVAILABLE"),
     Kind.INTERNAL: INTERNAL,
 }
-"""By the nearest class of an error that is here, or by its kind."""
+"""By the nearest base class of an error, or by its kind."""
 
 
 def row_of(error: type[Exception]) -> Row:
@@ -139,16 +139,16 @@ def row_of(error: type[Exception]) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error as a caller is told it, in whatever binding."""
+    """An error as a caller sees it."""
 
     row: Row
     message: str
     details: list[JSON] = field(default_factory=list)
-    http_headers: dict[str, str] = field(default_factory=dict)  # what HTTP wants to be said with the status
+    http_headers: dict[str, str] = field(default_factory=dict)
 
     @property
     def status(self) -> JSON:
-        """The error as HTTP+JSON says it, a `google.rpc.Status` in its JSON form (A2A 1.0 §11.6)."""
+        """The `google.rpc.Status` of HTTP+JSON (A2A 1.0 §11.6)."""
         return {
             "error": {
                 "code": self.row.http,
@@ -160,7 +160,7 @@ class Problem:
 
 
 def problem(error: Exception) -> Problem:
-    """What to tell a caller of an error; operators learn of one that is the server's own."""
+    """What the caller sees of an error. Server errors are logged."""
     row = row_of(type(error))
     log_error(log, error, row.http)
     headers = headers_of(error, row.http)

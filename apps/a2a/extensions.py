@@ -1,7 +1,6 @@
-"""A2A extensions (A2A 1.0 §3.2.6): their activation, the pages that describe our own, and negotiation.
+"""A2A extensions (A2A 1.0 §3.2.6): activation, the pages that describe our own, and negotiation.
 
-Activated are those that a request asks for and the agent's card declares. Negotiation says which agents would take a
-piece of work, and how well each fits (docs/extensions/negotiation-v1.md).
+Negotiation says which agents would take some work, and how well each fits (docs/extensions/negotiation-v1.md).
 """
 
 from __future__ import annotations
@@ -30,29 +29,33 @@ EXTENSIONS_HEADER = "A2A-Extensions"
 OLD_EXTENSIONS_HEADER = "X-A2A-Extensions"
 
 
-def activate(agent: Agent, request: HttpRequest) -> list[str]:
-    """The URIs that are activated; unknown ones are ignored. Raises ExtensionSupportRequired."""
+def activate(request: HttpRequest, agent: Agent) -> dict[str, str]:
+    """The response header with the extensions that the request names and the agent declares; {} for none.
+
+    Raises ExtensionSupportRequired.
+    """
     named = requested_extensions(request)
-    if not named and not any(own.get("required") for own in agent.capabilities.get("extensions", [])):
-        return []  # nothing is asked for, and nothing of the agent's own has to be
+    own = agent.capabilities.get("extensions", [])
+    if not named and not any(extension.get("required") for extension in own):
+        return {}
     declared = cards.card_extensions(agent)
     for extension in declared:
         if extension.get("required") and extension["uri"] not in named:
             raise ExtensionSupportRequired(
                 f"The agent requires {extension['uri']}. Name it in the {EXTENSIONS_HEADER} header."
             )
-    return [extension["uri"] for extension in declared if extension["uri"] in named]
+    activated = [extension["uri"] for extension in declared if extension["uri"] in named]
+    return {EXTENSIONS_HEADER: ", ".join(activated)} if activated else {}
 
 
 def requested_extensions(request: HttpRequest) -> set[str]:
-    """The URIs of the extensions that a request names."""
     named = ",".join(request.headers.get(header, "") for header in (EXTENSIONS_HEADER, OLD_EXTENSIONS_HEADER))
     return {uri.strip() for uri in named.split(",")} - {""}
 
 
 @require_safe
 def extension_page(request: HttpRequest, name: str, version: int) -> HttpResponse:
-    """`GET /ext/<name>/v<version>`, as text that people and programs can read."""
+    """`GET /ext/<name>/v<version>`: plain text."""
     text = _pages().get(f"{name}-v{version}")
     if text is None:
         raise Http404
@@ -71,7 +74,7 @@ MEDIA_RANGE = r"^([A-Za-z0-9_.+-]+/(\*|[A-Za-z0-9_.+-]+)|\*/\*)$"
 
 @csrf_exempt
 async def negotiation(request: HttpRequest, slug: str = "") -> HttpResponseBase:
-    """The answer of one agent, or of all, in the words of HTTP+JSON. It needs no A2A-Version: it is of our own."""
+    """The assessment of one agent, or a ranking of all. Needs no A2A-Version."""
     try:
         if request.method != "POST":
             raise MethodNotAllowed(("POST",))
@@ -92,7 +95,7 @@ async def _rank(incoming: http.AuthenticatedRequest, work: WorkRequest) -> JSON:
     ranked = await ranking.rank_agents(incoming.principal, work, incoming.agent)
     if incoming.agent is None:
         return {"agents": [_assessment_json(one) for one in ranked]}
-    if not ranked:  # it was switched off just now
+    if not ranked:  # disabled just now
         raise AgentNotFound
     return ranked[0].wire
 
@@ -103,7 +106,7 @@ def _assessment_json(one: Assessment) -> JSON:
 
 
 def _activation_header(incoming: http.AuthenticatedRequest) -> dict[str, str]:
-    """The header that names the extension, for who named it."""
+    """The header with the extension, if the request named it."""
     uri = cards.extension_uri("negotiation")
     named = uri in requested_extensions(incoming.request)
     return {EXTENSIONS_HEADER: uri} if named else {}
@@ -120,19 +123,17 @@ MediaRanges = Annotated[
     list[Annotated[str, StringConstraints(pattern=MEDIA_RANGE, to_lower=True)]], Field(max_length=100)
 ]
 Weight = Annotated[Number, Field(ge=0, le=1_000_000)]
-USUAL = Weights()
+DEFAULT_WEIGHTS = Weights()
 
 
 class NegotiationWeights(ProtoMessage):
-    """How much each subscore counts, where that is not as usual."""
-
     model_config = ConfigDict(extra="forbid")
 
-    skill: Weight = USUAL.skill
-    io: Weight = USUAL.io
-    performance: Weight = USUAL.performance
-    load: Weight = USUAL.load
-    cost: Weight = USUAL.cost
+    skill: Weight = DEFAULT_WEIGHTS.skill
+    io: Weight = DEFAULT_WEIGHTS.io
+    performance: Weight = DEFAULT_WEIGHTS.performance
+    load: Weight = DEFAULT_WEIGHTS.load
+    cost: Weight = DEFAULT_WEIGHTS.cost
 
     @model_validator(mode="after")
     def check_sum(self) -> Self:
@@ -142,7 +143,7 @@ class NegotiationWeights(ProtoMessage):
 
 
 class NegotiationRequest(ProtoMessage):
-    """A piece of work, whose fields the extension spells in snake_case."""
+    """Some work. Fields are in snake_case."""
 
     model_config = ConfigDict(alias_generator=None)
 
@@ -158,7 +159,6 @@ class NegotiationRequest(ProtoMessage):
     weights: NegotiationWeights = NegotiationWeights()
 
     def work(self) -> WorkRequest:
-        """The same, as it is put to agents."""
         return WorkRequest(
             summary=self.task_summary,
             details=self.task_details,

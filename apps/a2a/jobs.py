@@ -1,4 +1,4 @@
-"""The Celery tasks: a wake-up names a webhook; the sweep finds what wake-ups and workers lost."""
+"""Celery tasks: deliver a webhook's queue, publish due webhooks, delete old deliveries."""
 
 from __future__ import annotations
 

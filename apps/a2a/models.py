@@ -1,4 +1,4 @@
-"""Webhooks: where a task's owner wants to be called, and each event that is to be told there."""
+"""Webhooks and their deliveries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apps.record.models import Task
 
 
 class PushConfig(models.Model):
-    """A webhook of a task, and its queue: what waits is sent in order, by whoever holds the lease."""
+    """A webhook of a task, and its queue. The holder of the lease sends it in order."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="push_configs")
@@ -37,7 +37,7 @@ class PushConfig(models.Model):
 
 
 class Delivery(models.Model):
-    """One event of the log that a webhook is to be told."""
+    """One event for a webhook."""
 
     class State(models.TextChoices):
         WAITING = "waiting"

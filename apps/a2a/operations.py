@@ -1,7 +1,6 @@
-"""The operations of A2A 1.0 (§3.1), and how a request of either binding and version is carried out by one.
+"""The operations of A2A 1.0 (§3.1), for both bindings and versions.
 
-An operation answers with a JSON object, or with updates to be streamed. It raises record.errors.Refusal:
-what can be refused is refused before the first update.
+An operation returns a JSON object, or updates to stream. It raises Refusal before the first update.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from django.http import HttpRequest
 
 import db
 from apps.a2a import discovery, extensions, http, tasks, webhooks
-from apps.a2a.authentication import agent_of_tenant, authenticate_for_agent
+from apps.a2a.authentication import agent_of_tenant, authenticate
 from apps.a2a.errors import JSON, Forbidden, PushNotificationNotSupported
 from apps.a2a.requests import (
     ClearContextRequest,
@@ -29,50 +28,49 @@ from apps.a2a.requests import (
     Request,
     SendMessageRequest,
     TaskRequest,
-    check_media_types,
-    check_output_modes,
+    check_modes,
 )
 from apps.a2a.tasks import Updates, list_contexts, list_tasks
 from apps.a2a.v0_3 import FIRST_WEBHOOK, METHODS, Form, downgrade_refusal, downgrade_stream
 from apps.accounts import quotas
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
-from apps.engine.send import Sent, send, wait_until_settled
+from apps.engine.send import send, wait_until_settled
 from apps.features.sessions import commands, deletion
 from apps.record import lookup, wire
 from apps.record.errors import InvalidParams, Refusal, UnsupportedOperation
 
 Execute = Callable[[http.AuthenticatedRequest, str, Any], Awaitable[http.Answer]]
-"""Lets an operation, by its name in some version, answer a request. Raises record.errors.Refusal."""
+"""Runs an operation by its name in some version. Raises record.errors.Refusal."""
 
 
 async def execute(
     incoming: http.AuthenticatedRequest, method: str, params: Any, version: str = http.V1_0
 ) -> http.Answer:
-    """Let the operation `method` answer a caller who speaks `version`. Raises record.errors.Refusal, QuotaExceeded."""
+    """Run an operation for a caller of `version`. Raises Refusal, QuotaExceeded."""
     request, principal = incoming.request, incoming.principal
     check_scope(principal, method)
     agent = incoming.agent
     if agent is None:
         agent = await db.run(agent_of_tenant, principal, params)
-    activated = extensions.activate(agent, request)
-    headers = {extensions.EXTENSIONS_HEADER: ", ".join(activated)} if activated else {}
-    call = Call(request, principal, agent, params, version)
+    headers = extensions.activate(request, agent)
+    is_stream = method in STREAMING_OPERATIONS
+    call = Call(request, principal, agent, params, version, is_stream)
     with ExitStack() as stack:
-        if method in STREAMING_OPERATIONS:
-            stack.callback(quotas.open_stream(principal, http.address_of(request)))
+        if is_stream:
+            stack.callback(quotas.open_stream(principal, incoming.address))
         operation = OPERATIONS.get(method) or EXTENSION_METHODS[method]
         recheck = partial(_recheck, request.headers.get("Authorization", ""), agent.slug, method)
-        return http.Answer(await operation(call), headers, stack.pop_all().close, recheck)
+        return http.Answer(await operation(call), headers, is_stream, stack.pop_all().close, recheck)
 
 
 def _recheck(authorization: str, slug: str, method: str) -> None:
-    principal, _ = authenticate_for_agent(authorization, slug, None)
+    principal, _ = authenticate(authorization, slug, None)
     check_scope(principal, method)
 
 
 async def execute_old(incoming: http.AuthenticatedRequest, name: str, params: Any, form: Form) -> http.Answer:
-    """Let the operation of the method `name` answer. Raises Refusal with 0.3's names of methods and fields."""
+    """Run a method of 0.3. Raises Refusal with 0.3's names of methods and fields."""
     method = FIRST_WEBHOOK if _asks_for_any_webhook(name, params) else METHODS[name]
     upgraded = method.upgrade(params, form)
     try:
@@ -95,56 +93,52 @@ def _asks_for_any_webhook(name: str, params: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Who calls which agent with what: the request message in its ProtoJSON form."""
+    """A call of an operation. `params` is in ProtoJSON form."""
 
     request: HttpRequest
     principal: Principal
     agent: Agent
     params: Any
-    version: str  # of A2A that the caller speaks, and in which its webhooks are called
+    version: str  # of the caller, and of its webhooks
+    is_stream: bool
 
 
 Operation = Callable[[Call], Awaitable[JSON | Updates]]
 
 
-async def _send(call: Call) -> JSON:
-    """SendMessage: waits until the task ends or asks for something, unless the caller will not."""
+async def _send(call: Call) -> JSON | Updates:
+    """SendMessage, which waits until the task is settled unless the caller declines, and SendStreamingMessage.
+
+    A stream begins with the task as it was when the message arrived.
+    Raises PushNotificationNotSupported, ContentTypeNotSupported, and what `send` raises.
+    """
+    if call.is_stream:
+        _require_streaming(call.agent)
     request = SendMessageRequest.read(call.params, call.agent)
-    sent = await _send_message(call, request)
-    if sent.task is None:
-        return {"message": sent.answer}
-    history_length = request.configuration.history_length
-    show = partial(wire.load_task, history_length=history_length)
-    if request.configuration.return_immediately:
-        return {"task": await db.run(tasks.load_task, sent.task, show)}
-    find = partial(lookup.find_whole_task, history_length=history_length)
-    return {"task": await wait_until_settled(sent.context, sent.task, sent.index, show, sent.since, find)}
-
-
-async def _send_streaming(call: Call) -> Updates:
-    """SendStreamingMessage: a task as it was when the message came in, and everything since."""
-    _require_streaming(call.agent)
-    request = SendMessageRequest.read(call.params, call.agent)
-    sent = await _send_message(call, request)
-    if sent.task is None:
-        return tasks.message_stream(sent.index, sent.answer or {})
-    snapshot = await db.run(tasks.accepted_snapshot, sent.task, sent.index, request.configuration.history_length)
-    return tasks.task_stream(snapshot, tasks.closes_at_question)
-
-
-async def _send_message(call: Call, request: SendMessageRequest) -> Sent:
-    """Raises PushNotificationNotSupported, ContentTypeNotSupported, and what `send` raises."""
-    webhook, extra_writes = request.configuration.task_push_notification_config, None
+    configuration = request.configuration
+    webhook, extra_writes = configuration.task_push_notification_config, None
     if webhook is not None and not call.agent.calls_webhooks:
         raise PushNotificationNotSupported
     message = request.message.stored()
-    check_media_types(call.agent, message)
-    check_output_modes(call.agent, request.configuration.accepted_output_modes or [])
+    check_modes(call.agent, message["parts"], configuration.accepted_output_modes or [])
     if webhook is not None:
         await webhooks.vet_url(webhook, "configuration.taskPushNotificationConfig.url")
         extra_writes = webhooks.create_with_task(webhook, call.version)
-    span = call.request.headers.get("traceparent", "")  # the caller's (W3C Trace Context)
-    return await send(call.principal, call.agent, message, extra_writes=extra_writes, traceparent=span)
+    span = call.request.headers.get("traceparent", "")  # W3C Trace Context
+    sent = await send(call.principal, call.agent, message, extra_writes=extra_writes, traceparent=span)
+    history_length = configuration.history_length
+    if call.is_stream:
+        if sent.task is None:
+            return tasks.message_stream(sent.index, sent.answer or {})
+        snapshot = await db.run(tasks.accepted_snapshot, sent.task, sent.index, history_length)
+        return tasks.task_stream(snapshot, tasks.closes_at_question)
+    if sent.task is None:
+        return {"message": sent.answer}
+    show = partial(wire.load_task, history_length=history_length)
+    if configuration.return_immediately:
+        return {"task": await db.run(tasks.load_task, sent.task, show)}
+    find = partial(lookup.find_whole_task, history_length=history_length)
+    return {"task": await wait_until_settled(sent.context, sent.task, sent.index, show, sent.since, find)}
 
 
 async def _get(call: Call) -> JSON:
@@ -163,7 +157,7 @@ async def _cancel(call: Call) -> JSON:
 
 
 async def _subscribe(call: Call) -> Updates:
-    """SubscribeToTask: the task and what follows; with a `Last-Event-ID`, only what was missed and what follows."""
+    """SubscribeToTask: the task and later updates; with `Last-Event-ID` all updates after that."""
     _require_streaming(call.agent)
     request = TaskRequest.read(call.params, call.agent)
     snapshot = await db.run(tasks.current_snapshot, call.principal, call.agent, request.id)
@@ -213,20 +207,20 @@ async def _extended_card(call: Call) -> JSON:
 
 
 async def _feedback(call: Call) -> JSON:
-    """tasks/feedback of our own extension."""
+    """tasks/feedback (our extension)."""
     request = FeedbackRequest.read(call.params, call.agent)
     await db.run(commands.give_feedback, call.principal, call.agent, request.task_id, request.stored())
     return {}
 
 
 async def _list_contexts(call: Call) -> JSON:
-    """contexts/list of our own extension."""
+    """contexts/list (our extension)."""
     request = ListContextsRequest.read(call.params, call.agent)
     return await db.run(list_contexts, call.principal, call.agent, request)
 
 
 async def _clear_context(call: Call) -> JSON:
-    """contexts/clear of our own extension."""
+    """contexts/clear (our extension)."""
     request = ClearContextRequest.read(call.params, call.agent)
     await db.run(deletion.delete_context, call.principal, call.agent, request.context_id)
     return {}
@@ -243,15 +237,15 @@ WRITE_OPERATIONS = frozenset(
         "contexts/clear",
     }
 )
-"""The operations that a key needs the scope to write for; the others are for reading."""
+"""The operations that need the scope WRITE; the others need READ."""
 
 
 STREAMING_OPERATIONS = frozenset({"SendStreamingMessage", "SubscribeToTask"})
-"""The operations that answer with updates; the others answer with a JSON object."""
+"""The operations that answer with updates."""
 
 
 def check_scope(principal: Principal, method: str) -> None:
-    """Raises Forbidden where the caller's key is limited to other things."""
+    """Raises Forbidden if the key lacks the scope."""
     scope = WRITE if method in WRITE_OPERATIONS else READ
     if not principal.may(scope):
         raise Forbidden(f"This API key may not do this: it lacks the scope {scope}.")
@@ -259,7 +253,7 @@ def check_scope(principal: Principal, method: str) -> None:
 
 OPERATIONS: dict[str, Operation] = {
     "SendMessage": _send,
-    "SendStreamingMessage": _send_streaming,
+    "SendStreamingMessage": _send,
     "GetTask": _get,
     "ListTasks": _list,
     "CancelTask": _cancel,
@@ -270,7 +264,7 @@ OPERATIONS: dict[str, Operation] = {
     "DeleteTaskPushNotificationConfig": _delete_webhook,
     "GetExtendedAgentCard": _extended_card,
 }
-"""By the names that the protocol gives them, which are JSON-RPC's method names."""
+"""By their names in the protocol and in JSON-RPC."""
 
 EXTENSION_METHODS: dict[str, Operation] = {
     "tasks/feedback": _feedback,

@@ -1,7 +1,6 @@
-"""ProtoJSON (https://protobuf.dev/programming-guides/json/) as Pydantic models read it, and queries as ProtoJSON.
+"""ProtoJSON (https://protobuf.dev/programming-guides/json/) in Pydantic models, and queries as ProtoJSON.
 
-Names come in camelCase or snake_case, null means absent, and unknown fields are ignored. Every field that cannot be
-used is reported with its path.
+Names are camelCase or snake_case, null means absent, and unknown fields are ignored. Errors name the field's path.
 """
 
 from __future__ import annotations
@@ -37,11 +36,12 @@ COMES_TWICE = PydanticCustomError("comes_twice", "Comes twice, in camelCase and 
 
 
 class ProtoMessage(BaseModel):
-    """A message of a .proto file, or one that is written in the same way."""
+    """A message of a .proto file, or of that style."""
 
     model_config = ConfigDict(alias_generator=to_camel, strict=True, frozen=True)
-    nullable: ClassVar[frozenset[str]] = frozenset()  # fields for which null is a value
-    spellings: ClassVar[dict[str, str]]  # the other spelling of a field -> its name in JSON
+    nullable: ClassVar[frozenset[str]] = frozenset()  # fields that may be null
+    one_of: ClassVar[tuple[str, ...]] = ()  # exactly one must be set
+    spellings: ClassVar[dict[str, str]]  # other spelling -> JSON name
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
@@ -51,7 +51,7 @@ class ProtoMessage(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def use_json_names(cls, value: Any) -> Any:
-        """Give each field its name in JSON, and leave out nulls."""
+        """Use JSON names, drop nulls, and check `one_of`."""
         if not isinstance(value, dict):
             return value
         named = [
@@ -60,6 +60,8 @@ class ProtoMessage(BaseModel):
             if item is not None or name in cls.nullable
         ]
         fields = dict(named)
+        if cls.one_of and sum(name in fields for name in cls.one_of) != 1:
+            raise ValueError(f"Must have exactly one of {', '.join(cls.one_of[:-1])} and {cls.one_of[-1]}.")
         if len(fields) < len(named):
             twice = [name for other, name in cls.spellings.items() if other in value and name in value]
             details = [InitErrorDetails(type=COMES_TWICE, loc=(name,), input=None) for name in twice]
@@ -68,7 +70,7 @@ class ProtoMessage(BaseModel):
 
     @classmethod
     def read(cls, params: Any, context: Any = None) -> Self:
-        """The message in a JSON value; `context` is for its validators. Raises InvalidParams, InvalidFields."""
+        """Parse; `context` is for validators. Raises InvalidParams, InvalidFields."""
         if not isinstance(params, dict):
             raise InvalidParams("params must be an object.", "params")
         try:
@@ -99,7 +101,6 @@ SENTENCES = {
 
 
 def _sentence(error: ErrorDetails) -> str:
-    """What is wrong, for people."""
     context = error.get("ctx", {})
     if error["type"] == "value_error":
         return str(context["error"])
@@ -112,7 +113,7 @@ def _path(location: tuple[str | int, ...]) -> str:
 
 
 def _integer(value: Any) -> Any:
-    """An integer, which ProtoJSON also writes as a string or with an empty fraction."""
+    """An integer; ProtoJSON also allows a string or an empty fraction."""
     if isinstance(value, str) and re.fullmatch(r"-?\d{1,10}", value, re.ASCII):
         value = int(value)
     if isinstance(value, float) and value.is_integer():
@@ -123,7 +124,7 @@ def _integer(value: Any) -> Any:
 
 
 def _number(value: Any) -> float:
-    """A number, which ProtoJSON also writes as a string."""
+    """A number; ProtoJSON also allows a string."""
     if isinstance(value, str) and re.fullmatch(r"-?\d{1,20}(\.\d{1,20})?", value, re.ASCII):
         value = float(value)
     if not isinstance(value, int | float) or isinstance(value, bool):
@@ -135,7 +136,7 @@ def _number(value: Any) -> float:
 
 
 def _callable_url(url: str) -> str:
-    """A URL that may be called, judged by what it says itself: whoever calls it looks its name up."""
+    """A URL that may be called; its name is not resolved yet."""
     try:
         outbound.guard().check(url)
     except outbound.Forbidden as refusal:
@@ -144,7 +145,7 @@ def _callable_url(url: str) -> str:
 
 
 def _standard_base64(text: str) -> str:
-    """Base64 in the standard alphabet with padding, from either alphabet, with or without padding."""
+    """Standard padded base64 from either alphabet, padded or not."""
     padded = text.replace("-", "+").replace("_", "/").rstrip("=")
     padded += "=" * (-len(padded) % 4)
     try:
@@ -177,10 +178,9 @@ MAX_PARAMETERS = 100
 
 
 def read_query(query: str) -> JSON:
-    """The parameters of a query by their names (A2A 1.0 §11.5); those without a value are unset.
+    """The non-empty parameters of a query (A2A 1.0 §11.5); flags and enum numbers get JSON types.
 
-    All of them are text, so flags and the numbers of enums become what JSON would say.
-    Raises InvalidParams for a query that is not UTF-8, has too many parameters, or one of them twice.
+    Raises InvalidParams if it is not UTF-8, has too many parameters, or repeats one.
     """
     try:
         pairs = parse_qsl(query, errors="strict", max_num_fields=MAX_PARAMETERS)
@@ -210,4 +210,4 @@ QUERY_TYPES: dict[str, Callable[[str], Any]] = {
     "include_artifacts": _query_flag,
     "status": _query_enum,
 }
-"""The parameters whose values JSON does not write as a string; integers it does, also (ProtoJSON)."""
+"""The parameters that are not strings in ProtoJSON. (Integers may be.)"""

@@ -1,6 +1,6 @@
-"""The request messages of the operations (A2A 1.0 §3.1, §4.1.4, §4.3), read from their ProtoJSON form and checked.
+"""The operations' requests (A2A 1.0 §3.1, §4.1.4, §4.3), parsed from ProtoJSON and checked.
 
-They have the names of specification/a2a.proto. `read` takes the params and the agent that is called.
+Names are those of specification/a2a.proto. `read` takes the params and the agent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self, cast
 
 from django.conf import settings
 from django.utils.dateparse import parse_datetime
-from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo
 
 from apps.a2a.errors import JSON, PushNotificationNotSupported
 from apps.a2a.protojson import Base64, Integer, Line, Lines, ProtoMessage, RequiredLine, Struct, Text, Url, Value
@@ -29,7 +29,7 @@ def _tenant(name: str, info: ValidationInfo) -> str:
 
 
 class Request(ProtoMessage):
-    """A request to an agent. One of which only the tenant matters is no more than this."""
+    """A request to an agent."""
 
     tenant: Annotated[str, AfterValidator(_tenant)] = ""
 
@@ -43,15 +43,16 @@ PART_KINDS = ("text", "raw", "url", "data")
 
 
 def _file_name(path: str) -> str:
-    """The last component of a path; whatever stands before it is the sender's business."""
+    """The last component of a path."""
     name = re.split(r"[/\\]", path)[-1]
     return name if name.strip(". ") else ""
 
 
 class Part(ProtoMessage):
-    """A part of a message: exactly one of `PART_KINDS`, and what goes with it."""
+    """A part: exactly one of `PART_KINDS`, and its details."""
 
     nullable = frozenset({"data"})
+    one_of = PART_KINDS
 
     text: Text | None = None
     raw: Base64 | None = None
@@ -61,24 +62,9 @@ class Part(ProtoMessage):
     media_type: Line = ""
     metadata: Struct | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def check_kind(cls, part: Any) -> Any:
-        if isinstance(part, dict):
-            kinds = [kind for kind in PART_KINDS if part.get(kind) is not None or (kind == "data" and kind in part)]
-            if len(kinds) != 1:
-                raise ValueError("Must have exactly one of text, raw, url and data.")
-        return part
-
-    def stored(self) -> JSON:
-        """The part in the form in which it is stored: fields that say nothing are left out."""
-        kind = next(kind for kind in PART_KINDS if kind in self.model_fields_set)
-        optional = {"filename": self.filename, "mediaType": self.media_type, "metadata": self.metadata}
-        return {kind: getattr(self, kind)} | {name: value for name, value in optional.items() if value}
-
 
 def _user_role(value: Any) -> str:
-    if value not in ("ROLE_USER", 1) or value is True:  # ProtoJSON writes an enum by name or by number
+    if value not in ("ROLE_USER", 1) or value is True:  # ProtoJSON allows enum names and numbers
         raise ValueError("Must be ROLE_USER: that is how a client speaks.")
     return "ROLE_USER"
 
@@ -96,24 +82,16 @@ class Message(ProtoMessage):
     reference_task_ids: Lines | None = None
 
     def stored(self) -> JSON:
-        """The message in the form in which it is stored: fields that say nothing are left out."""
-        message = {
-            "messageId": self.message_id,
-            "role": self.role,
-            "parts": [part.stored() for part in self.parts],
-        }
-        optional = {
-            "contextId": self.context_id,
-            "taskId": self.task_id,
-            "metadata": self.metadata,
-            "extensions": self.extensions,
-            "referenceTaskIds": self.reference_task_ids,
-        }
-        return message | {name: value for name, value in optional.items() if value}
+        """The stored form, without empty fields."""
+        message = self.model_dump(by_alias=True, exclude_unset=True)
+        message["parts"] = [
+            {name: value for name, value in part.items() if value or name in PART_KINDS} for part in message["parts"]
+        ]
+        return {name: value for name, value in message.items() if value}
 
 
 AUTH_SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # RFC 9110 §11.1
-HEADER_VALUE = re.compile(r"(?! )[ -~]{0,4096}(?<! )")  # what an HTTP header takes
+HEADER_VALUE = re.compile(r"(?! )[ -~]{0,4096}(?<! )")  # valid in an HTTP header
 
 
 def _auth_scheme(name: str) -> str:
@@ -132,14 +110,14 @@ HeaderValue = Annotated[str, AfterValidator(_header_value)]
 
 
 class AuthenticationInfo(ProtoMessage):
-    """How a webhook knows that it is Parley who calls."""
+    """How Parley authenticates to a webhook."""
 
     scheme: Annotated[str, AfterValidator(_auth_scheme)]
     credentials: HeaderValue = ""
 
 
 class Webhook(ProtoMessage):
-    """A TaskPushNotificationConfig without its task. An empty `id` lets the server choose."""
+    """A TaskPushNotificationConfig without its task. If `id` is empty, the server chooses one."""
 
     id: Line = ""
     url: Url
@@ -148,7 +126,7 @@ class Webhook(ProtoMessage):
 
 
 class SendMessageConfiguration(ProtoMessage):
-    """A history length of None is the platform's default."""
+    """`history_length`: None means the platform's default."""
 
     accepted_output_modes: Lines | None = None
     task_push_notification_config: Webhook | None = None
@@ -167,18 +145,14 @@ class SendMessageRequest(Request):
 MEDIA_RANGE = re.compile(r"[^/\s]+/[^/\s]+")
 
 
-def check_media_types(agent: Agent, message: JSON) -> None:
-    """Raises ContentTypeNotSupported for a part whose media type is stated and not among what the agent takes."""
-    if refused := agent.refused_type(message["parts"]):
+def check_modes(agent: Agent, parts: list[JSON], accepted: list[str]) -> None:
+    """Raises ContentTypeNotSupported if the agent does not take a part, or makes nothing that is accepted.
+
+    A client that accepts something other than a media type, such as `text`, accepts anything.
+    """
+    if refused := agent.refused_type(parts):
         taken = ", ".join(agent.input_modes)
         raise ContentTypeNotSupported(f"The agent does not take {refused}. It takes {taken}.")
-
-
-def check_output_modes(agent: Agent, accepted: list[str]) -> None:
-    """Raises ContentTypeNotSupported where the agent makes nothing of what the client accepts.
-
-    A client that names something other than a media type, such as `text`, is taken to accept anything.
-    """
     modes = [mode.partition(";")[0].strip().lower() for mode in accepted]
     if modes and all(MEDIA_RANGE.fullmatch(mode) for mode in modes) and not agent.makes_any_of(modes):
         made = ", ".join(agent.output_modes)
@@ -193,7 +167,7 @@ class TaskRequest(Request):
     metadata: Struct | None = None
 
 
-# The numbers of the states in specification/a2a.proto.
+# Numbers of the states in specification/a2a.proto.
 _STATES_BY_NUMBER = (
     None,
     TaskState.SUBMITTED,
@@ -224,7 +198,7 @@ def _time(text: Any) -> datetime.datetime | None:
     try:
         time = parse_datetime(text) if isinstance(text, str) and "T" in text.upper() else None
         in_utc = time.astimezone(datetime.UTC) if time and time.tzinfo else None
-    except (ValueError, OverflowError):  # a time that no calendar has, or none in UTC
+    except (ValueError, OverflowError):  # no date, or out of range in UTC
         in_utc = None
     if in_utc is None:
         raise ValueError("Must be a time with its zone, such as 2026-01-31T12:00:00Z.")
@@ -244,7 +218,7 @@ class ListTasksRequest(Request):
 
 
 class WebhookRequest(Request):
-    """A request about webhooks. Reading one raises PushNotificationNotSupported, too."""
+    """A request about webhooks; `read` also raises PushNotificationNotSupported."""
 
     task_id: RequiredLine
 
@@ -273,20 +247,20 @@ class ListWebhooksRequest(WebhookRequest):
 
 
 class ListContextsRequest(Request):
-    """`contexts/list` of our own extension."""
+    """`contexts/list` (our extension)."""
 
     page_size: PageSize = PAGE_SIZE
     page_token: Text = ""
 
 
 class ClearContextRequest(Request):
-    """`contexts/clear` of our own extension."""
+    """`contexts/clear` (our extension)."""
 
     context_id: RequiredLine
 
 
 class FeedbackRequest(Request):
-    """`tasks/feedback` of our own extension."""
+    """`tasks/feedback` (our extension)."""
 
     task_id: RequiredLine
     rating: Annotated[Integer, Field(ge=1, le=5)]
@@ -294,7 +268,6 @@ class FeedbackRequest(Request):
     metadata: Struct | None = None
 
     def stored(self) -> Feedback:
-        """The feedback in the form in which it is stored."""
         given: Feedback = {"rating": self.rating}
         if self.feedback:
             given["feedback"] = self.feedback

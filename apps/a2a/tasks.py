@@ -1,7 +1,7 @@
-"""A caller's tasks: as they stand, as streams of updates, and page by page; and their contexts (`contexts/list`).
+"""A caller's tasks, as streams of updates and as lists; and their contexts (`contexts/list`).
 
-A stream begins with the task as it stands at one event of its context (`Snapshot`) and goes on with its updates in the
-order of the log, each with its event's index. Lists go by a time and a key, which page tokens seal (A2A 1.0 §3.1.4).
+A stream begins with the task at one event (`Snapshot`); updates follow in the order of the log. Lists are ordered by
+time and key, which page tokens contain (A2A 1.0 §3.1.4).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import cancel
 from apps.record import feed, lookup, wire
+from apps.record.content import blobs
 from apps.record.errors import InvalidParams, TaskNotFound
 from apps.record.events import EventType
 from apps.record.lookup import cold_task_counts
@@ -35,35 +36,35 @@ from apps.record.wire import binding
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A task in its wire form, what it shows of the log, and the chunks of artifacts that are still being made."""
+    """A task at an event, with the chunks of its unfinished artifacts."""
 
     task: JSON
     task_id: uuid.UUID
     context: Context
     state: TaskState
-    index: int  # of the newest event that the task shows
+    index: int  # of the newest event included
     unfinished_chunks: list[Event]
 
     @property
     def resume_index(self) -> int:
-        """The index after which a stream that begins with this task goes on."""
+        """Where a stream of this task resumes."""
         return self.unfinished_chunks[0].index - 1 if self.unfinished_chunks else self.index
 
 
 def find_task(principal: Principal, agent: Agent, task_id: str, history_length: int | None = None) -> JSON:
-    """The caller's task as it stands now. Raises TaskNotFound."""
+    """Raises TaskNotFound."""
     whole = partial(lookup.find_whole_task, history_length=history_length)
     return wire.load_task(lookup.find_agent_task(principal, agent, task_id, whole), history_length=history_length)
 
 
 def cancel_task(principal: Principal, agent: Agent, task_id: str) -> JSON:
-    """The caller's task, canceled. Raises TaskNotFound, TaskNotCancelable."""
+    """Raises TaskNotFound, TaskNotCancelable."""
     cancel.cancel_by_id(principal, agent, task_id)
     return find_task(principal, agent, task_id)
 
 
 def load_task(task: uuid.UUID, show: Callable[[Task], JSON]) -> JSON:
-    """A task that the caller is known to own, as it stands now. Raises TaskNotFound."""
+    """Does not check the owner. Raises TaskNotFound."""
     return show(_task_row(task))
 
 
@@ -74,18 +75,18 @@ def current_snapshot(principal: Principal, agent: Agent, task_id: str, history_l
 
 
 def accepted_snapshot(task: uuid.UUID, index: int, history_length: int | None) -> Snapshot:
-    """A task as it was when it accepted the message of event `index`, however far it has come since."""
+    """A task when it accepted the message of event `index`."""
     row = _task_row(task)
     if row.context.last_event > index:
         _restore_status(row, index)
         if TaskState(row.state).is_interrupted:
-            index += 1  # the answer to a question sets the task to work at once
+            index += 1  # an answer sets the task to work at once
             _restore_status(row, index)
     return _make_snapshot(row, index, history_length)
 
 
 def task_at(task: uuid.UUID, index: int) -> JSON:
-    """A task as it stood at an event of its context, with the newest of its messages by then."""
+    """A task as it was at an event."""
     row = _task_row(task)
     if row.context.last_event > index:
         _restore_status(row, index)
@@ -95,12 +96,12 @@ def task_at(task: uuid.UUID, index: int) -> JSON:
 def _task_row(task: uuid.UUID) -> Task:
     row = TASK.one(task)
     if row is None:
-        raise TaskNotFound  # it was deleted just now
+        raise TaskNotFound  # deleted just now
     return row
 
 
 def _restore_status(row: Task, index: int) -> None:
-    """Give the task the status that it had at an earlier event."""
+    """Restore the status at an earlier event."""
     statuses = Event.objects.filter(task=row, type=EventType.AGENT_STATUS, index__lte=index)
     event = statuses.order_by("-index").first()
     row.state = TaskState(event.payload["state"]) if event else TaskState.SUBMITTED
@@ -115,7 +116,7 @@ def _make_snapshot(row: Task, index: int, history_length: int | None) -> Snapsho
 
 
 def _unfinished_chunks(row: Task, state: TaskState, index: int) -> list[Event]:
-    """The chunks so far of artifacts that the task does not show yet, because it has not ended."""
+    """Chunks of artifacts that the task shows only when it ends."""
     if state.is_terminal or state == TaskState.SUBMITTED:
         return []
     artifacts = Artifact.objects.filter(task=row, first_event__lte=index).exclude(state=Artifact.State.DISCARDED)
@@ -131,22 +132,22 @@ ClosingRule = Callable[[TaskState], bool]
 
 
 def closes_at_end(state: TaskState) -> bool:
-    """How a subscription closes: when the task has ended."""
+    """When a subscription closes."""
     return state.is_terminal
 
 
 def closes_at_question(state: TaskState) -> bool:
-    """How a streaming send closes: also when the task asks its sender, but not while somebody signs in elsewhere."""
+    """When a streaming send closes: also at input-required, but not at auth-required."""
     return state.is_terminal or state == TaskState.INPUT_REQUIRED
 
 
 async def message_stream(index: int, message: JSON) -> Updates:
-    """The stream of an agent that answers with a message: that alone."""
+    """The stream of a direct answer."""
     yield [(index, {"message": message})]
 
 
 async def task_stream(snapshot: Snapshot, is_last_state: ClosingRule) -> Updates:
-    """A stream that begins with the task, shows the artifacts that are being made, and goes on to the end."""
+    """The task, its unfinished artifacts, and updates until the stream closes."""
     yield [(snapshot.resume_index, {"task": snapshot.task})]
     if snapshot.unfinished_chunks:
         yield await _responses(snapshot.unfinished_chunks, snapshot.context)
@@ -156,7 +157,7 @@ async def task_stream(snapshot: Snapshot, is_last_state: ClosingRule) -> Updates
 
 
 async def resumed_stream(snapshot: Snapshot, after: int) -> Updates:
-    """The updates after event `after` alone; of a task that has ended, those that were missed."""
+    """The updates after event `after`."""
     if snapshot.state.is_terminal and after >= snapshot.index:
         return
     async with aclosing(_follow(snapshot, after, closes_at_end)) as updates:
@@ -182,10 +183,10 @@ def _is_closing(event: Event, is_last_state: ClosingRule) -> bool:
 
 
 async def _responses(events: Iterable[Event], context: Context) -> list[Update]:
-    """What of these events crosses the A2A border."""
+    """The A2A updates of these events."""
     events = list(events)
-    if any("stored" in part for event in events for part in event.parts):
-        return await db.run(_convert, events, context)  # content is read from files
+    if blobs.stored_parts(events):
+        return await db.run(_convert, events, context)  # reads files
     return _convert(events, context)
 
 
@@ -194,7 +195,7 @@ def _convert(events: Iterable[Event], context: Context) -> list[Update]:
     return [(index, response) for index, response in shown if response is not None]
 
 
-MAX_COUNTED = 10_000  # totalSize is exact up to here, and no more than this is ever counted
+MAX_COUNTED = 10_000  # totalSize is exact up to here
 LISTED_FIELDS = ("state", "status_at", "status_message", "metadata", "context", "context__context_id")
 
 Filters = dict[str, Any]
@@ -202,10 +203,7 @@ Filters = dict[str, Any]
 
 
 def list_tasks(principal: Principal, agent: Agent, request: ListTasksRequest) -> JSON:
-    """ListTasksResponse: the newest status first. At most five queries, however many tasks. Raises InvalidParams.
-
-    An anonymous caller lists nothing: what belongs to nobody is not shown to everybody.
-    """
+    """ListTasksResponse, newest status first; empty for anonymous callers. Raises InvalidParams."""
     bound = binding(
         "tasks", principal.sender, agent.pk, request.context_id, request.status, request.status_timestamp_after
     )
@@ -223,7 +221,7 @@ def list_tasks(principal: Principal, agent: Agent, request: ListTasksRequest) ->
 
 
 def _task_filters(principal: Principal, agent: Agent, request: ListTasksRequest) -> Filters:
-    """What the caller's tasks are found by; nothing where there can be none."""
+    """The filters of the caller's tasks; empty if none can match."""
     if not principal.is_known:
         return {}
     filters: Filters = {"owner": principal.user_id, "agent": agent.pk}
@@ -232,7 +230,7 @@ def _task_filters(principal: Principal, agent: Agent, request: ListTasksRequest)
         context = lookup.restored_or_none(named.only("pk", "cold_file").first())
         if context is None:
             return {}
-        # The context is the owner's. Naming the owner again would offer the database an index that is long to read.
+        # The context is the owner's. A filter by owner would make the database choose a slower index.
         filters = {"context": context.pk, "agent": agent.pk}
     if request.status is not None:
         filters["state"] = request.status
@@ -245,7 +243,7 @@ def _task_page(filters: Filters, after: Cursor | None, size: int) -> list[Task]:
     found = Task.objects.filter(**filters)
     if after is not None:
         at, key = after
-        # The first condition is implied by the second; it is what lets the index begin at the right place.
+        # The first condition is implied by the second; the index needs it.
         found = found.filter(Q(status_at__lte=at), Q(status_at__lt=at) | Q(pk__lt=key))
     return list(found.select_related("context").only(*LISTED_FIELDS).order_by("-status_at", "-id")[:size])
 
@@ -274,10 +272,7 @@ def _by_task(artifacts: Iterable[Artifact]) -> dict[uuid.UUID, list[Artifact]]:
 
 
 def list_contexts(principal: Principal, agent: Agent, request: ListContextsRequest) -> JSON:
-    """The caller's contexts that are with this agent now, the one in which something happened last first.
-
-    Two queries. An anonymous caller lists nothing. Raises InvalidParams.
-    """
+    """The caller's contexts with this agent, newest first; none for anonymous callers. Raises InvalidParams."""
     bound = binding("contexts", principal.sender, agent.pk)
     after = read_page_token(request.page_token, bound)
     rows = _context_page(principal, agent, after, request.page_size + 1) if principal.is_known else []
@@ -300,7 +295,7 @@ def _context_page(principal: Principal, agent: Agent, after: Cursor | None, size
     found = Context.objects.visible_to(principal).listed().filter(agent=agent)
     if after is not None:
         at, key = after
-        # The first condition is implied by the second; it is what lets the index begin at the right place.
+        # The first condition is implied by the second; the index needs it.
         found = found.filter(Q(updated_at__lte=at), Q(updated_at__lt=at) | Q(pk__lt=key))
     return list(found.only("context_id", "updated_at").order_by("-updated_at", "-id")[:size])
 
@@ -322,7 +317,7 @@ def page_token(last: Cursor, bound: str) -> str:
 
 
 def read_page_token(text: str, bound: str) -> Cursor | None:
-    """The cursor of a token; None of an empty one, with which a list begins. Raises InvalidParams."""
+    """None for an empty token. Raises InvalidParams."""
     if not text:
         return None
     try:

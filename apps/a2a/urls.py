@@ -1,4 +1,4 @@
-"""The A2A server's URLs. They answer as they are, with and without a trailing slash, and never with a redirect."""
+"""The A2A server's URLs. They work with and without a trailing slash, and never redirect."""
 
 import re
 
@@ -13,7 +13,7 @@ app_name = "a2a"
 
 
 def addresses(prefix: str, version: str = http.V1_0) -> list[URLPattern]:
-    """The addresses of the HTTP+JSON binding below a prefix, which is a regular expression."""
+    """The addresses of HTTP+JSON below a prefix (a regular expression)."""
     return [
         re_path(f"^{prefix}{_pattern(address)}/?\\Z", rest, {"operations": operations, "version": version})
         for address, operations in REST_ADDRESSES[version].items()
@@ -35,7 +35,7 @@ urlpatterns = [
     path("a2a/.well-known/agent.json", platform_card, {"is_old": True}),
     path("a2a/negotiation", negotiation, name="negotiation"),
     path("a2a/negotiation/", negotiation),
-    *addresses("a2a/", http.V0_3),  # `v1` is no agent and no tenant
+    *addresses("a2a/", http.V0_3),  # `v1` is neither agent nor tenant
     *addresses("a2a/"),
     path("a2a/<str:slug>", jsonrpc, name="jsonrpc"),
     path("a2a/<str:slug>/", jsonrpc),

@@ -1,7 +1,6 @@
-"""A2A 0.3: its requests become requests of 1.0 (`upgrade_…`), and answers of 1.0 become its own (`downgrade_…`).
+"""A2A 0.3: `upgrade_…` turns its requests into those of 1.0, `downgrade_…` turns answers back.
 
-Only what 0.3 says otherwise is checked here: the rest is 1.0's business. 0.3 writes the same things in two forms
-(`Form`): that of JSON-RPC, and ProtoJSON over HTTP. `operations.execute_old` lets a method answer.
+It checks only fields that differ from 1.0. 0.3 has two forms (`Form`): JSON-RPC, and ProtoJSON over HTTP.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from apps.record.models import TaskState
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What one of the two calls things, where 1.0 calls them otherwise."""
+    """The names of one form."""
 
-    has_kinds: bool  # objects say by `kind` what they are
+    has_kinds: bool  # objects have a `kind`
     user: str
     agent: str
     states: Mapping[str, str]  # by 1.0's names
@@ -40,9 +39,9 @@ class Form:
     bytes: str  # of a file
     uri: str
     webhook: str  # of a send's configuration
-    encode: Callable[[str], str]  # a file's content, from and to base64
+    encode: Callable[[str], str]  # of a file's base64
     decode: Callable[[Any], Any]
-    blocks_by_default: bool  # does a configuration that says nothing of blocking block?
+    blocks_by_default: bool  # if `blocking` is missing
 
 
 def _unchanged(content: Any) -> Any:
@@ -54,7 +53,7 @@ def _encode_again(content: str) -> str:
 
 
 def _decode_once(content: Any) -> Any:
-    """Base64 from what may be base64 of that; what is not is left to be looked at later."""
+    """Decode content that was base64-encoded twice."""
     try:
         inner = base64.b64decode(content, validate=True).decode("ascii")
         base64.b64decode(inner, validate=True)
@@ -77,8 +76,7 @@ JSON_RPC = Form(
     blocks_by_default=True,
 )
 
-# A file's content is of the type bytes in the protocol buffers of 0.3, which ProtoJSON writes in base64; the SDK puts
-# base64 into it, so that content is encoded twice.
+# ProtoJSON encodes bytes in base64, and the SDK encodes a file's content itself: twice in all.
 HTTP_JSON = Form(
     has_kinds=False,
     user="ROLE_USER",
@@ -95,7 +93,7 @@ HTTP_JSON = Form(
 
 
 class OldFields:
-    """The fields of an object of 0.3. What 1.0 checks as well is not checked here."""
+    """The fields of an object of 0.3."""
 
     def __init__(self, value: JSON, path: str = "", violations: list[tuple[str, str]] | None = None) -> None:
         self._value = value
@@ -103,30 +101,30 @@ class OldFields:
         self._violations: list[tuple[str, str]] = [] if violations is None else violations
 
     def check(self) -> None:
-        """Raises InvalidFields if anything was refused."""
+        """Raises InvalidFields if a field was refused."""
         if self._violations:
             raise InvalidFields(self._violations[:MAX_VIOLATIONS])
 
     def refuse(self, name: str, sentence: str) -> None:
-        """Note that the field `name` (or with an empty one the object itself) cannot be used."""
+        """Refuse a field, or with "" the object."""
         self._violations.append((self._path_of(name), sentence))
 
     def raw(self, name: str) -> Any:
-        """The field as it came, by its name in camelCase or snake_case; None where it is absent."""
+        """The field, in camelCase or snake_case, or None."""
         found = [self._value[spelling] for spelling in {name, to_snake(name)} if spelling in self._value]
         if len(found) > 1:
             self.refuse(name, "Comes twice, in camelCase and in snake_case.")
         return found[0] if found else None
 
     def object(self, name: str) -> OldFields | None:
-        """The fields of an object within this one; None where there is none that can be used."""
+        """A nested object; None if absent or invalid."""
         value = self.raw(name)
         if value is not None and not isinstance(value, dict):
             self.refuse(name, "Must be an object.")
         return OldFields(value, self._path_of(name), self._violations) if isinstance(value, dict) else None
 
     def objects(self, name: str) -> list[OldFields]:
-        """The fields of each object of a list."""
+        """The objects of a list."""
         values = self.raw(name)
         if not isinstance(values, list) or not values:
             self.refuse(name, "Must be a list of at least one.")
@@ -171,14 +169,14 @@ def upgrade_task_request(params: Any, form: Form) -> JSON:
 
 
 def upgrade_empty(params: Any, form: Form) -> JSON:
-    """The parameters of a method that has none; null is as good. Raises InvalidParams."""
+    """For methods without parameters; null is allowed. Raises InvalidParams."""
     return _copy(_param_fields({} if params is None else params), "tenant")
 
 
 def upgrade_webhook_create(params: Any, form: Form) -> JSON:
-    """A TaskPushNotificationConfig that is to be set. Raises InvalidParams.
+    """A TaskPushNotificationConfig to set. Raises InvalidParams.
 
-    Over HTTP+JSON the task stands in the address, and the body is either the config or what the SDK puts around it.
+    Over HTTP+JSON the path names the task; the body is the config or the SDK's object around it.
     """
     fields = _param_fields(params)
     task = fields.raw("taskId" if form.has_kinds else "id")
@@ -188,12 +186,12 @@ def upgrade_webhook_create(params: Any, form: Form) -> JSON:
     config = holder.object(CONFIG_FIELD)
     webhook = _upgrade_webhook(config) if config else {}
     fields.check()
-    # As in the SDK, so that to set a webhook without an id once more is to change it.
+    # As in the SDK: setting a webhook without an id changes the existing one.
     return {"taskId": task, **webhook, "id": webhook.get("id") or task} | _copy(fields, "tenant")
 
 
 def upgrade_webhook_request(params: Any, form: Form) -> JSON:
-    """GetTaskPushNotificationConfigParams, and those to delete one. Raises InvalidParams."""
+    """The parameters to get or delete a webhook. Raises InvalidParams."""
     fields = _param_fields(params)
     upgraded = {"taskId": fields.raw("id"), "id": fields.raw(f"{CONFIG_FIELD}Id")} | _copy(fields, "tenant")
     fields.check()
@@ -213,12 +211,12 @@ def _param_fields(params: Any) -> OldFields:
 
 
 def _copy(fields: OldFields, *names: str) -> JSON:
-    """Fields that 1.0 calls and takes as 0.3 does."""
+    """Fields that are as in 1.0."""
     return {name: value for name in names if (value := fields.raw(name)) is not None}
 
 
 def _upgrade_history_length(fields: OldFields) -> Any:
-    """In 0.3 a length of 0 is no limit; in 1.0 it is no history."""
+    """0 means no limit in 0.3, no history in 1.0."""
     length = fields.raw("historyLength")
     return None if length in (0, "0") and length is not False else length
 
@@ -237,7 +235,7 @@ def _upgrade_configuration(fields: OldFields, form: Form) -> JSON:
 
 
 def _upgrade_webhook(fields: OldFields) -> JSON:
-    """A PushNotificationConfig. Of the schemes that it names, the first is the one that is used, as in the SDK."""
+    """A PushNotificationConfig. As in the SDK, its first scheme is used."""
     config = _copy(fields, "id", "url", "token")
     if authentication := fields.object("authentication"):
         schemes = authentication.raw("schemes")
@@ -274,7 +272,7 @@ def _upgrade_part(part: OldFields, form: Form) -> JSON:
 
 
 def _kind_of(part: OldFields, form: Form) -> str:
-    """What a part is: what it says, or else what it has. Whatever it says, it must have that."""
+    """The stated kind, which must be present, or that of the content."""
     has = [kind for kind in PART_KINDS if part.raw(kind) is not None]
     stated = part.raw("kind") if form.has_kinds else None
     if stated is None:
@@ -300,7 +298,7 @@ def _upgrade_file(part: OldFields, form: Form) -> JSON:
 
 
 def _upgrade_data(part: OldFields, form: Form, metadata: Any) -> JSON:
-    """Data is an object; one that the SDK made of something else becomes that again."""
+    """An object; a value that the SDK wrapped in one is unwrapped."""
     holder = part if form.has_kinds else part.object("data") or OldFields({})
     data = holder.raw("data")
     if not isinstance(data, dict):
@@ -313,12 +311,12 @@ def _upgrade_data(part: OldFields, form: Form, metadata: Any) -> JSON:
     return {"data": data}
 
 
-WRAPPED_DATA = "data_part_compat"  # the SDK's mark, in a part's metadata, of data that is no object and stands in one
-NOT_IN_PROTOBUF = ("referenceTaskIds",)  # fields of a message that the protocol buffers of 0.3 have no place for
+WRAPPED_DATA = "data_part_compat"  # the SDK's mark of a wrapped value, in metadata
+NOT_IN_PROTOBUF = ("referenceTaskIds",)  # message fields that 0.3's protobuf lacks
 
 
 def downgrade_response(new: JSON, form: Form) -> JSON:
-    """A SendMessageResponse or StreamResponse. In JSON-RPC's form it is the object itself, which says what it is."""
+    """A SendMessageResponse or StreamResponse; in JSON-RPC's form only the object in it."""
     [(name, value)] = new.items()
     shown = DOWNGRADES[name](value, form)
     return shown if form.has_kinds else {name: shown}
@@ -344,7 +342,7 @@ def downgrade_message(new: JSON, form: Form) -> JSON:
 
 
 def downgrade_webhook(new: JSON, form: Form) -> JSON:
-    """A TaskPushNotificationConfig, in which 0.3 keeps the task apart from the config."""
+    """A TaskPushNotificationConfig; 0.3 separates task and config."""
     config: JSON = {name: new[name] for name in ("id", "url", "token") if name in new}
     if authentication := new.get("authentication"):
         scheme = authentication.get("scheme")
@@ -363,19 +361,19 @@ def downgrade_webhooks(new: JSON, form: Form) -> JSON | list[JSON]:
 
 
 def downgrade_first_webhook(new: JSON, form: Form) -> JSON:
-    """The first of a list. Raises TaskNotFound where there is none."""
+    """The first of a list. Raises TaskNotFound if it is empty."""
     if not new.get("configs"):
         raise TaskNotFound("There is no such webhook.")
     return downgrade_webhook(new["configs"][0], form)
 
 
 def downgrade_empty(new: JSON, form: Form) -> JSON | None:
-    """The answer of what has none."""
+    """An empty answer."""
     return None if form.has_kinds else {}
 
 
 def is_last_response(new: JSON) -> bool:
-    """Is this StreamResponse the last one of a stream of 0.3? A task that asks or has ended says so by `final`."""
+    """Whether this StreamResponse ends a stream of 0.3 (`final`)."""
     return "statusUpdate" in new and _is_final(new["statusUpdate"])
 
 
@@ -406,7 +404,7 @@ def _downgrade_parts(new: JSON, form: Form) -> list[JSON]:
 
 
 def _downgrade_part(new: JSON, form: Form) -> JSON:
-    """A part. What 0.3 has no field for goes into its metadata."""
+    """Fields that 0.3 lacks go into metadata."""
     metadata = new.get("metadata", {})
     shown: JSON
     if "raw" in new or "url" in new:
@@ -452,9 +450,9 @@ PROTOCOL_VERSION = "0.3.0"
 
 
 def downgrade_card(card: JSON) -> JSON:
-    """The card of 0.3 for a card of 1.0. Signatures are left out: they are of another text.
+    """The card in 0.3, without signatures, which cover another text.
 
-    Raises AgentNotFound for a card that names no interface of 0.3.
+    Raises AgentNotFound for a card without an interface of 0.3.
     """
     unsigned = {name: value for name, value in card.items() if name != "signatures"}
     try:
@@ -484,12 +482,12 @@ def send_field_path(path: str, form: Form) -> str:
 
 
 def task_field_path(path: str, form: Form) -> str:
-    """Of a request that names a task alone, whose fields 1.0 calls the same."""
+    """Of a request that names only a task; the names are as in 1.0."""
     return path
 
 
 def webhook_field_path(path: str, form: Form) -> str:
-    """Of a webhook that is to be set."""
+    """Of a webhook to set."""
     if path == "taskId":
         return path
     return f"{CONFIG_FIELD}.{SCHEME_PATH.sub('authentication.schemes', path)}"
@@ -501,7 +499,7 @@ def webhook_request_field_path(path: str, form: Form) -> str:
 
 
 def _part_field_path(name: str, form: Form) -> str:
-    """The last steps of the path of a part's field."""
+    """The end of the path of a part's field."""
     of_files = {"raw": form.bytes, "url": form.uri, "filename": "name", "mediaType": "mimeType"}
     if name in of_files:
         return f".file.{of_files[name]}"
@@ -513,9 +511,9 @@ class Method:
     """A method of 0.3."""
 
     operation: str  # of 1.0
-    upgrade: Callable[[Any, Form], JSON]  # the request of 0.3 as one of 1.0
-    downgrade: Callable[[JSON, Form], Any]  # the answer of 1.0, or one response of a stream, as one of 0.3
-    field_path: FieldPath = task_field_path  # what 0.3 calls a field of the request of 1.0
+    upgrade: Callable[[Any, Form], JSON]  # request to 1.0
+    downgrade: Callable[[JSON, Form], Any]  # answer, or response of a stream, to 0.3
+    field_path: FieldPath = task_field_path  # 1.0's field path to 0.3's
 
 
 METHODS: dict[str, Method] = {
@@ -550,7 +548,7 @@ OLD_METHOD_NAMES = {method.operation: name for name, method in METHODS.items()}
 
 
 async def downgrade_stream(updates: Updates, method: Method, form: Form) -> Updates:
-    """A stream as 0.3 has it: it closes with the update that is marked as final."""
+    """A stream of 0.3, which closes after its final update."""
     async with aclosing(updates):
         async for batch in updates:
             last = next((at for at, (_, new) in enumerate(batch) if is_last_response(new)), None)

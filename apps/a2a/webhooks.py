@@ -1,8 +1,8 @@
-"""Webhooks (A2A 1.0 §3.1.7 to §3.1.10, §4.3): a task's events, told to whom its owner names.
+"""Webhooks (A2A 1.0 §3.1.7 to §3.1.10, §4.3): configurations, and deliveries of a task's events.
 
-An owner creates, reads and deletes the configurations, whose secrets are masked. A ledger listener makes an event a
-delivery in the event's own transaction. Each webhook has a queue, claimed by compare-and-swap and worked off in order
-by the database's clock, on one event loop of a worker process, so that a slow receiver holds nobody else up.
+A ledger listener queues deliveries in the events' transaction. A worker claims a webhook's queue by compare-and-swap
+and sends it in order. All queues share one event loop, so that a slow receiver delays no other.
+A failure postpones the whole queue of its webhook. After a day the deliveries are given up.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from db.threads import Singleton
 from outbound import Limits, OutboundError
 
 MASK = "********"
-VET_SECONDS = 2.0  # for the look-up of a name, which is done again at each call
+VET_SECONDS = 2.0  # each call resolves the name again
 
 
 async def vet_url(webhook: Webhook, field: str) -> None:
-    """Raises InvalidParams for a URL whose name leads where nobody may call. One that leads nowhere yet is taken."""
+    """Raises InvalidParams if the name resolves to a forbidden address. Unresolved names are accepted."""
     try:
         async with asyncio.timeout(VET_SECONDS):
             await outbound.guard().vet(webhook.url)
@@ -61,7 +61,7 @@ async def vet_url(webhook: Webhook, field: str) -> None:
 
 
 def create_config(principal: Principal, agent: Agent, request: CreateWebhookRequest, version: str) -> JSON:
-    """Keep a webhook, in the place of one with the same id; it is called in `version`.
+    """Save a webhook, which is called in `version`. Replaces one with the same id.
 
     Raises TaskNotFound, InvalidParams.
     """
@@ -74,17 +74,17 @@ def create_config(principal: Principal, agent: Agent, request: CreateWebhookRequ
 
 
 def create_with_task(webhook: Webhook, version: str) -> accept.ExtraWrites:
-    """Keeps a webhook in the transaction that accepts its task's message, so that it is told of all that follows."""
+    """Saves a webhook in the transaction that accepts the message, so that it gets every later event."""
 
-    def keep(log: Ledger, task: uuid.UUID) -> None:
+    def save(log: Ledger, task: uuid.UUID) -> None:
         _save_config(task, webhook, version)
         _mark_watched(log.context)
 
-    return keep
+    return save
 
 
 def find_config(principal: Principal, agent: Agent, request: OneWebhookRequest) -> JSON:
-    """Raises TaskNotFound, for an unknown webhook as well."""
+    """Raises TaskNotFound, also for an unknown webhook."""
     task = lookup.find_agent_task(principal, agent, request.task_id)
     config = PushConfig.objects.filter(task=task, config_id=request.id).first()
     if config is None:
@@ -105,7 +105,7 @@ def list_configs(principal: Principal, agent: Agent, request: ListWebhooksReques
 
 
 def delete_config(principal: Principal, agent: Agent, request: OneWebhookRequest) -> JSON:
-    """Forget a webhook and what waits for it; one that is gone stays so. Raises TaskNotFound."""
+    """Delete a webhook and its queue, if it exists. Raises TaskNotFound."""
     task = lookup.find_agent_task(principal, agent, request.task_id)
     with write_transaction():
         _lock_context(task)
@@ -114,10 +114,10 @@ def delete_config(principal: Principal, agent: Agent, request: OneWebhookRequest
 
 
 def _lock_context(task: Task) -> Context:
-    """The task's context, alone in the hands of this transaction: the ledger looks at it under the same lock."""
+    """Lock the task's context, as the ledger does."""
     context = Context.objects.select_for_update().filter(pk=task.context_id, deleted_at=None).first()
     if context is None:
-        raise TaskNotFound  # it was cleared or deleted just now
+        raise TaskNotFound  # cleared or deleted just now
     return context
 
 
@@ -130,7 +130,7 @@ def _mark_watched(context: Context) -> None:
 
 
 def _save_config(task: uuid.UUID, webhook: Webhook, version: str) -> PushConfig:
-    """Raises InvalidParams where the task has as many as it may have. The context is locked."""
+    """Raises InvalidParams above MAX_WEBHOOKS. The context is locked."""
     values = {
         "url": webhook.url,
         "token": webhook.token,
@@ -138,18 +138,18 @@ def _save_config(task: uuid.UUID, webhook: Webhook, version: str) -> PushConfig:
         "credentials": webhook.authentication.credentials if webhook.authentication else "",
         "version": version,
     }
-    known = set(PushConfig.objects.filter(task=task).values_list("config_id", flat=True))
-    if webhook.id in known:
+    existing = set(PushConfig.objects.filter(task=task).values_list("config_id", flat=True))
+    if webhook.id in existing:
         PushConfig.objects.filter(task=task, config_id=webhook.id).update(**values)
         return PushConfig.objects.get(task=task, config_id=webhook.id)
-    if len(known) >= settings.MAX_WEBHOOKS:
+    if len(existing) >= settings.MAX_WEBHOOKS:
         raise InvalidParams(f"A task has at most {settings.MAX_WEBHOOKS} webhooks. Delete one first.", "taskId")
     key = uuid.uuid4()
     return PushConfig.objects.create(pk=key, task_id=task, config_id=webhook.id or str(key), **values)
 
 
 def _config_json(config: PushConfig) -> JSON:
-    """A TaskPushNotificationConfig whose secrets are known to be there and no more."""
+    """A TaskPushNotificationConfig with masked secrets."""
     shown: JSON = {"id": config.config_id, "taskId": str(config.task_id), "url": config.url}
     if config.token:
         shown["token"] = MASK
@@ -159,15 +159,15 @@ def _config_json(config: PushConfig) -> JSON:
 
 
 def queue_deliveries(context: Context, events: Sequence[Event]) -> None:
-    """Queue what the webhooks of these events' tasks are to be told. Called for watched contexts alone."""
-    told = [event for event in events if is_delivered(event)]
-    if not told:
+    """Queue events for their tasks' webhooks. Called for watched contexts only."""
+    delivered = [event for event in events if is_delivered(event)]
+    if not delivered:
         return
-    # The lock keeps a worker from finding the queue empty, and leaving it, while this is not yet committed.
-    tasks = {event.task_id for event in told}
+    # The lock keeps a worker from releasing the queue as empty before the commit.
+    tasks = {event.task_id for event in delivered}
     locked = PushConfig.objects.select_for_update().filter(task__in=tasks).order_by("pk")
     configs = list(locked.only("pk", "task_id"))
-    waiting = [(config, event) for config in configs for event in told if event.task_id == config.task_id]
+    waiting = [(config, event) for config in configs for event in delivered if event.task_id == config.task_id]
     if not waiting:
         return
     Delivery.objects.bulk_create([Delivery(config=config, event_index=event.index) for config, event in waiting])
@@ -177,7 +177,7 @@ def queue_deliveries(context: Context, events: Sequence[Event]) -> None:
 
 
 def is_delivered(event: Event) -> bool:
-    """Every status, and the last chunk of every artifact."""
+    """Statuses, and the last chunk of each artifact."""
     match event.type:
         case EventType.AGENT_TOKEN_END:
             return True
@@ -190,7 +190,7 @@ def is_delivered(event: Event) -> bool:
 
 
 def archive_obstacle(context: Context) -> str:
-    """Why the context has to stay in the tables (`COLD_OBSTACLES`)."""
+    """A reason not to archive the context (`COLD_OBSTACLES`)."""
     waiting = Delivery.objects.filter(config__task__context=context, state=Delivery.State.WAITING)
     return "A webhook is still to be told of it." if waiting.exists() else ""
 
@@ -202,7 +202,7 @@ SWEEP_BATCH = 500
 
 
 def publish_webhooks(configs: Iterable[uuid.UUID]) -> None:
-    """Name webhooks to the workers. Call it after the commit; a broker that is away is logged, and no error."""
+    """Publish webhooks to workers after the commit. Broker errors are logged; the sweep publishes again."""
     try:
         for key in configs:
             current_app.send_task(DELIVER_TASK, (str(key),))
@@ -211,19 +211,19 @@ def publish_webhooks(configs: Iterable[uuid.UUID]) -> None:
 
 
 def publish_due_webhooks() -> int:
-    """Publish the webhooks that are due and in nobody's hands, and say how many. Safe anywhere, at any time, twice."""
+    """Publish due webhooks that nobody has claimed; returns how many. Idempotent."""
     waiting = _claimable(sql.database_time()).order_by("due_at")
     due = list(waiting.values_list("pk", flat=True)[:SWEEP_BATCH])
     publish_webhooks(due)
     return len(due)
 
 
-MAX_CALLS = 200  # calls of one process at a time
-MAX_CALLS_PER_HOST = 10  # of these to one host, so that one that never answers does not take all the places
+MAX_CALLS = 200  # concurrent, in one process
+MAX_CALLS_PER_HOST = 10  # so that one silent host does not take all
 
 
 class DeliveryWorker:
-    """Works off the queues of webhooks, each in order, side by side with the others; on one event loop."""
+    """Sends the queues of webhooks concurrently, each in order, on one event loop."""
 
     def __init__(self) -> None:
         self._client = outbound.exchange(Limits(seconds=settings.WEBHOOK_SECONDS, connections=MAX_CALLS))
@@ -231,7 +231,7 @@ class DeliveryWorker:
         self._host_slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def drain(self, config: uuid.UUID) -> None:
-        """Send what is due at one webhook, until nothing is, a call fails, or another worker is at it."""
+        """Send a webhook's queue until it is empty, a call fails, or another worker claims it."""
         async with self._slots_at(host_of(await db.run(webhook_url, config))), self._slots:
             claimed = await db.run(claim, config)
             while claimed is not None:
@@ -241,7 +241,7 @@ class DeliveryWorker:
         await self._client.aclose()
 
     async def _call(self, claimed: ClaimedDelivery) -> CallResult:
-        """One POST. Only its status counts: what else is answered is not read."""
+        """One POST. Only the response's status is read."""
         try:
             async with self._client.send("POST", claimed.url, claimed.headers, claimed.body) as answer:
                 return CallResult(answer.status)
@@ -253,7 +253,7 @@ class DeliveryWorker:
 
 
 def host_of(url: str) -> str:
-    """The host and port of a URL; "" for what is none any more."""
+    """Host and port; "" for a forbidden URL."""
     try:
         target = outbound.guard().check(url)
     except outbound.Forbidden:
@@ -265,7 +265,7 @@ CLOSE_SECONDS = 30
 
 
 class DeliveryThread:
-    """A delivery worker on a thread of its own."""
+    """A delivery worker in a thread."""
 
     def __init__(self) -> None:
         self._running: dict[uuid.UUID, asyncio.Task[None]] = {}
@@ -276,11 +276,11 @@ class DeliveryThread:
         self._worker = DeliveryWorker()
 
     def wake(self, config: uuid.UUID) -> None:
-        """Have the worker look at a webhook's queue. Called from any thread."""
+        """Send a webhook's queue. Thread-safe."""
         self._loop.call_soon_threadsafe(self._begin, config)
 
     def close(self) -> None:
-        """Stop and end the thread. Another worker claims what it held when the leases end."""
+        """End the thread. Its webhooks can be claimed when their leases end."""
         try:
             asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(CLOSE_SECONDS)
         finally:
@@ -298,7 +298,7 @@ class DeliveryThread:
         try:
             await self._worker.drain(config)
         except Exception:
-            log.exception("webhook %s could not be worked off; it is taken up again by the sweep", config)
+            log.exception("webhook %s failed; the sweep tries it again", config)
         finally:
             del self._running[config]
         if config in self._rerun:
@@ -317,24 +317,22 @@ _single = Singleton(DeliveryThread)
 
 
 def delivery_thread() -> DeliveryThread:
-    """The one of this process, made when the first webhook is to be called."""
+    """This process's thread, created on first use."""
     return _single.get()
 
 
 def close_delivery_thread() -> None:
-    """End it (see `DeliveryThread.close`); a later webhook makes a new one."""
+    """End it; a later webhook creates another."""
     if (closing := _single.take()) is not None:
         closing.close()
 
 
-DELETE_BATCH = 5_000  # deliveries that are deleted in one transaction
-LEASE_MARGIN_SECONDS = 5.0  # that a lease lasts beyond the time of one call
+DELETE_BATCH = 5_000  # in one transaction
+LEASE_MARGIN_SECONDS = 5.0  # added to the time of one call
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDelivery:
-    """A delivery in the hands of a worker, and the claim by which it is."""
-
     config: uuid.UUID
     fence: int
     delivery: int
@@ -345,7 +343,7 @@ class ClaimedDelivery:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What came of a call: the status that was answered, or why there was no answer."""
+    """The response's status, or why there is none."""
 
     status: int | None = None
     error: str = ""
@@ -356,12 +354,12 @@ class CallResult:
 
 
 def webhook_url(config: uuid.UUID) -> str:
-    """The webhook's URL; "" for one that was deleted."""
+    """ "" for a deleted webhook."""
     return PushConfig.objects.filter(pk=config).values_list("url", flat=True).first() or ""
 
 
 def claim(config: uuid.UUID) -> ClaimedDelivery | None:
-    """Claim the queue and give its first delivery; None where nothing is due or another worker is at it."""
+    """Claim the queue and return its first delivery; None if nothing is due, or another worker has it."""
     now = sql.database_time()
     found = _claimable(now).select_related("task__context").filter(pk=config).first()
     if found is None:
@@ -375,17 +373,17 @@ def claim(config: uuid.UUID) -> ClaimedDelivery | None:
 
 
 def _claimable(now: datetime.datetime) -> QuerySet[PushConfig]:
-    """The webhooks that are due and that no worker holds."""
+    """Webhooks that are due and not claimed."""
     return PushConfig.objects.filter(Q(lease_until=None) | Q(lease_until__lt=now), due_at__lte=now)
 
 
 def record_result(claimed: ClaimedDelivery, result: CallResult) -> ClaimedDelivery | None:
-    """Record what came of a delivery; gives the next one of the queue if it is to be tried at once.
+    """Record a delivery's result; returns the queue's next one if it is due.
 
-    A webhook that was deleted, or taken up by another worker because this one was thought dead, is left alone.
+    Changes nothing if the webhook was deleted or another worker has claimed it.
     """
     with write_transaction():
-        # The delivery is locked before its webhook: in that order they are deleted.
+        # Lock order: delivery, then webhook, as in deletion.
         delivery = Delivery.objects.select_for_update().filter(pk=claimed.delivery).first()
         config = (
             PushConfig.objects.select_for_update(of=("self",))
@@ -404,10 +402,10 @@ def record_result(claimed: ClaimedDelivery, result: CallResult) -> ClaimedDelive
 
 
 def retry_deliveries(deliveries: Iterable[int]) -> int:
-    """Queue again those of these deliveries that were given up, and say how many there were."""
+    """Queue given-up deliveries again; returns how many."""
     dead = Delivery.objects.filter(pk__in=list(deliveries), state=Delivery.State.DEAD)
     with write_transaction():
-        # Deliveries are locked before their webhooks, as in `record_result`.
+        # Lock order as in `record_result`.
         found = dict(dead.select_for_update(of=("self",)).order_by("pk").values_list("pk", "config"))
         locked = PushConfig.objects.select_for_update().filter(pk__in=set(found.values())).order_by("pk")
         configs = set(locked.values_list("pk", flat=True))
@@ -420,14 +418,14 @@ def retry_deliveries(deliveries: Iterable[int]) -> int:
 
 
 def delete_old_deliveries() -> int:
-    """Delete what was delivered long ago, and say how much; what was given up stays until it is delivered."""
+    """Delete old successful deliveries; returns how many."""
     long_ago = sql.database_time() - datetime.timedelta(days=settings.DELIVERIES_KEPT_DAYS)
     old = Delivery.objects.filter(state=Delivery.State.DELIVERED, finished_at__lt=long_ago)
     return old.filter(pk__in=list(old.values_list("pk", flat=True)[:DELETE_BATCH])).delete()[0]
 
 
 def retry_delay(attempts: int) -> datetime.timedelta:
-    """How long to wait after so many failures: twice as long each time, up to a bound, and never quite the same."""
+    """Exponential backoff with jitter."""
     first, longest = settings.WEBHOOK_WAIT_SECONDS
     seconds = min(longest, first * 2 ** min(attempts - 1, 30))
     return datetime.timedelta(seconds=random.uniform(seconds / 2, seconds))  # noqa: S311 - spreads load, hides nothing
@@ -444,7 +442,7 @@ def _apply_result(delivery: Delivery, result: CallResult, now: datetime.datetime
 
 
 def _next_delivery(config: PushConfig, now: datetime.datetime) -> ClaimedDelivery | None:
-    """The first that waits, with a new lease; an empty queue is put down."""
+    """The first delivery, with a new lease; releases an empty queue."""
     waiting = Delivery.objects.filter(config=config, state=Delivery.State.WAITING)
     delivery = waiting.order_by("event_index").first()
     if delivery is None:
@@ -465,16 +463,15 @@ def _lease_end(now: datetime.datetime) -> datetime.datetime:
 
 
 def delivery_body(event: Event, context: Context, config: PushConfig) -> bytes:
-    """The StreamResponse of an event that is told (`is_delivered`); in A2A 0.3 the task as it stood then."""
+    """The StreamResponse of an event; in A2A 0.3 the task as it was."""
     if config.version == http.V0_3:
-        told: JSON | None = v0_3.downgrade_task(tasks.task_at(config.task_id, event.index), JSON_RPC)
+        content: JSON | None = v0_3.downgrade_task(tasks.task_at(config.task_id, event.index), JSON_RPC)
     else:
-        told = wire.stream_response(event, context)
-    return json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode()
+        content = wire.stream_response(event, context)
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def delivery_headers(config: PushConfig) -> dict[str, str]:
-    """The headers that go with it; a header without content is left out."""
     headers = {
         "Content-Type": http.JSON_TYPE if config.version == http.V0_3 else http.A2A_TYPE,
         "User-Agent": "Parley",

@@ -1,7 +1,7 @@
-"""Authentication: API keys, short-lived access tokens, and session cookies.
+"""Authentication by API keys, short-lived access tokens and session cookies, with REST framework classes.
 
-An access token is a sealed text that names a person, their session and one agent; nothing is stored. It ends when they
-sign out, change the password or are deactivated. The REST framework's classes are at the end.
+An access token is encrypted text with a user, their session and one agent; it is not stored. It ends when they sign
+out, change the password or are deactivated.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import hmac
 import json
-from collections.abc import Callable
+import re
 from dataclasses import dataclass
 from importlib import import_module
 from typing import cast
@@ -38,38 +38,39 @@ class BadCredentials(Exception):
         return self.__doc__ or ""
 
 
-FindKey = Callable[[str], ApiKey | None]
-"""Looks a key, with its user, up by its prefix."""
+API_KEY_HEADER = re.compile(rf"(?i:bearer) \s*{ApiKey.MARK}_([^\W_]{{1,16}})_(\S+)\s*")
 
 
-def api_key_principal(authorization: str, find: FindKey = KEY_BY_PREFIX.one) -> Principal:
-    """Whom an `Authorization` header speaks for: `find` is called at most once; no header is an anonymous caller.
-
-    Raises BadCredentials for anything but a usable key in a `Bearer` header.
-    """
-    if not authorization:
-        return ANONYMOUS
-    scheme, _, token = authorization.partition(" ")
-    if scheme.lower() != "bearer":
+def split_key(authorization: str) -> tuple[str, str]:
+    """The prefix and secret of the API key in an `Authorization` header. Raises BadCredentials."""
+    found = API_KEY_HEADER.fullmatch(authorization)
+    if found is None:
         raise BadCredentials
-    return verified_key(token.strip(), find).principal
+    return found[1], found[2]
 
 
-def verified_key(token: str, find: FindKey = KEY_BY_PREFIX.one) -> ApiKey:
-    """The usable key whose text this is. Raises BadCredentials."""
-    mark, _, rest = token.partition("_")
-    prefix, _, secret = rest.partition("_")
-    if mark != ApiKey.MARK or not prefix.isalnum() or len(prefix) > 16:
+def check_key(key: ApiKey | None, secret: str) -> ApiKey:
+    """The key, if it is usable and has this secret; notes its use. Raises BadCredentials."""
+    now = timezone.now()
+    if key is None or key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now):
         raise BadCredentials
-    key = find(prefix)
-    if key is None or not key.is_usable or not hmac.compare_digest(key.digest, ApiKey.digest_of(secret)):
+    if not key.user.is_active or not hmac.compare_digest(key.digest, ApiKey.digest_of(secret)):
         raise BadCredentials
-    if key.last_used_at is None or timezone.now() - key.last_used_at > ApiKey.TOUCH_AFTER:
-        db.later(ApiKey.objects.filter(pk=key.pk).update, last_used_at=timezone.now())
+    if key.last_used_at is None or now - key.last_used_at > ApiKey.TOUCH_AFTER:
+        db.later(ApiKey.objects.filter(pk=key.pk).update, last_used_at=now)
     return key
 
 
+def api_key_principal(authorization: str) -> Principal:
+    """The caller of an `Authorization` header; anonymous if empty. One query. Raises BadCredentials."""
+    if not authorization:
+        return ANONYMOUS
+    prefix, secret = split_key(authorization)
+    return check_key(KEY_BY_PREFIX.one(prefix), secret).principal
+
+
 TRY_PREFIX = "try_"
+ACCESS_TOKEN_HEADER = re.compile(rf"(?i:bearer) \s*{TRY_PREFIX}")
 ENCRYPTION_PURPOSE = "accounts.access_tokens"
 TOKEN_LIFETIME = datetime.timedelta(minutes=10)
 
@@ -80,7 +81,7 @@ class BadToken(BadCredentials):
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a token says: whose it is, by which sign-in, at which agent, and until when (seconds since 1970)."""
+    """A token's content; `expires_at` in seconds since 1970."""
 
     user_id: int
     session_key: str
@@ -88,46 +89,34 @@ class Claims:
     expires_at: int
 
 
-FindSession = Callable[[Claims], tuple[User | None, Session | None]]
-"""Looks up the person and the sign-in that a token names."""
-
-
 def issue_access_token(user: User, session_key: str, agent: str) -> tuple[str, datetime.datetime]:
-    """A token of `user`, whose sign-in has that key, for the agent of that slug; and when it expires."""
+    """A token for the agent with this slug, and its expiry."""
     expires = timezone.now().replace(microsecond=0) + TOKEN_LIFETIME
     claims = json.dumps([user.pk, session_key, agent, int(expires.timestamp())])
     return TRY_PREFIX + keyring().encrypt(claims, ENCRYPTION_PURPOSE), expires
 
 
-def is_access_token(authorization: str) -> bool:
-    """Does an `Authorization` header hold a token, good or bad?"""
-    scheme, _, token = authorization.partition(" ")
-    return scheme.lower() == "bearer" and token.strip().startswith(TRY_PREFIX)
-
-
-def access_token_principal(authorization: str, agent: str, find: FindSession) -> Principal:
-    """Whom the token of an `Authorization` header speaks for at an agent. Raises BadToken.
-
-    `find` is called at most once, and not for a token that is not for this agent or no longer good.
-    """
-    claims = _claims(authorization.partition(" ")[2].strip())
+def read_access_token(authorization: str, agent: str) -> Claims:
+    """The claims in an `Authorization` header. Raises BadToken if expired or for another agent."""
+    token = authorization.partition(" ")[2].strip()
+    try:
+        claims = Claims(*json.loads(keyring().decrypt(token.removeprefix(TRY_PREFIX), ENCRYPTION_PURPOSE)))
+    except CannotDecrypt:
+        raise BadToken from None
     if claims.agent != agent or claims.expires_at <= timezone.now().timestamp():
         raise BadToken
-    user, session = find(claims)
+    return claims
+
+
+def token_principal(user: User | None, session: Session | None) -> Principal:
+    """The caller of a token with this user and session. Raises BadToken if either has ended."""
     if user is None or not user.is_active or session is None or not _is_current(session, user):
         raise BadToken
     return user.principal
 
 
-def _claims(token: str) -> Claims:
-    try:
-        return Claims(*json.loads(keyring().decrypt(token.removeprefix(TRY_PREFIX), ENCRYPTION_PURPOSE)))
-    except CannotDecrypt:
-        raise BadToken from None
-
-
 def _is_current(session: Session, user: User) -> bool:
-    """Is this a sign-in of the user's, with the password that they have now?"""
+    """Is it the user's session, with their current password?"""
     session_data = session.get_decoded()
     is_theirs = session_data.get(SESSION_KEY) == str(user.pk)
     has_current_password = constant_time_compare(session_data.get(HASH_SESSION_KEY, ""), user.get_session_auth_hash())
@@ -135,20 +124,15 @@ def _is_current(session: Session, user: User) -> bool:
 
 
 class ApiKeyAuthentication(BaseAuthentication):
-    """`Authorization: Bearer <API key>`; `request.auth` is the key. One query.
-
-    Raises AuthenticationFailed for a header that holds anything else: who sends one means it.
-    """
+    """`Authorization: Bearer <API key>`; `request.auth` is the key. Raises AuthenticationFailed."""
 
     def authenticate(self, request: Request) -> tuple[User, ApiKey] | None:
         authorization = request.headers.get("Authorization", "")
         if not authorization:
             return None
-        scheme, _, token = authorization.partition(" ")
         try:
-            if scheme.lower() != "bearer":
-                raise BadCredentials
-            key = verified_key(token.strip())
+            prefix, secret = split_key(authorization)
+            key = check_key(KEY_BY_PREFIX.one(prefix), secret)
         except BadCredentials as refusal:
             raise AuthenticationFailed(str(refusal)) from refusal
         return key.user, key
@@ -158,22 +142,19 @@ class ApiKeyAuthentication(BaseAuthentication):
 
 
 class CookieAuthentication(SessionAuthentication):
-    """The session cookie of a browser that is signed in; what writes must carry the CSRF token too.
-
-    It looks at the cookie itself, for views that no middleware has prepared. Raises PermissionDenied without the token.
-    """
+    """The session cookie, for views without middleware. Raises PermissionDenied for a write without CSRF token."""
 
     def authenticate(self, request: Request) -> tuple[User, None] | None:
         user = session_user(request._request)
         if user is None:
             return None
-        # As Django reads it: REST framework's own request takes nothing but JSON, also where a file is the body.
+        # Django's request: REST framework's would parse the body, maybe a file, as JSON.
         self.enforce_csrf(cast(Request, request._request))
         return user, None
 
 
 def session_user(request: HttpRequest) -> User | None:
-    """Whom the request's session cookie belongs to by now; nobody after a sign-out or a change of password."""
+    """The user of the session cookie; None after a sign-out or a password change."""
     if not hasattr(request, "session"):
         cookie = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
         if not cookie:
@@ -184,7 +165,7 @@ def session_user(request: HttpRequest) -> User | None:
 
 
 def request_principal(request: Request) -> Principal:
-    """The caller as the house knows one: with the scopes of the key, or with every right of the person."""
+    """The caller, with their key's scopes or all rights."""
     if isinstance(request.auth, ApiKey):
         return request.auth.principal
     return request.user.principal if isinstance(request.user, User) else ANONYMOUS

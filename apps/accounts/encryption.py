@@ -1,7 +1,7 @@
-"""Secrets at rest: the master keys, the encrypted model field, and re-encryption after a key rotation.
+"""Secrets at rest: master keys, the encrypted model field, and re-encryption after a key rotation.
 
-An encrypted text is `aesgcm.<key id>.<URL-safe base64 of nonce, ciphertext and tag>` (AES-256-GCM). The key id
-names the master key, so that values of an older key can be read for as long as `MASTER_KEY` lists it.
+Encrypted text is `aesgcm.<key id>.<URL-safe base64 of nonce, ciphertext and tag>` (AES-256-GCM). Older keys decrypt
+while `MASTER_KEY` lists them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NONCE_BYTES = 12
 
 
 class CannotDecrypt(Exception):
-    """A value that was encrypted cannot be read."""
+    """An encrypted value cannot be read."""
 
 
 class NoMasterKey(ImproperlyConfigured):
@@ -39,7 +39,7 @@ class NoMasterKey(ImproperlyConfigured):
 
 
 class Keyring:
-    """Master keys: the first one encrypts, all of them decrypt. Raises NoMasterKey for a key that is none."""
+    """Master keys: the first encrypts, all decrypt. Raises NoMasterKey for an invalid key."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         if not keys or any(len(key) != KEY_BYTES for key in keys):
@@ -49,7 +49,7 @@ class Keyring:
 
     @classmethod
     def read(cls, text: str) -> Keyring:
-        """The keyring that `MASTER_KEY` writes. Raises NoMasterKey."""
+        """The keyring of a `MASTER_KEY`. Raises NoMasterKey."""
         try:
             return cls([_decoded(key.strip()) for key in text.split(",") if key.strip()])
         except ValueError as error:
@@ -57,17 +57,17 @@ class Keyring:
 
     @property
     def current_prefix(self) -> str:
-        """How texts begin that are encrypted under the first key."""
+        """The prefix of the first key's ciphertexts."""
         return f"{MARK}.{self.current}."
 
     def encrypt(self, text: str, purpose: str) -> str:
-        """The text, encrypted for one `purpose` (such as a table's column): it can be decrypted for no other."""
+        """Encrypt for one `purpose` (such as a column); decryption needs the same."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         sealed = self._ciphers[self.current].encrypt(nonce, text.encode(), purpose.encode())
         return self.current_prefix + base64.urlsafe_b64encode(nonce + sealed).decode()
 
     def decrypt(self, value: str, purpose: str) -> str:
-        """The text of an encrypted value. Raises CannotDecrypt, which says why and never what."""
+        """The text of an encrypted value. Raises CannotDecrypt."""
         mark, _, rest = value.partition(".")
         key_id, _, content = rest.partition(".")
         if mark != MARK:
@@ -106,14 +106,11 @@ def _key_id(key: bytes) -> str:
 
 
 class EncryptedTextField(models.TextField):  # type: ignore[type-arg]
-    """A text, encrypted under `MASTER_KEY` on its way into the database and decrypted on its way out.
+    """A text that is encrypted in the database under `MASTER_KEY`; "" and None are stored as they are.
 
-    Values are bound to their table and column: one that is copied elsewhere cannot be read there, and a column that is
-    renamed needs a migration that encrypts anew. An empty text and None are stored as they are. It is not editable by
-    default, which keeps it out of forms; nothing can be looked for in it but whether it is null. `dumpdata` writes the
-    encrypted value, and `loaddata` refuses that.
-
-    Loading a row raises CannotDecrypt where its key is not there or its value was tampered with.
+    Values are bound to their table and column: renaming needs a migration that encrypts again. The field is not
+    editable by default; only `isnull` can be queried. `dumpdata` writes the ciphertext, which `loaddata` refuses.
+    Loading a row raises CannotDecrypt if the key is missing or the value was changed.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -132,7 +129,7 @@ class EncryptedTextField(models.TextField):  # type: ignore[type-arg]
         return keyring().decrypt(value, self.purpose) if value else value
 
     def to_python(self, value: Any) -> Any:
-        """Raises ValidationError for a text that looks encrypted: nobody gets one decrypted by putting it in again."""
+        """Raises ValidationError for ciphertext: saving it must not decrypt it."""
         if isinstance(value, str) and is_encrypted(value):
             raise ValidationError("This is an encrypted value of some database, not the secret itself.")
         return super().to_python(value)
@@ -161,12 +158,12 @@ BATCH_ROWS = 200
 
 @dataclass(slots=True)
 class ReencryptionCount:
-    """What became of the values of one column that were not under the newest key."""
+    """The result of encrypting one column again."""
 
     column: str  # table.column
     renewed: int = 0
     unreadable: int = 0
-    reason: str = ""  # why the last unreadable one was
+    reason: str = ""  # of the last unreadable one
 
 
 def encrypted_fields() -> Iterator[EncryptedTextField]:
@@ -178,11 +175,7 @@ def encrypted_fields() -> Iterator[EncryptedTextField]:
 
 
 def reencrypt(field: EncryptedTextField) -> ReencryptionCount:
-    """Encrypt the column's values anew that are under older keys.
-
-    It may be ended at any moment and begun again: what is under the newest key is not touched. A value that changes
-    meanwhile is left alone.
-    """
+    """Encrypt values of older keys again. It can be interrupted and repeated; values that change meanwhile stay."""
     count, last = ReencryptionCount(field.purpose), None
     while rows := _rows_under_older_keys(field, after=last):
         last = rows[-1][0]
@@ -193,7 +186,7 @@ def reencrypt(field: EncryptedTextField) -> ReencryptionCount:
 
 
 def _with_ciphertext(field: EncryptedTextField) -> models.QuerySet[Any]:
-    """The rows of the column's model, with the value as it is stored."""
+    """The rows, with the column's stored value."""
     return field.model._base_manager.annotate(stored=Cast(models.F(field.name), models.TextField()))
 
 

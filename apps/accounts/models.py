@@ -19,12 +19,12 @@ from apps.accounts.principals import SCOPES, Principal
 
 class UserManager(BaseUserManager["User"]):
     def get_by_natural_key(self, username: str | None) -> User:
-        """Look a person up by e-mail, whatever its case."""
+        """Find a user by e-mail, ignoring case."""
         return self.get(email__iexact=username)
 
     @transaction.atomic
     def create_user(self, email: str, password: str | None = None, **fields: Any) -> User:
-        """Make a user with a personal workspace. Raises ValueError for an address that is none."""
+        """Make a user with a personal workspace. Raises ValueError for an invalid address."""
         if "@" not in email.strip("@"):
             raise ValueError(f"{email!r} is not an e-mail address.")
         user = self.model(email=email.strip().lower(), **fields)
@@ -59,12 +59,12 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     @property
     def principal(self) -> Principal:
-        """This person as a caller with every right of their own."""
+        """This person as a caller with all their rights."""
         return Principal(user_id=self.pk, workspace_id=self.personal_workspace.pk, name=self.short_name)
 
 
 class Workspace(models.Model):
-    """What agents, contexts, tasks and keys belong to. Everybody has a personal one."""
+    """The owner of agents, contexts, tasks and keys. Every user has a personal one."""
 
     name = models.CharField(max_length=120)
     personal_of = models.OneToOneField(
@@ -98,7 +98,7 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
 
 
 class ApiKey(models.Model):
-    """A credential for programs: a visible prefix and the SHA-256 of the rest; the key itself is shown once."""
+    """A credential for programs: prefix and SHA-256 of the secret. The key is shown once."""
 
     MARK = "parley"
     TOUCH_AFTER = datetime.timedelta(minutes=1)
@@ -126,10 +126,7 @@ class ApiKey(models.Model):
     def issue(
         cls, user: User, name: str, *, scopes: list[str] | None = None, lifetime: datetime.timedelta | None = None
     ) -> tuple[ApiKey, str]:
-        """Make a key of `user`; returns the row and the key's text, which is not kept anywhere.
-
-        Raises ValueError for a scope that does not exist.
-        """
+        """Make a key; returns the row and the key's text, which is not stored. Raises ValueError for unknown scopes."""
         if unknown := set(scopes or []) - SCOPES.keys():
             raise ValueError(f"There is no scope {', '.join(sorted(unknown))}. There are: {', '.join(SCOPES)}.")
         prefix, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
@@ -148,12 +145,6 @@ class ApiKey(models.Model):
     def digest_of(secret: str) -> str:
         return hashlib.sha256(secret.encode()).hexdigest()
 
-    @property
-    def is_usable(self) -> bool:
-        """Is it neither revoked nor expired, and its user (who should be loaded) active?"""
-        is_expired = self.expires_at is not None and self.expires_at <= timezone.now()
-        return self.revoked_at is None and not is_expired and self.user.is_active
-
     def revoke(self) -> None:
         self.revoked_at = timezone.now()
         self.save(update_fields=["revoked_at"])
@@ -169,7 +160,7 @@ class ApiKey(models.Model):
 
 
 class AuditLineQuerySet(models.QuerySet["AuditLine"]):
-    """What was written stays: nothing here is changed or deleted."""
+    """Refuses changes and deletion."""
 
     def update(self, **fields: Any) -> NoReturn:
         raise TypeError("An audit line is never changed.")
@@ -179,7 +170,7 @@ class AuditLineQuerySet(models.QuerySet["AuditLine"]):
 
 
 class AuditLine(models.Model):
-    """Who did what to what, and when: ids and numbers, never any content."""
+    """Who did what to what, and when: ids and numbers, no content."""
 
     class Act(models.TextChoices):
         SESSION_DELETED = "session_deleted", "deleted a session"
@@ -201,7 +192,7 @@ class AuditLine(models.Model):
         return f"{self.actor} {self.get_act_display()}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Raises TypeError for a line that was written."""
+        """Raises TypeError for a stored line."""
         if not self._state.adding:
             raise TypeError("An audit line is never changed.")
         super().save(*args, **kwargs)
@@ -216,6 +207,6 @@ AuditAct = AuditLine.Act
 def write_audit_line(
     act: AuditAct, subject: object, actor: Principal | str, counts: Mapping[str, int] | None = None
 ) -> None:
-    """Write a line, in the transaction of what it tells of. `actor` is a caller, or the name of a rule or program."""
+    """Write a line, in the act's transaction. `actor`: a caller, or the name of a rule or program."""
     name = actor if isinstance(actor, str) else actor.sender or "anonymous"
     AuditLine.objects.create(act=act, subject=str(subject), actor=name, counts=dict(counts or {}))

@@ -1,4 +1,4 @@
-"""A caller, as every other part of the house sees one."""
+"""The caller of a request."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ SCOPES = {READ: "see tasks, conversations and files", WRITE: "send messages and 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is calling: a known user in a workspace, or nobody in particular.
-
-    `scopes` of None means everything the user may do.
-    """
+    """A user in a workspace, or an anonymous caller. `scopes` of None: all that the user may do."""
 
     user_id: int | None = None
     workspace_id: int | None = None
@@ -28,8 +25,8 @@ class Principal:
 
     @property
     def sender(self) -> str:
-        """The key under which this caller's messages are remembered; empty for an anonymous caller."""
-        return f"user:{self.user_id}" if self.is_known else ""
+        """The name in idempotency records and quotas; "" if anonymous."""
+        return "" if self.user_id is None else f"user:{self.user_id}"
 
     def may(self, scope: str) -> bool:
         return self.scopes is None or scope in self.scopes

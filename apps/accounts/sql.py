@@ -1,4 +1,4 @@
-"""The hand-written queries for whoever calls."""
+"""Hand-written queries for authentication."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from apps.accounts.models import ApiKey, User
 from db.sql import Query
 
 
-def key_with_user(key: ApiKey, user: User) -> ApiKey:
+def _key_with_user(key: ApiKey, user: User) -> ApiKey:
     key.user = user
     return key
 
@@ -14,7 +14,7 @@ def key_with_user(key: ApiKey, user: User) -> ApiKey:
 KEY_BY_PREFIX = Query(
     "SELECT {api_key}, {person} FROM {api_key.table} JOIN {person.table} ON person.id = api_key.user_id "
     "WHERE api_key.prefix = %s",
-    key_with_user,
+    _key_with_user,
     api_key=ApiKey,
     person=User,
 )

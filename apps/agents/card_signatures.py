@@ -1,4 +1,4 @@
-"""Signed agent cards (A2A 1.0 §8.4): a JWS over the canonical form of what the card says."""
+"""Signed agent cards (A2A 1.0 §8.4): a JWS over a card's canonical form."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from apps.agents.signing import Signer, signer_of
 
 JSON = dict[str, Any]
 
-ANY_JSON_TYPES = "google.protobuf."  # types of any JSON value, in which nothing is a default
+ANY_JSON_TYPES = "google.protobuf."  # types of any JSON value, without defaults
 DEFAULTS: tuple[Any, ...] = ("", [], {}, False, 0)
 
 
 def signed_card(card: JSON, agent: Agent | None) -> JSON:
-    """The card's content and its signature by the agent's key (with None: the platform's). Mostly without a query.
+    """The card's content, signed by the agent (None: the platform). Mostly without a query.
 
-    What is sent is what was signed, in another order at most: nothing that the signature does not cover.
+    The signature covers everything that is sent.
     """
     shown = card_content(card)
     signer = signer_of(agent)
@@ -34,10 +34,10 @@ def signed_card(card: JSON, agent: Agent | None) -> JSON:
 
 
 def card_content(card: JSON) -> JSON:
-    """What a card says, by the presence rules of §8.4.1.
+    """The content that §8.4.1 signs.
 
-    Fields that are required stay, and so do optional ones that are set, whatever they are set to; any other field with
-    the value that it has anyway goes, as do `signatures` and fields that the protocol does not know.
+    Required fields, and optional ones that are set, stay. `signatures`, unknown fields and others with their default
+    value go.
     """
     shown: JSON = _present(card, AgentCard.DESCRIPTOR)
     shown.pop("signatures", None)
@@ -45,9 +45,9 @@ def card_content(card: JSON) -> JSON:
 
 
 def card_etag(card: JSON) -> str:
-    """A strong validator for HTTP (quoted) of a signed card: it changes with the content and with the key.
+    """A strong ETag (quoted) of a signed card, from its content and key.
 
-    The signature itself is left out, for an algorithm may give another one each time.
+    Not from the signature: an algorithm may give another one each time.
     """
     named = [one["protected"] for one in card["signatures"]]
     told = {**card, "signatures": named}
@@ -55,19 +55,19 @@ def card_etag(card: JSON) -> str:
 
 
 def card_changed_at(content: datetime.datetime, agent: Agent | None) -> datetime.datetime:
-    """When a signed card last changed whose content did so at that time: then, or with the key."""
+    """When a signed card last changed: its content or the key."""
     return max(content, signer_of(agent).since)
 
 
 @lru_cache(maxsize=1024)
 def _sign(payload: bytes, signer: Signer, key_set_url: str) -> tuple[str, str]:
-    """The protected header and the signature. A card is signed once for as long as it and its key stay the same."""
+    """The protected header and the signature, cached for a card and its key."""
     protected, _, signature = signer.sign(payload, jku=key_set_url).split(".")
     return protected, signature
 
 
 def _present(value: Any, kind: Descriptor) -> Any:
-    """The fields of a message in its JSON form that count as present."""
+    """The fields of a JSON message that count as present."""
     if not isinstance(value, dict) or kind.full_name.startswith(ANY_JSON_TYPES):
         return value
     shown = {}

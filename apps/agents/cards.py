@@ -1,4 +1,4 @@
-"""Agent cards (A2A 1.0 §4.4), with absolute URLs from `PUBLIC_BASE_URL`: one for each agent, and the platform's own."""
+"""Agent cards (A2A 1.0 §4.4): one for each agent, and the platform's. URLs are absolute (`PUBLIC_BASE_URL`)."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -11,7 +11,7 @@ from apps.agents.models import Agent
 
 PROTOCOL_VERSION = "1.0"
 OLD_VERSION = "0.3"
-BINDINGS = ("JSONRPC", "HTTP+JSON")  # of which clients take the first that they know
+BINDINGS = ("JSONRPC", "HTTP+JSON")  # clients take the first that they know
 
 HEALTH_REASONS = {
     Agent.Health.OK: "",
@@ -32,12 +32,12 @@ SECURITY_REQUIREMENTS: list[dict[str, Any]] = [{"schemes": {"apiKey": {"list": l
 
 
 def agent_url(agent: Agent) -> str:
-    """The agent's URL: that of JSON-RPC, and the one below which HTTP+JSON has its addresses."""
+    """The agent's JSON-RPC URL, below which HTTP+JSON has its addresses."""
     return f"{settings.PUBLIC_BASE_URL}/a2a/{agent.slug}"
 
 
 def agent_card(agent: Agent) -> dict[str, Any]:
-    """The agent's public card as an A2A 1.0 `AgentCard` in its JSON form."""
+    """The public card: an A2A 1.0 `AgentCard` in JSON."""
     shown = {
         "name": agent.name,
         "description": agent.description,
@@ -57,14 +57,14 @@ def agent_card(agent: Agent) -> dict[str, Any]:
 
 
 def extended_card(agent: Agent) -> dict[str, Any]:
-    """The card for callers with credentials: the public one with what the agent's `extended_card` says beyond it."""
+    """The card for known callers: the public one extended by `extended_card`."""
     shown, beyond = agent_card(agent), agent.extended_card
     skills = {skill["id"]: skill for skill in [*shown["skills"], *beyond.get("skills", [])]}
     return {**shown, **beyond, "skills": list(skills.values())}
 
 
 def interfaces_at(url: str, tenant: str) -> list[dict[str, str]]:
-    """How an agent can be talked to at a URL, by every binding; without a tenant none needs to be named."""
+    """The interfaces at a URL, one for each binding; "" means no tenant."""
     named = {"tenant": tenant} if tenant else {}
     return [
         {"url": url, "protocolBinding": binding, "protocolVersion": PROTOCOL_VERSION, **named} for binding in BINDINGS
@@ -72,17 +72,16 @@ def interfaces_at(url: str, tenant: str) -> list[dict[str, str]]:
 
 
 def interfaces_0_3_at(url: str) -> list[dict[str, str]]:
-    """The same for clients of 0.3, which know no tenants."""
+    """For clients of 0.3, which has no tenants."""
     return [{"url": url, "protocolBinding": binding, "protocolVersion": OLD_VERSION} for binding in BINDINGS]
 
 
 def provider() -> dict[str, str]:
-    """Who runs the agents: this installation."""
+    """This installation."""
     return {"organization": "Parley", "url": settings.PUBLIC_BASE_URL}
 
 
 def card_capabilities(agent: Agent) -> dict[str, Any]:
-    """What the endpoint does for this agent."""
     able = {
         "streaming": agent.streams,
         "pushNotifications": agent.calls_webhooks,
@@ -92,7 +91,7 @@ def card_capabilities(agent: Agent) -> dict[str, Any]:
 
 
 def card_extensions(agent: Agent) -> list[dict[str, Any]]:
-    """The A2A extensions that the agent declares (`{"uri", "description"?, "required"?}`): the platform's, its own."""
+    """The extensions that the agent declares (`{"uri", "description"?, "required"?}`): the platform's and its own."""
     declared = [*platform_extensions(agent), *agent.capabilities.get("extensions", [])]
     if agent.sign_artifacts:
         declared.append({"uri": signature_extension_uri(), "description": "Artifacts of completed tasks are signed."})
@@ -100,7 +99,7 @@ def card_extensions(agent: Agent) -> list[dict[str, Any]]:
 
 
 def platform_extensions(agent: Agent) -> list[dict[str, Any]]:
-    """What every endpoint here understands; each is described at its URI (docs/extensions)."""
+    """Extensions of every endpoint, described at their URIs (docs/extensions)."""
     described = {
         "conversations": "Feedback on tasks; listing and clearing conversations.",
         "message-ids": "A message that a known caller sends twice is taken once.",
@@ -112,7 +111,7 @@ def platform_extensions(agent: Agent) -> list[dict[str, Any]]:
 
 
 def health_extension(agent: Agent) -> dict[str, Any]:
-    """The extension that says whether the agent can work (`docs/extensions/health-v1.md`), without internals."""
+    """The extension that says whether the agent can work (`docs/extensions/health-v1.md`)."""
     params = {"status": agent.health} | (
         {"reason": reason} if (reason := HEALTH_REASONS[Agent.Health(agent.health)]) else {}
     )
@@ -120,30 +119,30 @@ def health_extension(agent: Agent) -> dict[str, Any]:
 
 
 def signature_extension_uri() -> str:
-    """The URI of the extension by which artifacts carry signatures (`docs/extensions/signature-v1.md`)."""
+    """Of the extension for signatures of artifacts (`docs/extensions/signature-v1.md`)."""
     return extension_uri("signature")
 
 
 def extension_uri(name: str) -> str:
-    """The URI of an extension of the platform's, where its page is."""
+    """The URI of a platform extension, and of its page."""
     return f"{settings.PUBLIC_BASE_URL}/ext/{name}/v1"
 
 
 def card_skills(agent: Agent) -> list[dict[str, Any]]:
-    """The agent's skills; of one that names none a general one, for a card must have one."""
+    """The agent's skills, or a general one, because a card must have one."""
     general = {"id": agent.slug, "name": agent.name, "description": agent.description, "tags": ["general"]}
     return agent.skills or [general]
 
 
 def platform_url() -> str:
-    """The front door's URL: `tenant` says which agent is meant."""
+    """The front door's URL."""
     return f"{settings.PUBLIC_BASE_URL}/a2a"
 
 
 def platform_card(agents: Sequence[Agent]) -> dict[str, Any]:
-    """A card for these agents, one at least, as an A2A 1.0 `AgentCard` in its JSON form.
+    """A card for one or more agents: an A2A 1.0 `AgentCard` in JSON.
 
-    It promises what each of them does; what only some need, such as credentials, stands with their skills.
+    It promises what all of them do. What only some require, such as credentials, is listed with their skills.
     """
     shown = {
         "name": "Parley",
@@ -165,7 +164,7 @@ def platform_card(agents: Sequence[Agent]) -> dict[str, Any]:
 
 
 def _platform_interfaces(agents: Sequence[Agent]) -> list[dict[str, str]]:
-    """Those of the agents by their tenants; where there is a router, first those that need none, and old ones last."""
+    """One for each tenant. With a router, those without a tenant are first, and old ones last."""
     has_router = any(agent.slug == settings.ROUTER_AGENT for agent in agents)
     tenants = [""] * has_router + [agent.slug for agent in agents]
     current = [interface for tenant in tenants for interface in interfaces_at(platform_url(), tenant)]
@@ -182,7 +181,7 @@ def _common_capabilities(agents: Sequence[Agent]) -> dict[str, Any]:
 
 
 def _qualified_skills(agent: Agent) -> list[dict[str, Any]]:
-    """The agent's skills, under ids that no other agent's have, with what else holds for them alone."""
+    """The agent's skills, with unique ids, and what applies only to them."""
     own: dict[str, Any] = {"inputModes": agent.input_modes, "outputModes": agent.output_modes}
     if not agent.is_public:
         own["securityRequirements"] = SECURITY_REQUIREMENTS

@@ -1,4 +1,4 @@
-"""Agents without code: their definition, the tools they may use, and the secrets for their tool servers."""
+"""Agents without code: their definition, tools, and secrets for tool servers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from apps.agents.models import Agent, ToolSecret
 
 @dataclass(frozen=True)
 class RegisteredTool:
-    """A function as operators and language models see it; its signature says what it takes."""
+    """A function that language models may call."""
 
     name: str
     description: str
@@ -32,14 +32,14 @@ class RegisteredTool:
 
     @property
     def summary(self) -> str:
-        """The first paragraph of the description, as one line."""
+        """The description's first paragraph, on one line."""
         return " ".join(self.description.split("\n\n")[0].split())
 
 
 def registered_tools() -> dict[str, RegisteredTool]:
-    """The tools by their names, in the order of the setting.
+    """The tools by name, in the order of the setting.
 
-    Raises HandlerError for a module that cannot be imported or has no tools, and for two tools of one name.
+    Raises HandlerError if a module cannot be imported or has no tools, or two tools have one name.
     """
     return _load_tools(tuple(settings.AGENT_TOOLS))
 
@@ -67,14 +67,14 @@ def _tools_of(module_name: str) -> list[RegisteredTool]:
 
 JSON = dict[str, Any]
 
-MOST_FILE_BYTES = 200_000  # of a definition as a file
-MOST_STEPS = 100
-LONGEST_URL = 2000
+MAX_FILE_BYTES = 200_000  # of a definition
+MAX_STEPS = 100
+MAX_URL_LENGTH = 2000
 HEADER_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"  # RFC 9110 §5.1
 
 
 def clean_text(text: Any) -> Any:
-    """Lines end alike wherever they were written. Raises ValueError for what no database keeps."""
+    """Normalize line ends. Raises ValueError for characters that databases refuse."""
     if not isinstance(text, str):
         return text
     if "\0" in text or any("\ud800" <= one <= "\udfff" for one in text):
@@ -85,7 +85,7 @@ def clean_text(text: Any) -> Any:
 Text = Annotated[str, Field(min_length=1), BeforeValidator(clean_text)]
 Line = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(clean_text)]
 Name = Annotated[str, Field(min_length=1, max_length=120), BeforeValidator(clean_text)]
-Url = Annotated[str, Field(min_length=1, max_length=LONGEST_URL), BeforeValidator(clean_text)]
+Url = Annotated[str, Field(min_length=1, max_length=MAX_URL_LENGTH), BeforeValidator(clean_text)]
 Temperature = Annotated[float, Field(ge=0, le=2)]
 MaxTokens = Annotated[int, Field(ge=1, le=10_000_000)]
 ModelName = Annotated[str, Field(max_length=200), BeforeValidator(clean_text)]
@@ -96,7 +96,7 @@ class StrictModel(BaseModel):
 
 
 class SkillDefinition(StrictModel):
-    """A skill of the agent's card (A2A 1.0 §4.4.5). Without an id it has one made of its name."""
+    """A skill (A2A 1.0 §4.4.5). Its default id is made from its name."""
 
     id: Line = ""
     name: Line
@@ -118,21 +118,21 @@ class SkillDefinition(StrictModel):
 
 
 class ToolServer(StrictModel):
-    """An MCP server whose tools the agent may use. The secret that `header` carries is kept apart (`ToolSecret`)."""
+    """An MCP server for the agent. `ToolSecret` has the value of `header`."""
 
     url: Url
     header: Annotated[str, Field(pattern=HEADER_NAME)] = "Authorization"
 
 
 class Definition(StrictModel):
-    """An agent without code: what its card says, and how a language model does its work.
+    """An agent without code: its card and the settings of its model.
 
     Attributes:
-        model: a name that the model's provider knows; empty: the platform's (LLM_MODEL).
-        temperature, max_tokens: passed on to the model; None leaves them to it. Tokens are those of one answer.
-        max_steps: how often the model may be asked in one turn.
+        model: the provider's name of it; empty: the platform's (LLM_MODEL).
+        temperature, max_tokens: of one answer; None is the model's default.
+        max_steps: model calls in one turn.
         tools: names of registered functions (AGENT_TOOLS).
-        agents: slugs of agents of this platform that it may ask.
+        agents: slugs of agents that it may ask.
     """
 
     name: Name
@@ -141,7 +141,7 @@ class Definition(StrictModel):
     model: ModelName = ""
     temperature: Temperature | None = None
     max_tokens: MaxTokens | None = None
-    max_steps: int = Field(10, ge=1, le=MOST_STEPS)
+    max_steps: int = Field(10, ge=1, le=MAX_STEPS)
     tools: list[Line] = Field([], max_length=100)
     mcp_servers: list[ToolServer] = Field([], max_length=20)
     agents: list[Line] = Field([], max_length=100)
@@ -152,7 +152,7 @@ class Definition(StrictModel):
 
     @classmethod
     def read(cls, content: Any) -> Self:
-        """From JSON. Raises ValidationError with a sentence for each field that cannot be."""
+        """Parse JSON. Raises ValidationError with a sentence for each field."""
         if isinstance(content, dict):
             content = {name: value for name, value in content.items() if (name, value) != ("kind", Agent.Kind.MODEL)}
         try:
@@ -162,13 +162,13 @@ class Definition(StrictModel):
 
     @classmethod
     def from_yaml(cls, text: str) -> Self:
-        """From a file's text. Raises ValidationError."""
-        if len(text.encode()) > MOST_FILE_BYTES:
-            raise ValidationError({"file": f"It is larger than {MOST_FILE_BYTES:,} bytes."})
+        """Raises ValidationError."""
+        if len(text.encode()) > MAX_FILE_BYTES:
+            raise ValidationError({"file": f"It is larger than {MAX_FILE_BYTES:,} bytes."})
         try:
             content = yaml.safe_load(text)
         except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:
-            # The last two are of values that are not of their tags, such as `!!bool maybe`.
+            # The last two come from values such as `!!bool maybe`.
             where = f" (line {mark.line + 1})" if (mark := getattr(error, "problem_mark", None)) else ""
             raise ValidationError({"file": f"It is no YAML{where}."}) from None
         if not isinstance(content, dict):
@@ -182,12 +182,11 @@ class Definition(StrictModel):
 
     @property
     def _general_skill(self) -> SkillDefinition:
-        """What an agent does that names no skill: without one nobody would find it."""
         return SkillDefinition(name=self.name, description=self.description, tags=["general"])
 
     @property
     def stated(self) -> JSON:
-        """The fields of Agent that it decides."""
+        """The fields of Agent."""
         return {
             "kind": Agent.Kind.MODEL,
             "handler": "",
@@ -201,7 +200,6 @@ class Definition(StrictModel):
 
 
 def as_yaml(content: JSON) -> str:
-    """The content of a version as a file, in the order in which a person would write it."""
     if writer := settings.DEFINITION_WRITERS.get(content.get("kind", "")):
         written: str = import_string(writer)(content)
         return written
@@ -212,7 +210,7 @@ def as_yaml(content: JSON) -> str:
 
 
 class _BlockDumper(yaml.SafeDumper):
-    """Texts of many lines are written as such."""
+    """Writes long texts as blocks."""
 
 
 def _as_block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -223,7 +221,7 @@ _BlockDumper.add_representer(str, _as_block)
 
 
 def check_definition(definition: Definition, slug: str) -> None:
-    """Raises ValidationError where the agent `slug` could not work as it is defined, with a sentence for each field."""
+    """Raises ValidationError, with a sentence for each field, if the agent could not work."""
     problems = {
         "tools": _problem_of_tools(definition.tools),
         "agents": _problem_of_agents(definition.agents, slug),
@@ -258,7 +256,7 @@ def _problem_of_agents(slugs: list[str], slug: str) -> str:
 def _problem_of_servers(urls: list[str]) -> str:
     for url in urls:
         try:
-            outbound.guard().check(url)  # its name is looked up, and judged, when it is called
+            outbound.guard().check(url)  # calls resolve the name
         except outbound.Forbidden as refusal:
             return f"{url}: {refusal}"
     return _problem_of_duplicates("It is given twice:", urls)
@@ -270,7 +268,7 @@ def _problem_of_duplicates(sentence: str, names: list[str]) -> str:
 
 
 def field_errors(error: pydantic.ValidationError) -> dict[str, list[str]]:
-    """By field: what is wrong with it, and where in it."""
+    """By field, each with its path."""
     found: dict[str, list[str]] = {}
     for problem in error.errors(include_url=False):
         field, *inner = [str(step) for step in problem["loc"]] or ["file"]
@@ -282,7 +280,7 @@ def field_errors(error: pydantic.ValidationError) -> dict[str, list[str]]:
 
 
 def save_tool_secrets(agent: Agent, servers: Sequence[dict[str, Any]]) -> None:
-    """Keep what rows of the form say: a new secret, the old one, or none. Those of other URLs are forgotten."""
+    """Save the form's secrets: new, unchanged or none. Deletes those of other URLs."""
     staying = [server["url"].strip() for server in servers if not server["forget"] or server["secret"]]
     agent.tool_secrets.exclude(url__in=staying).delete()
     for server in servers:
@@ -293,7 +291,7 @@ def save_tool_secrets(agent: Agent, servers: Sequence[dict[str, Any]]) -> None:
 
 
 def tool_server_headers(agent: Agent, definition: Definition) -> dict[str, dict[str, str]]:
-    """For the URL of each MCP server, the header that lets the agent in. Raises CannotDecrypt."""
+    """The header for each MCP server, by URL. Raises CannotDecrypt."""
     if not definition.mcp_servers:
         return {}
     kept = dict(ToolSecret.objects.filter(agent=agent).values_list("url", "secret"))

@@ -1,6 +1,6 @@
-"""Who agents and the platform are to the outside: decentralized identifiers by the method `did:web`, and their keys.
+"""Identities of agents and the platform (`did:web`), and their keys.
 
-https://w3c-ccg.github.io/did-method-web/ says how an identifier is spelled and where its document is found.
+https://w3c-ccg.github.io/did-method-web/
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ JSON = dict[str, Any]
 
 
 def did_of(agent: Agent | None) -> str:
-    """The identifier of an agent, or with None of the platform: `did:web:parley.example.org:a2a:echo`."""
+    """Of an agent, or with None of the platform: `did:web:parley.example.org:a2a:echo`."""
     address = urlsplit(settings.PUBLIC_BASE_URL)
     path = [quote(step, safe="") for step in address.path.split("/") if step]
     own = ["a2a", agent.slug] if agent else []
@@ -25,10 +25,9 @@ def did_of(agent: Agent | None) -> str:
 
 
 def did_document(agent: Agent | None) -> JSON:
-    """The document behind the identifier (https://www.w3.org/TR/did-1.0/). One query, where there is a key already.
+    """The document of the identifier (https://www.w3.org/TR/did-1.0/). One query if a key exists.
 
-    Its keys are those that are trusted: the current one and the retired ones. Each is named by its key id. An agent
-    that is switched off offers no service.
+    It lists all trusted keys by key id. A disabled agent offers no service.
     """
     did = did_of(agent)
     keys = SigningKey.objects.of(agent)
@@ -46,7 +45,7 @@ def did_document(agent: Agent | None) -> JSON:
 
 
 def key_set() -> JSON:
-    """Every trusted public key as a JSON Web Key Set (RFC 7517). One query."""
+    """All trusted public keys: a JSON Web Key Set (RFC 7517). One query."""
     return {"keys": [key.published for key in SigningKey.objects.trusted()]}
 
 

@@ -1,4 +1,4 @@
-"""The registry of agents, hosted here or remote, with their versions, stats, tool secrets and signing keys."""
+"""The registry of agents: versions, stats, tool secrets and signing keys."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from apps.accounts.models import User, Workspace
 from apps.accounts.principals import Principal
 from apps.agents.validators import check_capabilities, check_extended_card, check_names
 
-MOST_FALLBACKS = 5  # of one agent
+MAX_FALLBACKS = 5  # of one agent
 HOUSE_SLUGS = frozenset({"person"})
-"""Whoever has one of these is trusted with what people are asked: hosted agents alone, which operators register."""
+"""Slugs that only hosted agents may have, because people's answers go to them."""
 RESERVED_SLUGS = frozenset({"negotiation", "tasks", "v1", "extendedAgentCard", ".well-known"})
 
 
@@ -44,7 +44,7 @@ class AgentQuerySet(models.QuerySet["Agent"]):
         return self.enabled().filter(allowed)
 
     def listed(self) -> AgentQuerySet:
-        """Agents that everybody may see, whoever may use them: all but those for named groups or one workspace."""
+        """Agents that everybody may see, not only groups or a workspace."""
         return self.enabled().exclude(access__in=UNLISTED)
 
 
@@ -53,7 +53,7 @@ def text_modes() -> list[str]:
 
 
 class Agent(models.Model):
-    """A registered agent: what its card says, how it runs, and who may use it."""
+    """An agent: its card, how it runs, and who may use it."""
 
     class Kind(models.TextChoices):
         HOSTED = "hosted"
@@ -160,7 +160,7 @@ class Agent(models.Model):
         return self.name
 
     def clean(self) -> None:
-        """Raises ValidationError for a fallback that cannot be one, and for an agent that nobody could use."""
+        """Raises ValidationError for an invalid fallback, slug or access."""
         if problem := self._fallback_problem():
             raise ValidationError({"fallbacks": problem})
         if self.slug in HOUSE_SLUGS and self.kind != Agent.Kind.HOSTED:
@@ -169,12 +169,12 @@ class Agent(models.Model):
             raise ValidationError({"access": "The installation's own workspace has no members. Choose another."})
 
     def _fallback_problem(self) -> str:
-        """Why the fallbacks cannot be used; "" where they can."""
+        """Why the fallbacks are invalid; "" if they are valid."""
         slugs: Any = self.fallbacks
         if not isinstance(slugs, list) or not all(isinstance(slug, str) and slug for slug in slugs):
             return 'Write a list of slugs, such as ["report"].'
-        if len(slugs) > MOST_FALLBACKS or len(set(slugs)) < len(slugs):
-            return f"Name at most {MOST_FALLBACKS} agents, each once."
+        if len(slugs) > MAX_FALLBACKS or len(set(slugs)) < len(slugs):
+            return f"Name at most {MAX_FALLBACKS} agents, each once."
         if self.slug in slugs:
             return "An agent cannot stand in for itself."
         existing = set(Agent.objects.filter(slug__in=slugs).values_list("slug", flat=True)) if slugs else set()
@@ -191,7 +191,7 @@ class Agent(models.Model):
 
     @property
     def is_listed(self) -> bool:
-        """May everybody see it, whoever may use it? The same rule as `listed`, of one that is enabled."""
+        """The rule of `listed`, for an enabled agent."""
         return self.access not in UNLISTED
 
     @property
@@ -200,7 +200,7 @@ class Agent(models.Model):
 
     @property
     def has_extended_card(self) -> bool:
-        """Does its card say that there is an extended one? It does where one is written, unless told otherwise."""
+        """Whether the card declares an extended one; by default, if there is one."""
         return bool(self.capabilities.get("extendedAgentCard", self.extended_card))
 
     @property
@@ -208,7 +208,7 @@ class Agent(models.Model):
         return self.health != Agent.Health.UNAVAILABLE
 
     def is_open_to(self, principal: Principal) -> bool:
-        """May `principal` use it? The same rule as `visible_to`; a query only where groups decide."""
+        """The rule of `visible_to`; only groups need a query."""
         match self.access:
             case Agent.Access.PUBLIC:
                 return self.is_enabled
@@ -220,18 +220,18 @@ class Agent(models.Model):
                 return Agent.objects.visible_to(principal).filter(pk=self.pk).exists()
 
     def takes(self, media_type: str) -> bool:
-        """Whether a part of this media type is among the agent's input modes, or a skill's; `text/*` is allowed."""
+        """Whether the agent or a skill accepts this media type; `text/*` is allowed."""
         family = media_type.partition("/")[0]
         modes = {*self.input_modes, *(mode for skill in self.skills for mode in skill.get("inputModes", []))}
         return not modes.isdisjoint((media_type, f"{family}/*", "*/*"))
 
     def refused_type(self, parts: Iterable[dict[str, Any]]) -> str:
-        """The first media type that these A2A parts state and the agent does not take; "" where it takes them all."""
+        """The first media type of these A2A parts that the agent does not take, or ""."""
         stated = (part.get("mediaType", "").partition(";")[0].strip().lower() for part in parts)
         return next((media_type for media_type in stated if media_type and not self.takes(media_type)), "")
 
     def makes_any_of(self, accepted: Iterable[str]) -> bool:
-        """Whether the agent, or a skill of it, has an output mode among these; `text/*` is allowed on both sides."""
+        """Whether the agent or a skill has one of these output modes; both sides may say `text/*`."""
         modes = {*self.output_modes, *(mode for skill in self.skills for mode in skill.get("outputModes", []))}
         return any(_overlap(one, mode) for one in accepted for mode in modes)
 
@@ -240,13 +240,13 @@ UNLISTED = (Agent.Access.GROUPS, Agent.Access.WORKSPACE)
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Is there a media type that both ranges cover?"""
+    """Whether two media ranges share a type."""
     pairs = zip(one.split("/"), other.split("/"), strict=False)
     return all(a == b or "*" in (a, b) for a, b in pairs)
 
 
 class AgentVersion(models.Model):
-    """What an agent was from some moment on: what its card said and how it worked. It is written once."""
+    """An immutable version of an agent."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="versions")
@@ -272,7 +272,7 @@ class AgentVersion(models.Model):
 
 
 class ToolSecret(models.Model):
-    """What lets an agent in at a tool server (MCP); it is sent to no other URL than the one it was given for."""
+    """An agent's credential for a tool server (MCP), sent only to its URL."""
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="tool_secrets")
     url = models.CharField(max_length=2000)
@@ -287,20 +287,20 @@ class ToolSecret(models.Model):
 
 class SigningKeyQuerySet(models.QuerySet["SigningKey"]):
     def of(self, agent: Agent | None) -> SigningKeyQuerySet:
-        """The keys of an agent, or with None those of the platform itself."""
+        """Keys of an agent, or with None of the platform."""
         return self.filter(agent=agent)
 
     def trusted(self) -> SigningKeyQuerySet:
-        """Keys whose signatures are believed: the current ones, and those that were retired in good order."""
+        """Not revoked."""
         return self.filter(revoked_at=None)
 
     def current(self) -> SigningKeyQuerySet:
-        """Keys that sign: at most one of an agent."""
+        """Keys that sign: at most one for each agent."""
         return self.filter(retired_at=None, revoked_at=None)
 
 
 class SigningKey(models.Model):
-    """A key by which an agent, or the platform, signs. It signs until it is retired and is trusted until revoked."""
+    """A key of an agent or the platform. It signs until it is retired and is trusted until it is revoked."""
 
     class Algorithm(models.TextChoices):
         EDDSA = "EdDSA", "Ed25519 (EdDSA)"
@@ -346,15 +346,14 @@ class SigningKey(models.Model):
 
     @property
     def published(self) -> dict[str, str]:
-        """The public key as it stands in a JSON Web Key Set (RFC 7517)."""
+        """The public key in a JSON Web Key Set (RFC 7517)."""
         return {**self.public, "kid": self.kid, "alg": self.algorithm, "use": "sig"}
 
 
 class AgentStats(models.Model):
-    """The measured facts of an agent, as of `updated_at`. Times are in seconds; None where nothing was measured.
+    """Measurements of an agent. Times are in seconds; None means not measured.
 
-    A "recent" run is one of the newest `monitoring.MEASURED_RUNS` that came to an end by themselves: what a person
-    stopped is neither success nor failure.
+    "Recent" runs are the newest `monitoring.MEASURED_RUNS` that nobody stopped.
     """
 
     agent = models.OneToOneField("agents.Agent", on_delete=models.CASCADE, primary_key=True, related_name="stats")
@@ -374,7 +373,7 @@ class AgentStats(models.Model):
     messages = models.PositiveBigIntegerField(default=0, help_text="How often a message was.")
     tasks_of_a_day = models.PositiveIntegerField(default=0, help_text="In the last 24 hours.")
     messages_of_a_day = models.PositiveIntegerField(default=0)
-    # What was counted up to a time that no transaction is older than, so that it need not be counted again.
+    # Counts up to a time before every open transaction. They are final.
     counted_to = models.DateTimeField(null=True)
     tasks_counted = models.PositiveBigIntegerField(default=0)
     messages_counted = models.PositiveBigIntegerField(default=0)
@@ -398,5 +397,5 @@ class AgentStats(models.Model):
 
 
 def caller_latency_ms(took: float | None, waited: float | None) -> int | None:
-    """How long a caller waits for a turn, given the seconds that it takes and those before it starts."""
+    """A caller's wait for a turn; the arguments are in seconds."""
     return None if took is None else round(1000 * (took + (waited or 0.0)))

@@ -1,6 +1,6 @@
-"""Would an agent take a piece of work, and how well would it do? The formulas, which know no database.
+"""Whether an agent would take some work, and how well it fits. Formulas without a database.
 
-They are described for callers in docs/extensions/negotiation-v1.md.
+docs/extensions/negotiation-v1.md describes them for callers.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from apps.agents.search import SkillMatch
 
 JSON = dict[str, Any]
 
-GOOD_MATCH = 0.3  # a best skill above this adds to the confidence
+GOOD_MATCH = 0.3  # a better skill adds to the confidence
 MATCHES_SHOWN = 5  # of one agent
-DIGITS = 4  # of what is told
+DIGITS = 4  # after the decimal point
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How much each subscore counts, before they are made to sum up to one."""
+    """Weights of the subscores, not normalized."""
 
     skill: float = 0.55
     io: float = 0.20
@@ -30,7 +30,7 @@ class Weights:
     cost: float = 0.05
 
     def applied_to(self, subscores: Subscores) -> float:
-        """The mean of the subscores, so weighted. The weights must not all be zero."""
+        """The weighted mean. Not all weights may be zero."""
         weights, scores = asdict(self), asdict(subscores)
         total: float = sum(weight * scores[name] for name, weight in weights.items()) / sum(weights.values())
         return total
@@ -49,7 +49,7 @@ class Subscores:
 
 @dataclass(frozen=True, slots=True)
 class WorkRequest:
-    """A piece of work as it is put to agents. None and empty lists mean that nothing is asked for."""
+    """Work to assess. None and empty lists set no requirement."""
 
     summary: str
     details: str = ""
@@ -69,7 +69,7 @@ class WorkRequest:
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """What is measured of an agent; None where nothing is known."""
+    """Measurements of an agent; None means unknown."""
 
     latency_ms: int | None = None
     queue_depth: int | None = None
@@ -77,7 +77,7 @@ class Measurements:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """What is answered for one agent; `rejection` is one of the extension's reasons, or None."""
+    """The answer for one agent. `rejection` is one of the extension's reasons, or None."""
 
     agent: Agent
     score: float
@@ -94,7 +94,7 @@ class Assessment:
 
     @property
     def rank(self) -> tuple[bool, float, str]:
-        """What a list of assessments is sorted by: an agent that is not well counts half, but is not left out."""
+        """The sort key. An unhealthy agent counts half."""
         counted = self.score if self.agent.health == Agent.Health.OK else self.score / 2
         return not self.accepted, -counted, self.agent.slug
 
@@ -122,7 +122,7 @@ class Assessment:
 
 
 def assess(ask: WorkRequest, agent: Agent, facts: Measurements, skills: Sequence[SkillMatch]) -> Assessment:
-    """How an agent fits what is asked; `skills` says how each of its skills does."""
+    """How well an agent fits. `skills` has the match of each of its skills."""
     matches = sorted((match for match in skills if match.score > 0), key=lambda match: -match.score)
     best = matches[0].score if matches else 0.0
     subscores = Subscores(
@@ -146,7 +146,7 @@ def assess(ask: WorkRequest, agent: Agent, facts: Measurements, skills: Sequence
 
 
 def rejection_reasons(ask: WorkRequest, agent: Agent, facts: Measurements, score: float) -> Iterator[str]:
-    """Why the agent would not take it, the first reason first."""
+    """Why the agent would refuse, the main reason first."""
     if not agent.skills:
         yield "no_skills_advertised"
     if not all(map(agent.takes, ask.input_types)):
@@ -166,14 +166,14 @@ def rejection_reasons(ask: WorkRequest, agent: Agent, facts: Measurements, score
 
 
 def io_score(ask: WorkRequest, agent: Agent) -> float:
-    """The share of the media types asked for that the agent takes and makes; 1 where none is asked for."""
+    """The share of the requested media types that the agent takes and makes; 1 if none is requested."""
     fits = [agent.takes(one) for one in ask.input_types]
     fits += [agent.makes_any_of([one]) for one in ask.output_types]
     return sum(fits) / len(fits) if fits else 1.0
 
 
 def performance_score(estimate_ms: int | None, limit_ms: int | None) -> float:
-    """1 where no limit is set, and one half where it is not known whether it is kept."""
+    """1 without a limit, one half without an estimate."""
     if limit_ms is None:
         return 1.0
     return 0.5 if estimate_ms is None else max(0.0, 1 - estimate_ms / limit_ms)
@@ -192,6 +192,6 @@ def cost_score(cost: float, budget: float | None) -> float:
 
 
 def confidence_in(ask: WorkRequest, facts: Measurements, best: float) -> float:
-    """How much the assessment is worth: the more is known, the more."""
+    """Rises with the number of known facts."""
     known = (bool(ask.input_types or ask.output_types), facts.latency_ms is not None, facts.queue_depth is not None)
     return min(1.0, 0.5 + (0.2 if best > GOOD_MATCH else 0.1) + 0.1 * sum(known))

@@ -1,4 +1,4 @@
-"""How an agent may be set up for one conversation: checked by what the agent is."""
+"""Options of an agent for one conversation, checked by the agent's kind."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from apps.agents.models import Agent
 
 JSON = dict[str, Any]
 
-MOST_OPTION_BYTES = 16 * 1024  # bytes of JSON
+MAX_OPTION_BYTES = 16 * 1024  # of JSON
 
 
 class _HostedOptions(pydantic.BaseModel):
-    """Whatever its handler reads; `credentials` are the services whose credentials it may be lent: by default, all."""
+    """Anything that the handler reads. `credentials` names the services that it may use; by default all."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -35,7 +35,7 @@ class _ModelSettings(StrictModel):
 
 
 class _ModelOptions(StrictModel):
-    """What a definition says of the model, in whose place this is."""
+    """These replace the definition's model settings."""
 
     model_config = ConfigDict(strict=True)
 
@@ -44,14 +44,14 @@ class _ModelOptions(StrictModel):
 
 
 def read_options(agent: Agent, options: JSON) -> JSON:
-    """The options, as they are recorded. Raises ValidationError with a sentence for each that cannot be set."""
+    """The options to record. Raises ValidationError with a sentence for each invalid one."""
     try:
         text = json.dumps(options, ensure_ascii=False, allow_nan=False)
         size = len(text.encode())
-    except ValueError:  # UnicodeEncodeError is one
+    except ValueError:  # includes UnicodeEncodeError
         raise ValidationError({"options": "Write JSON, with texts in Unicode."}) from None
-    if size > MOST_OPTION_BYTES:
-        raise ValidationError({"options": f"They are larger than {MOST_OPTION_BYTES:,} bytes."})
+    if size > MAX_OPTION_BYTES:
+        raise ValidationError({"options": f"They are larger than {MAX_OPTION_BYTES:,} bytes."})
     if "\\u0000" in text.replace("\\\\", ""):
         raise ValidationError({"options": "Write text without control characters."})
     try:
@@ -74,7 +74,7 @@ def _model_options(agent: Agent, options: JSON) -> JSON:
 
 
 def model_choices(agent: Agent) -> list[str]:
-    """What people may choose: models cost their operators money."""
+    """What people may choose, because models cost money."""
     own = agent.current_version.content.get("model", "") if agent.current_version else ""
     return list(dict.fromkeys(name for name in (own, settings.LLM_MODEL, *settings.LLM_MODELS) if name))
 

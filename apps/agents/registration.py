@@ -1,4 +1,4 @@
-"""Registering an agent: its handler or its definition says what it is, the platform how it is used."""
+"""Registers agents. The handler or definition describes the agent; the platform sets policies."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,17 +16,17 @@ from apps.agents.models import Agent, AgentVersion
 
 
 def house_workspace() -> Workspace:
-    """The workspace of agents that belong to the installation rather than to a person."""
+    """The workspace of the installation's own agents."""
     found = Workspace.objects.filter(personal_of=None).order_by("pk").first()
     return found or Workspace.objects.create(name="Parley")
 
 
 @transaction.atomic
 def register_hosted(slug: str, handler: str, **policies: Any) -> Agent:
-    """Register or update the hosted agent `slug` from its handler's own description.
+    """Register or update the hosted agent `slug` from its handler's description.
 
-    `policies` are further fields of Agent, such as `access`; those not given keep their value.
-    Raises agentkit.HandlerError for a path that leads to no handler, ValidationError for a value that cannot be.
+    `policies` are other fields of Agent, such as `access`; missing ones keep their value.
+    Raises agentkit.HandlerError for a path without a handler, ValidationError for an invalid value.
     """
     described = handler_fields(load_handler(handler), slug)
     fields = {"kind": Agent.Kind.HOSTED, "handler": handler, **described, **policies}
@@ -34,7 +34,7 @@ def register_hosted(slug: str, handler: str, **policies: Any) -> Agent:
     if agent.kind in settings.RESTORERS:
         what = "a plan" if agent.kind == Agent.Kind.PLAN else "an agent without code"
         raise ValidationError({"slug": f"{slug} is {what}. Choose another slug, or delete it first."})
-    if not agent.is_available:  # its handler was loaded just now
+    if not agent.is_available:  # its handler has just been loaded
         fields |= {"health": Agent.Health.OK, "ailment": ""}
     set_fields(agent, fields)
     versions.save_version(agent, versions.hosted_content(agent))
@@ -43,7 +43,7 @@ def register_hosted(slug: str, handler: str, **policies: Any) -> Agent:
 
 @transaction.atomic
 def register_model(slug: str, definition: Definition, *, author: User | None = None, **policies: Any) -> Agent:
-    """Register or update the agent without code `slug`; policies as of `register_hosted`. Raises ValidationError."""
+    """Register or update an agent without code (see `register_hosted`). Raises ValidationError."""
     agent = get_or_new(slug)
     if agent.pk and agent.kind != Agent.Kind.MODEL:
         raise ValidationError({"slug": f"{slug} is an agent of another kind. Choose another slug."})
@@ -55,7 +55,7 @@ def register_model(slug: str, definition: Definition, *, author: User | None = N
 def define(
     agent: Agent, definition: Definition, *, author: User | None = None, note: str = "", **policies: Any
 ) -> AgentVersion:
-    """Make the agent what the definition says, as a new version where it differs. Raises ValidationError."""
+    """Apply the definition, as a new version if it differs. Raises ValidationError."""
     definitions.check_definition(definition, agent.slug)
     capabilities = {**agent.capabilities, "streaming": definition.streaming}
     set_fields(agent, {**policies, **definition.stated, "capabilities": capabilities})
@@ -63,14 +63,14 @@ def define(
 
 
 def is_revertible(agent: Agent) -> bool:
-    """Is it what its versions say, so that it can go back to one?"""
+    """Whether its versions define it, so that it can return to one."""
     return agent.kind in settings.RESTORERS
 
 
 def revert(version: AgentVersion, author: User | None) -> AgentVersion:
-    """Make the agent what it was in that version, as a new one.
+    """Return to a version, as a new one.
 
-    Raises ValidationError where it cannot work so any more, or is what its handler or its card says.
+    Raises ValidationError if it cannot work any more, or a handler or card defines the agent.
     """
     if not is_revertible(version.agent):
         raise ValidationError({"version": "This agent is what its handler says. Change the handler."})
@@ -84,12 +84,12 @@ def restore(version: AgentVersion, *, author: User | None, note: str) -> AgentVe
 
 
 def get_or_new(slug: str) -> Agent:
-    """The agent, or one that is not saved yet."""
+    """The agent, or an unsaved one."""
     return Agent.objects.filter(slug=slug).first() or Agent(slug=slug, workspace=house_workspace())
 
 
 def set_fields(agent: Agent, fields: dict[str, Any]) -> None:
-    """Save the agent with these. Raises ValidationError."""
+    """Raises ValidationError."""
     for name, value in fields.items():
         setattr(agent, name, value)
     agent.full_clean()
@@ -97,7 +97,7 @@ def set_fields(agent: Agent, fields: dict[str, Any]) -> None:
 
 
 def handler_fields(handler: SkillHandler, slug: str) -> dict[str, Any]:
-    """The fields of Agent that a handler states about itself."""
+    """The fields of Agent that a handler sets."""
     name = handler.name or slug.replace("-", " ").capitalize()
     return {
         "name": name,
@@ -114,5 +114,5 @@ def handler_fields(handler: SkillHandler, slug: str) -> dict[str, Any]:
 
 
 def error_text(error: ValidationError) -> str:
-    """A validation error as sentences, each with the field it is about."""
+    """The errors as sentences, each with its field."""
     return " ".join(f"{field}: {' '.join(messages)}" for field, messages in error.message_dict.items())

@@ -1,4 +1,4 @@
-"""Finding agents: by words (BM25 over their skills), and by what their cards say."""
+"""Finds agents by words (BM25 over their skills) and by filters of their cards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 
 HEALTH_WEIGHTS = {Agent.Health.OK: 1.0, Agent.Health.DEGRADED: 0.7, Agent.Health.UNAVAILABLE: 0.4}
-"""What counts of how well an agent fits, by its health: one that is not well comes later, and is there."""
+"""The factor of an agent's score by its health."""
 
 
 def find_agents(
@@ -27,13 +27,13 @@ def find_agents(
     health: str = "",
     kind: str = "",
 ) -> list[Agent]:
-    """The agents that `principal` may use and that fit all that is asked, the best first. One query.
+    """The agents that `principal` may use and that match all filters, best first. One query.
 
     Args:
-        text: words that the agent or a skill of it says, or a part of its name.
-        skill: id or name of a skill.
+        text: words of the agent or a skill, or part of its name.
+        skill: id or name.
         tag: of a skill.
-        mode: a media type that the agent, or a skill of it, takes or makes; `image/*` is any image.
+        mode: a media type of the agent or a skill; `image/*` is any image.
         health, kind: values of `Agent.Health` and `Agent.Kind`.
     """
     exact = {name: value for name, value in {"health": health, "kind": kind}.items() if value}
@@ -48,32 +48,30 @@ def find_agents(
 
 
 def has_skill(agent: Agent, skill: str) -> bool:
-    """Has it a skill of this id or name? Every agent has the skill ""."""
+    """ "" matches every agent."""
     return not skill or any(_same(skill, one.get(name, "")) for one in agent.skills for name in ("id", "name"))
 
 
 def has_tag(agent: Agent, tag: str) -> bool:
-    """Has a skill of it this tag? Every agent has the tag ""."""
+    """ "" matches every agent."""
     return not tag or any(_same(tag, one) for one in tags_of([agent]))
 
 
 def has_mode(agent: Agent, mode: str) -> bool:
-    """Does it take or make this media type? Every agent does ""."""
+    """Input or output; "" matches every agent."""
     return not mode or agent.takes(mode) or agent.makes_any_of([mode])
 
 
 def skills_of(agents: Iterable[Agent]) -> list[str]:
-    """The names of all their skills, in order."""
     return sorted({skill["name"] for agent in agents for skill in agent.skills})
 
 
 def tags_of(agents: Iterable[Agent]) -> list[str]:
-    """All the tags of their skills, in order."""
     return sorted({tag for agent in agents for skill in agent.skills for tag in skill.get("tags", [])})
 
 
 def modes_of(agents: Iterable[Agent]) -> list[str]:
-    """All the media types that they take or make, in order."""
+    """Input and output."""
     lists = [modes for agent in agents for modes in (agent.input_modes, agent.output_modes)]
     of_skills = [
         skill.get(name, []) for agent in agents for skill in agent.skills for name in ("inputModes", "outputModes")
@@ -82,7 +80,7 @@ def modes_of(agents: Iterable[Agent]) -> list[str]:
 
 
 def _scores(agents: list[Agent], text: str) -> dict[int, float]:
-    """How well each agent fits the text: as well as what fits best of it, and wholly where its name says it."""
+    """The score of the agent's best skill, or 1 if its name contains the text."""
     said = [(agent.pk, one) for agent in agents for one in _texts(agent)]
     found = SkillIndex(one for _, one in said).scores(words_of(text))
     scores = {agent.pk: float(_contains(text, agent.name) or _contains(text, agent.slug)) for agent in agents}
@@ -92,7 +90,7 @@ def _scores(agents: list[Agent], text: str) -> dict[int, float]:
 
 
 def _texts(agent: Agent) -> list[dict[str, Any]]:
-    """What is searched of an agent: itself and its skills."""
+    """An agent's documents: itself and its skills."""
     itself = {"name": agent.name, "description": agent.description}
     return [itself, *({"name": "", "description": "", **skill} for skill in agent.skills)]
 
@@ -107,35 +105,33 @@ def _same(one: str, other: str) -> bool:
 
 JSON = dict[str, Any]
 
-SATURATION = 1.2  # BM25's k1: how little it adds when a skill says the same word again
-BACKGROUND = 50  # skills that say other things, which are thought to be there besides the real ones
+SATURATION = 1.2  # BM25's k1, for repeated words
+BACKGROUND = 50  # imaginary skills without these words; they steady the weights if skills are few
 
 
 @dataclass(frozen=True)
 class SkillMatch:
-    """How well one skill fits, from 0 to 1, and by which of the words asked for."""
+    """A skill's score (0 to 1), and the words that matched."""
 
     skill: JSON
     score: float
     words: tuple[str, ...] = ()
-    likeness: float | None = None  # of meaning, where embeddings are compared: a cosine from 0 to 1
+    likeness: float | None = None  # cosine of the embeddings, 0 to 1
 
     @property
     def tags(self) -> list[str]:
-        """The skill's tags that say one of the words."""
+        """Tags that contain a matched word."""
         return [tag for tag in self.skill.get("tags", []) if not word_set(tag).isdisjoint(self.words)]
 
     @property
     def reasons(self) -> list[str]:
-        """Why it fits, in words for people."""
+        """Why it matches, for people."""
         found = [f"shares the words {', '.join(self.words)}"] if self.words else []
         return found + ([f"means something like it ({self.likeness:.2f})"] if self.likeness is not None else [])
 
 
 @dataclass(frozen=True)
 class SkillText:
-    """A skill as the text that is compared."""
-
     skill: JSON
 
     @property
@@ -153,12 +149,11 @@ class SkillText:
 
 
 class SkillIndex:
-    """The words of all skills there are, ready to be compared with any text.
+    """A BM25 index of all skills.
 
-    A skill's score is s / (1 + s), where s counts the words that it shares with the text: a word that no other skill
-    says counts one (somewhat more if it is said again), a word that all say nothing. So one rare word gives about one
-    half and three about three quarters, however long the text is. How rare a word is depends on the other skills; the
-    BACKGROUND keeps that dependence small where there are few of them. Lengths do not matter (b = 0).
+    A skill's score is s / (1 + s), where s is the sum of the weights of the shared words. A word of no other skill
+    weighs about 1, a word of all skills 0: one rare word gives about 0.5, three about 0.75. Lengths do not
+    matter (b = 0).
     """
 
     def __init__(self, skills: Iterable[JSON]) -> None:
@@ -174,7 +169,7 @@ class SkillIndex:
         return [float(score) for score in sums / (1 + sums)]
 
     def matches(self, asked: Sequence[str]) -> list[SkillMatch]:
-        """How each skill fits these words, in the order of the skills."""
+        """The match of each skill, in order."""
         wanted = dict.fromkeys(asked)
         return [
             SkillMatch(text.skill, score, tuple(word for word in wanted if word in text.vocabulary) if score else ())
@@ -183,10 +178,10 @@ class SkillIndex:
 
 
 def _bm25(documents: list[list[str]]) -> Any:
-    """The library's index of these documents; None where they say nothing."""
+    """None for documents without words."""
     if not any(documents):
         return None
-    import bm25s  # it brings numpy along: not before something is ranked
+    import bm25s  # loads numpy
 
     index = bm25s.BM25(k1=SATURATION, b=0.0, method="atire", idf_method="lucene")
     index.index(documents + [[] for _ in range(BACKGROUND)], show_progress=False)
@@ -194,25 +189,25 @@ def _bm25(documents: list[list[str]]) -> Any:
 
 
 def _rarest(skills: int) -> float:
-    """What a word weighs that one skill of so many says."""
+    """The weight of a word that one of so many skills has."""
     return log1p((skills + BACKGROUND - 0.5) / 1.5)
 
 
-# Scripts that are written without spaces: pairs of their letters do for words.
+# Scripts without spaces: pairs of letters are words.
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 WORD = re.compile(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+")
 IS_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def words_of(text: str) -> list[str]:
-    """The words that tell something, in order and in one spelling of upper and lower case; nothing is stemmed."""
+    """Lower case, in order, without stop words and stemming."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return [word for found in WORD.findall(folded) for word in _bigrams(found.strip("_")) if word not in _stop_words()]
 
 
 @lru_cache(maxsize=10_000)
 def word_set(text: str) -> frozenset[str]:
-    """The words of a short text that is looked at again and again, such as a tag."""
+    """Cached; for short texts."""
     return frozenset(words_of(text))
 
 
@@ -225,7 +220,6 @@ def _bigrams(run: str) -> Iterator[str]:
 
 @cache
 def _stop_words() -> frozenset[str]:
-    """English words that say nothing of what a text is about; in other languages rarity has to tell them apart."""
-    from bm25s.stopwords import STOPWORDS_EN_PLUS  # it brings numpy along: not before something is ranked
+    from bm25s.stopwords import STOPWORDS_EN_PLUS  # loads numpy
 
     return frozenset(STOPWORDS_EN_PLUS) | {"please"}

@@ -1,8 +1,4 @@
-"""Signatures and the keys that make them: made when first needed, rotated, revoked.
-
-All JSON Web Signatures (RFC 7515, detached payloads as in appendix F) are made and checked here, by algorithms from a
-list. An agent of None stands for the platform.
-"""
+"""Detached JSON Web Signatures (RFC 7515, appendix F), and keys. An agent of None is the platform."""
 
 from __future__ import annotations
 
@@ -25,23 +21,23 @@ from apps.agents.models import Agent, SigningKey
 JWK = dict[str, Any]
 
 ALGORITHMS = ("EdDSA", "ES256")
-"""What we sign with, the default first, and all that we accept of ourselves: no `none`, nothing symmetric, no RSA."""
+"""The algorithms of our own signatures, the default first: no `none`, symmetric ones or RSA."""
 
 FOREIGN_ALGORITHMS = (*ALGORITHMS, "Ed25519", "ES384", "PS256", "RS256")
-"""What others may sign with: no `none`, nothing symmetric."""
+"""The algorithms of others' signatures: no `none` or symmetric ones."""
 
-RSA_BITS = 2048  # the least that an RSA key must have
+RSA_BITS = 2048  # minimum
 PUBLIC_MEMBERS = ("kty", "crv", "x", "y", "n", "e", "kid", "alg", "use")
 
 
 class BadSignature(Exception):
-    """The signature is not one of this payload by this key, or cannot be read."""
+    """The signature is invalid or cannot be read."""
 
 
 class _Registry(jws.JWSRegistry):
-    """The algorithms of a list alone. RFC 9864 would rename EdDSA to Ed25519; A2A's tools know it as EdDSA."""
+    """Only listed algorithms. RFC 9864 renames EdDSA to Ed25519; A2A's tools know EdDSA."""
 
-    max_header_length = 4096  # bytes: room for a long PUBLIC_BASE_URL
+    max_header_length = 4096  # bytes; fits a long PUBLIC_BASE_URL
 
     def get_alg(self, name: str) -> Any:
         if name not in (self.allowed or ()):
@@ -50,9 +46,7 @@ class _Registry(jws.JWSRegistry):
 
 
 _REGISTRY = _Registry(algorithms=ALGORITHMS)
-_FOREIGN_REGISTRY = _Registry(
-    algorithms=FOREIGN_ALGORITHMS, strict_check_header=False
-)  # `crit` is checked all the same
+_FOREIGN_REGISTRY = _Registry(algorithms=FOREIGN_ALGORITHMS, strict_check_header=False)  # `crit` is still checked
 _FOREIGN_REGISTRY.max_payload_length = 1024**2  # bytes
 
 
@@ -63,36 +57,36 @@ def generate_key(algorithm: str) -> JWK:
 
 
 def public_jwk(private: JWK) -> JWK:
-    """What of a private key may be published."""
+    """The public part of a key."""
     return {name: value for name, value in private.items() if name != "d"}
 
 
 def thumbprint(key: JWK) -> str:
-    """The SHA-256 thumbprint (RFC 7638), by which a key is named: the same for its private and its public part."""
+    """The SHA-256 thumbprint (RFC 7638): the key's id."""
     return import_key(public_jwk(key)).thumbprint()
 
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """A private key that is ready to sign; `since` is when it was made."""
+    """A loaded private key, made at `since`."""
 
     kid: str
     algorithm: str
     since: datetime.datetime
-    key: Any = field(compare=False, repr=False)  # joserfc's, which takes longer to read than to sign with
+    key: Any = field(compare=False, repr=False)  # joserfc's, slow to load
 
     @classmethod
     def of(cls, private: JWK, algorithm: str, since: datetime.datetime) -> Signer:
         return cls(thumbprint(private), algorithm, since, import_key(private))
 
     def sign(self, payload: bytes, **header: str) -> str:
-        """A compact JWS without its payload: `protected..signature`. `header` goes into the protected header."""
+        """A compact JWS without its payload. `header` goes into the protected header."""
         protected = {"alg": self.algorithm, "kid": self.kid, "typ": "JOSE", **header}
         return jws.detach_content(jws.serialize_compact(protected, payload, self.key, registry=_REGISTRY))
 
 
 def unverified_header(signature: str) -> dict[str, Any]:
-    """The protected header of a detached JWS, unchecked: good for finding the key. Raises BadSignature."""
+    """The protected header, not verified: it names the key. Raises BadSignature."""
     try:
         protected, empty, _ = signature.split(".")
         header = json.loads(_base64url_decode(protected))
@@ -104,7 +98,7 @@ def unverified_header(signature: str) -> dict[str, Any]:
 
 
 def verify(signature: str, payload: bytes, public: JWK, algorithm: str) -> None:
-    """Check a detached JWS. Raises BadSignature, also where its `alg` is not the key's own `algorithm`."""
+    """Raises BadSignature, also if `alg` is not `algorithm`."""
     if unverified_header(signature).get("alg") != algorithm:
         raise BadSignature("The signature names another algorithm than that of its key.")
     _base64url_decode(signature.rpartition(".")[2])
@@ -115,7 +109,7 @@ def verify(signature: str, payload: bytes, public: JWK, algorithm: str) -> None:
 
 
 def verify_foreign(signature: str, payload: bytes, public: JWK) -> None:
-    """Check a detached JWS of somebody else by one of FOREIGN_ALGORITHMS. Raises BadSignature."""
+    """For signatures of others, by FOREIGN_ALGORITHMS. Raises BadSignature."""
     algorithm = unverified_header(signature).get("alg")
     if algorithm not in FOREIGN_ALGORITHMS:
         raise BadSignature(f"The signature is by an algorithm that is not among {', '.join(FOREIGN_ALGORITHMS)}.")
@@ -128,7 +122,7 @@ def verify_foreign(signature: str, payload: bytes, public: JWK) -> None:
 
 
 def import_foreign_key(public: JWK) -> Key:
-    """Somebody else's public key, of a kind that FOREIGN has. Raises BadSignature."""
+    """Load another party's public key. Raises BadSignature."""
     try:
         key = import_key({name: value for name, value in public.items() if name in PUBLIC_MEMBERS})
     except (JoseError, ValueError, TypeError, KeyError) as error:
@@ -141,7 +135,7 @@ def import_foreign_key(public: JWK) -> Key:
 
 
 def _base64url_decode(segment: str) -> bytes:
-    """Base64url as RFC 7515 writes it; spellings that only decode to the same bytes are none. Raises BadSignature."""
+    """Decode canonical base64url (RFC 7515). Raises BadSignature."""
     try:
         content = base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
     except ValueError as error:
@@ -151,48 +145,40 @@ def _base64url_decode(segment: str) -> bytes:
     return content
 
 
-SIGNER_CACHE_SECONDS = (
-    10.0  # how long a process goes on with a key before it looks whether that is still the current one
-)
+SIGNER_CACHE_SECONDS = 10.0  # for which a process caches the current key
 
 _signers: dict[int | None, tuple[float, Signer]] = {}
 
 
 def signer_of(agent: Agent | None) -> Signer:
-    """The current key, ready to sign; one is made where there is none. Mostly without a query.
-
-    Raises encryption.CannotDecrypt.
-    """
+    """The current key, made if missing. Cached. Raises encryption.CannotDecrypt."""
     owner = agent.pk if agent else None
     until, signer = _signers.get(owner, (0.0, None))
     if signer is None or until < time.monotonic():
         key = SigningKey.objects.of(agent).current().first() or make_key(agent)
         signer = Signer.of(json.loads(key.private), key.algorithm, key.created_at)
-        transaction.on_commit(
-            partial(_cache_signer, owner, signer)
-        )  # a key whose making is rolled back is kept nowhere
+        transaction.on_commit(partial(_cache_signer, owner, signer))  # a key is cached only after the commit
     return signer
 
 
 def rotate_key(agent: Agent | None, algorithm: str = SigningKey.Algorithm.EDDSA) -> SigningKey:
-    """Retire the current key, if any, and make a new one. What the old one signed can still be verified."""
+    """Retire the current key, if any, and make another. Old signatures stay valid."""
     with transaction.atomic():
         for key in SigningKey.objects.of(agent).current().defer("private").select_for_update():
-            _retire_key(key)  # also one that can no longer be decrypted
+            _retire_key(key)  # even if it cannot be decrypted
         key = make_key(agent, algorithm)
     _clear_signers_on_commit()
     return key
 
 
 def revoke_key(key: SigningKey) -> None:
-    """Take all trust from a key, also for what it signed before. If it was the current one, a new one follows."""
+    """Revoke a key and its signatures; replaces the current key."""
     key.revoked_at = key.revoked_at or timezone.now()
     _retire_key(key)
     _clear_signers_on_commit()
 
 
 def clear_signers() -> None:
-    """Look up the current keys again when they are next needed."""
     _signers.clear()
 
 
@@ -201,14 +187,14 @@ def _cache_signer(owner: int | None, signer: Signer) -> None:
 
 
 def _retire_key(key: SigningKey) -> None:
-    """The key signs no more, so its private part is erased."""
+    """Also erases the private part."""
     key.retired_at = key.retired_at or timezone.now()
     key.private = ""
     key.save(update_fields=["private", "retired_at", "revoked_at"])
 
 
 def make_key(agent: Agent | None, algorithm: str = SigningKey.Algorithm.EDDSA) -> SigningKey:
-    """A new key that signs from now on; the agent must have none that does."""
+    """Make the current key of an agent that has none."""
     private = generate_key(algorithm)
     try:
         with transaction.atomic():
@@ -219,7 +205,7 @@ def make_key(agent: Agent | None, algorithm: str = SigningKey.Algorithm.EDDSA) -
                 public=public_jwk(private),
                 private=json.dumps(private),
             )
-    except IntegrityError:  # another process made one at this very moment
+    except IntegrityError:  # another process was first
         return SigningKey.objects.of(agent).current().get()
 
 

@@ -1,17 +1,18 @@
-"""The hand-written queries for a caller and the agent that is called: one statement for both."""
+"""Hand-written queries: the caller and the called agent in one statement."""
 
 from __future__ import annotations
 
 from django.contrib.sessions.models import Session
 
 from apps.accounts.models import ApiKey, User, Workspace
-from apps.accounts.sql import key_with_user
 from apps.agents.models import Agent
 from db.sql import Query
 
 
 def _key_and_agent(key: ApiKey | None, user: User | None, agent: Agent | None) -> tuple[ApiKey | None, Agent | None]:
-    return (key_with_user(key, user) if key and user else None), agent
+    if key is not None and user is not None:
+        key.user = user
+    return key, agent
 
 
 def _user_session_and_agent(

@@ -1,4 +1,4 @@
-"""Validators for what operators write to stand on an agent's cards."""
+"""Validators of what operators write for cards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXTENDED_TEXTS = ("description", "documentationUrl")
 
 
 def is_skill(value: Any) -> bool:
-    """Is it a skill of a card (A2A 1.0 §4.4.5)?"""
+    """Whether it is a skill (A2A 1.0 §4.4.5)."""
     if not isinstance(value, dict) or not all(isinstance(value.get(key), str) and value[key] for key in SKILL_TEXTS):
         return False
     lists = [value.get("tags"), *(value[name] for name in SKILL_LISTS if name in value)]
@@ -21,7 +21,7 @@ def is_skill(value: Any) -> bool:
 
 
 def check_skills(value: Any) -> None:
-    """Raises ValidationError for what are no skills of a card."""
+    """Raises ValidationError."""
     if not isinstance(value, list) or not all(map(is_skill, value)):
         raise ValidationError(
             'Write a list of skills, each with "id", "name", "description" and a list of "tags"; '
@@ -30,7 +30,7 @@ def check_skills(value: Any) -> None:
 
 
 def check_extended_card(value: Any) -> None:
-    """Raises ValidationError for what the extended card cannot add to the public one."""
+    """Raises ValidationError for fields that an extended card cannot add."""
     texts = value if isinstance(value, dict) else {"": value}
     skills = texts.get("skills", [])
     if (
@@ -47,7 +47,7 @@ def check_extended_card(value: Any) -> None:
 
 
 def check_capabilities(value: Any) -> None:
-    """Raises ValidationError for what are no capabilities of a card (A2A 1.0 §4.4.3)."""
+    """Raises ValidationError (A2A 1.0 §4.4.3)."""
     if not isinstance(value, dict):
         raise ValidationError('Write an object, such as {"streaming": true}.')
     extensions = value.get("extensions", [])
@@ -57,7 +57,7 @@ def check_capabilities(value: Any) -> None:
 
 
 def check_numbers(value: Any) -> None:
-    """Raises ValidationError for numbers that have no canonical form (RFC 8785): a card with them cannot be signed."""
+    """Raises ValidationError for numbers without a canonical form (RFC 8785): a card with them cannot be signed."""
     try:
         rfc8785.dumps(value)
     except rfc8785.CanonicalizationError as error:
@@ -65,6 +65,6 @@ def check_numbers(value: Any) -> None:
 
 
 def check_names(value: Any) -> None:
-    """Raises ValidationError for what is no list of names."""
+    """Raises ValidationError."""
     if not isinstance(value, list) or not all(isinstance(word, str) and word for word in value):
         raise ValidationError('Write a list of names, such as ["search"].')

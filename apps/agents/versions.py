@@ -1,7 +1,7 @@
-"""Versions of agents: saved when an agent changes, never changed themselves; and the difference between two of them.
+"""Versions of agents, and their differences.
 
-The content of a version is JSON. Of a hosted agent it is what its card says and where its handler is
-(`hosted_content`), of an agent without code or a plan its definition, of a remote agent its card and who signed it.
+The content of a version is JSON: the card and handler of a hosted agent (`hosted_content`), the definition of a plan
+or an agent without code, the card and signer of a remote agent.
 """
 
 from __future__ import annotations
@@ -27,22 +27,18 @@ HOSTED_FIELDS = ("handler", "name", "description", "version", "skills", "input_m
 
 
 def hosted_content(agent: Agent) -> JSON:
-    """What a hosted agent says of itself, as the content of a version."""
     return {"kind": agent.kind, **{field: getattr(agent, field) for field in HOSTED_FIELDS}}
 
 
 @transaction.atomic
 def save_version(agent: Agent, content: JSON, *, author: User | None = None, note: str = "") -> AgentVersion:
-    """Make this what the agent is from now on: a new version, unless it is what the current one says already.
-
-    Whoever keeps another version of the same agent at this moment waits.
-    """
+    """Make this the current version; a new one if the content differs."""
     newest = _lock_newest(agent)
     if newest and newest.sha256 == content_digest(content) and newest.pk == agent.current_version_id:
         return newest
     version = _create(agent, newest, content, author, note)
     agent.current_version = version
-    if agent.kind in (Agent.Kind.MODEL, Agent.Kind.PLAN):  # nobody else counts the versions that its card tells
+    if agent.kind in (Agent.Kind.MODEL, Agent.Kind.PLAN):  # other kinds set their own
         agent.version = f"1.{version.number - 1}.0"
     agent.save(update_fields=["current_version", "version", "updated_at"])
     return version
@@ -50,12 +46,12 @@ def save_version(agent: Agent, content: JSON, *, author: User | None = None, not
 
 @transaction.atomic
 def propose_version(agent: Agent, content: JSON, *, author: User | None = None, note: str = "") -> AgentVersion:
-    """A new version that waits to become what the agent is."""
+    """Save a version that is not current yet."""
     return _create(agent, _lock_newest(agent), content, author, note)
 
 
 def _lock_newest(agent: Agent) -> AgentVersion | None:
-    """The agent's newest version; nobody else adds one until the end of the transaction."""
+    """The agent's newest version. Locks the agent until the transaction ends."""
     Agent.objects.select_for_update().only("pk").get(pk=agent.pk)
     return agent.versions.order_by("-number").first()
 
@@ -68,27 +64,27 @@ def _create(agent: Agent, newest: AgentVersion | None, content: JSON, author: Us
 
 
 def content_digest(content: JSON) -> str:
-    """The SHA-256 of a version's content in its canonical form (RFC 8785)."""
+    """SHA-256 of the canonical form (RFC 8785)."""
     return hashlib.sha256(rfc8785.dumps(content)).hexdigest()
 
 
 def version_reference(version: AgentVersion) -> JSON:
-    """What a run keeps of the version that it goes by."""
+    """The reference that runs store."""
     return {"version": str(version.pk), "number": version.number, "sha256": version.sha256}
 
 
 @lru_cache(maxsize=1000)
 def version_at(key: uuid.UUID) -> AgentVersion:
-    """A version by its key, looked up once in a process: it never changes. Raises AgentVersion.DoesNotExist."""
+    """Cached. Raises AgentVersion.DoesNotExist."""
     return AgentVersion.objects.get(pk=key)
 
 
-CONTEXT_LINES = 3  # lines that stayed, before and after a change
+CONTEXT_LINES = 3  # unchanged lines before and after a change
 
 
 @dataclass(frozen=True)
 class DiffLine:
-    """A line of one of the texts; `number` counts from 1."""
+    """A line; `number` counts from 1."""
 
     number: int
     text: str
@@ -96,10 +92,7 @@ class DiffLine:
 
 @dataclass(frozen=True)
 class DiffRow:
-    """What stands beside each other; None where a side has nothing to it. Neither side: lines that stayed are left out.
-
-    `kind` is "same", "changed" or "gap".
-    """
+    """Two lines side by side; None if missing. `kind` is "same", "changed" or "gap" (unchanged lines)."""
 
     kind: str
     older: DiffLine | None = None
@@ -107,7 +100,7 @@ class DiffRow:
 
 
 def side_by_side(older: str, newer: str) -> list[DiffRow]:
-    """The changes from one text to the other, line by line; nothing where they are the same."""
+    """The changes, line by line."""
     left, right = older.splitlines(), newer.splitlines()
     groups = SequenceMatcher(None, left, right, autojunk=False).get_grouped_opcodes(CONTEXT_LINES)
     pairs: list[DiffRow] = []

@@ -1,4 +1,4 @@
-"""The agents that a caller may use: all, one, and those that fit what is searched for."""
+"""Agents: the list, one, and a search."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from apps.accounts.principals import Principal
 from apps.agents import cards
 from apps.agents.models import Agent
 from apps.agents.negotiation import Assessment
-from apps.api.framework import pagination
 from apps.api.framework.problems import NotFound
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Choice, Listing, Query, Shape, page_of
@@ -24,12 +23,12 @@ from apps.api.shapes import JSON
 from apps.features.routing import ranking
 from apps.record import wire
 
-DIGITS = 4  # of what is measured
-MAX_QUERY = 200  # characters of what is searched for
+DIGITS = 4  # of measurements
+MAX_QUERY = 200  # characters
 
 
 def agent_json(agent: Agent) -> JSON:
-    """An agent; its `stats` should be loaded. Why it is not well, only operators see."""
+    """An agent with `stats` loaded. Only operators see why it is unhealthy."""
     return {
         "slug": agent.slug,
         "name": agent.name,
@@ -52,7 +51,7 @@ def agent_json(agent: Agent) -> JSON:
 
 
 def _stats_json(agent: Agent) -> JSON | None:
-    stats = getattr(agent, "stats", None)  # one that never worked has none
+    stats = getattr(agent, "stats", None)  # none before its first work
     if stats is None:
         return None
     return {
@@ -70,7 +69,6 @@ def _rounded(value: float | None) -> float | None:
 
 
 def fit_json(assessment: Assessment) -> JSON:
-    """How well an agent fits what was searched for."""
     told = assessment.wire
     return {
         "score": told["score"],
@@ -85,13 +83,15 @@ def fit_json(assessment: Assessment) -> JSON:
 
 
 class Searching(Query):
-    """What agents are searched for by; all of it must fit."""
-
-    q = serializers.CharField(default="", allow_blank=True, max_length=MAX_QUERY, help_text="Words, or part of a name.")
-    skill = serializers.CharField(required=False, max_length=MAX_QUERY, help_text="Id or name of a skill.")
-    tag = serializers.CharField(required=False, max_length=MAX_QUERY, help_text="Tag of a skill.")
+    q = serializers.CharField(
+        default="", allow_blank=True, max_length=MAX_QUERY, help_text="Words to search for, or part of an agent's name."
+    )
+    skill = serializers.CharField(required=False, max_length=MAX_QUERY, help_text="The id or name of a skill.")
+    tag = serializers.CharField(required=False, max_length=MAX_QUERY, help_text="A tag of a skill.")
     mode = serializers.CharField(
-        required=False, max_length=MAX_QUERY, help_text="A media type that it takes or makes; `image/*` is any image."
+        required=False,
+        max_length=MAX_QUERY,
+        help_text="A media type that the agent accepts or produces. `image/*` matches any image.",
     )
     health = Choice(Agent.Health.choices, required=False)
     kind = Choice(Agent.Kind.choices, required=False)
@@ -102,7 +102,7 @@ def _texts(**options: Any) -> serializers.ListField:
 
 
 class AgentSkill(Shape):
-    """A skill, as its agent's A2A card has it, which may say more than this."""
+    """A skill from the agent's A2A card. The card may have more fields."""
 
     id = serializers.CharField()
     name = serializers.CharField()
@@ -115,25 +115,27 @@ class AgentSkill(Shape):
 
 class AgentHealth(Shape):
     status = serializers.ChoiceField(Agent.Health.choices)
-    reason = serializers.CharField(help_text="For people; empty where it is well.")
+    reason = serializers.CharField(
+        help_text="Why the agent is not healthy, in words for people. Empty if it is healthy."
+    )
 
 
 class AgentStats(Shape):
-    """What was measured of the agent's recent work."""
+    """Measurements of the agent's recent work."""
 
     latency_ms = serializers.IntegerField(
-        allow_null=True, help_text="How long a caller waits for a turn, at the median."
+        allow_null=True, help_text="The median time in milliseconds that a caller waits for a turn."
     )
     recent_runs = serializers.IntegerField()
     success_rate = serializers.FloatField(allow_null=True, min_value=0, max_value=1)
-    ratings = serializers.IntegerField(help_text="Tasks that somebody gave stars.")
+    ratings = serializers.IntegerField(help_text="The number of tasks with a rating.")
     mean_rating = serializers.FloatField(allow_null=True, min_value=1, max_value=5)
     measured_at = serializers.DateTimeField()
 
 
 @extend_schema_serializer(component_name="Agent")
 class AgentShape(Shape):
-    """An agent that the caller may use."""
+    """An agent that you may use."""
 
     slug = serializers.CharField()
     name = serializers.CharField()
@@ -141,16 +143,18 @@ class AgentShape(Shape):
     version = serializers.CharField()
     kind = serializers.ChoiceField(Agent.Kind.choices)
     access = serializers.ChoiceField(Agent.Access.choices)
-    url = serializers.CharField(help_text="Where it is reached by A2A.")
-    card_url = serializers.CharField(help_text="Its A2A agent card.")
+    url = serializers.CharField(help_text="The agent's A2A URL.")
+    card_url = serializers.CharField(help_text="The URL of the agent's A2A card.")
     skills = AgentSkill(many=True)
-    input_modes = _texts(help_text="Media types that it takes.")
-    output_modes = _texts(help_text="Media types that it makes.")
+    input_modes = _texts(help_text="The media types that the agent accepts.")
+    output_modes = _texts(help_text="The media types that the agent produces.")
     streaming = serializers.BooleanField()
     signs_artifacts = serializers.BooleanField()
-    cost = serializers.FloatField(help_text="Of a task, in this installation's currency; 0: it is free.")
+    cost = serializers.FloatField(
+        help_text="The cost of a task in this installation's currency. 0 if the agent is free."
+    )
     health = AgentHealth()
-    stats = AgentStats(allow_null=True, help_text="Null for an agent that was not measured yet.")
+    stats = AgentStats(allow_null=True, help_text="The agent's measurements. Null if there are none yet.")
     updated_at = serializers.DateTimeField()
 
 
@@ -162,55 +166,60 @@ class MatchedSkill(Shape):
 
 
 class Fit(Shape):
-    """How well an agent fits what was searched for, as its negotiation says."""
+    """How well an agent fits the search, by the same assessment as in a negotiation."""
 
     score = serializers.FloatField(min_value=0, max_value=1)
     confidence = serializers.FloatField(min_value=0, max_value=1)
     would_take = serializers.BooleanField()
-    rejection_reason = serializers.CharField(allow_null=True, help_text="Why it would not take it.")
-    skills = MatchedSkill(many=True, help_text="Those that fit, the best first; at most five.")
+    rejection_reason = serializers.CharField(allow_null=True, help_text="Why the agent would not accept the work.")
+    skills = MatchedSkill(many=True, help_text="The skills that fit, best match first. At most five.")
 
 
 @extend_schema_serializer(component_name="FoundAgent")
 class FoundShape(AgentShape):
-    """An agent that a search found."""
+    """An agent in the results of a search."""
 
-    fit = Fit(allow_null=True, help_text="Null for the agent that passes work on, which is not compared.")
+    fit = Fit(
+        allow_null=True,
+        help_text="How well the agent fits. Null for the agent that forwards work to other agents, because it "
+        "is not compared.",
+    )
 
 
 class FoundAgents(Shape):
-    """All that were found, the best first."""
+    """The results of a search, best match first."""
 
     items = FoundShape(many=True)
 
 
 class Agents(Endpoint):
     @documented(
-        "agents_list", "The agents that you may use, by name", query=Listing, answers={200: page_of(AgentShape)}
+        "agents_list", "List the agents that you may use, by name", query=Listing, answers={200: page_of(AgentShape)}
     )
     def get(self, request: Request) -> Response:
         rows = Agent.objects.visible_to(self.principal).select_related("stats")
-        shown, following = pagination.paginate(rows, ("name", "id"), self.query(Listing), self.principal, "agents")
-        return Response({"items": [agent_json(agent) for agent in shown], "nextCursor": following})
+        return self.page(
+            rows, ("name", "id"), self.query(Listing), lambda shown: list(map(agent_json, shown)), "agents"
+        )
 
 
 class OneAgent(Endpoint):
-    @documented("agents_retrieve", "One agent", answers={200: AgentShape}, refuses=[404])
+    @documented("agents_retrieve", "Retrieve an agent", answers={200: AgentShape})
     def get(self, request: Request, slug: str) -> Response:
         return Response(agent_json(find_agent(self.principal, slug)))
 
 
 class AgentSearch(Endpoint):
-    @documented("agents_search", "The agents that fit, the best first", query=Searching, answers={200: FoundAgents})
+    @documented("agents_search", "Search agents, best match first", query=Searching, answers={200: FoundAgents})
     async def get(self, request: Request) -> Response:
-        """By words, and by meaning where a model for that is configured."""
+        """The search compares words. It also compares meaning if an embedding model is configured."""
         asked = self.query(Searching)
         found = await ranking.search_agents(self.principal, asked.pop("q"), **asked)
         return Response({"items": await db.run(_found_json, found)})
 
 
 def find_agent(principal: Principal, slug: str) -> Agent:
-    """The agent of this slug, which the caller may use. Raises NotFound."""
+    """Raises NotFound unless the caller may use the agent."""
     usable = Agent.objects.visible_to(principal).select_related("stats")
     agent = usable.filter(slug=slug).first() if slug.isprintable() else None
     if agent is None:

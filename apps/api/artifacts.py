@@ -1,4 +1,4 @@
-"""Artifacts: what agents delivered, in its versions; its content, whether its signature holds, and what led to it."""
+"""Artifacts: their versions, content, signatures and provenance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ import db
 from apps.accounts.principals import Principal
 from apps.agents import identity
 from apps.agents.models import SigningKey
-from apps.api.framework import pagination
 from apps.api.framework.problems import NotFound
 from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Line, Listing, Query, Shape, Struct, page_of
@@ -40,7 +39,7 @@ RESULTS = {Verdict.GOOD: "valid", Verdict.MISSING: "unsigned"}
 
 
 class AgentsOwnId(StringConverter):
-    """An id that an agent chose: anything that does not end in a slash."""
+    """An id chosen by an agent: no slash at either end."""
 
     regex = "[^/](?:.*[^/])?"
 
@@ -51,45 +50,55 @@ register_converter(AgentsOwnId, "own")
 class ArtifactListing(Listing):
     session = serializers.UUIDField(help_text="The id of a session.")
     task = serializers.UUIDField(required=False)
-    name = Line(required=False, max_length=250, help_text="Every version of this name.")
+    name = Line(required=False, max_length=250, help_text="All versions of artifacts with this name.")
 
 
 class Bundling(Query):
-    every_version = serializers.BooleanField(default=False, help_text="Older versions as well, numbered by name.")
+    every_version = serializers.BooleanField(
+        default=False, help_text="Whether to include older versions. Their file names are numbered."
+    )
 
 
 class Content(Query):
     part = serializers.IntegerField(
-        default=0, min_value=0, max_value=1_000_000, help_text="Which of its parts, from 0."
+        default=0, min_value=0, max_value=1_000_000, help_text="The index of the part, starting at 0."
     )
-    inline = serializers.BooleanField(default=False, help_text="To be looked at, where browsers do that safely.")
+    inline = serializers.BooleanField(
+        default=False,
+        help_text="Whether browsers should display the content instead of downloading it. This applies only to "
+        "types that browsers display safely.",
+    )
 
 
 class NamedKey(Shape):
-    id = serializers.CharField(help_text="SHA-256 thumbprint of the public key.")
+    id = serializers.CharField(help_text="The SHA-256 thumbprint of the public key.")
     algorithm = serializers.CharField()
-    agent = serializers.CharField(help_text="Whose it is: a DID.")
+    agent = serializers.CharField(help_text="The DID of the agent that owns the key.")
     is_revoked = serializers.BooleanField()
 
 
 class Verification(Shape):
-    """Whether an artifact is what its agent signed."""
+    """The result of verifying an artifact's signature."""
 
     artifact_id = serializers.CharField()
     task_id = serializers.UUIDField()
     result = serializers.ChoiceField(["valid", "invalid", "unsigned"])
     verdict = serializers.ChoiceField([verdict.value for verdict in Verdict])
-    digest = serializers.CharField(help_text="SHA-256 of the canonical JSON of its parts.")
-    agent = serializers.CharField(help_text="Who is said to have signed it: a DID; empty where nobody did.")
+    digest = serializers.CharField(help_text="The SHA-256 digest of the canonical JSON of the artifact's parts.")
+    agent = serializers.CharField(
+        help_text="The DID of the agent that the signature names. Empty if the artifact is not signed."
+    )
     signed_at = serializers.DateTimeField(allow_null=True)
-    key = NamedKey(allow_null=True, help_text="The key that the signature names, where it is known here.")
-    key_set_url = serializers.CharField(help_text="Where everybody finds the public keys.")
+    key = NamedKey(
+        allow_null=True, help_text="The key that the signature names. Null if this server does not know the key."
+    )
+    key_set_url = serializers.CharField(help_text="The URL of the public keys.")
 
 
 class Artifacts(Endpoint):
     @documented(
         "artifacts_list",
-        "What was delivered in a session, in its order",
+        "List the artifacts of a session, in order of delivery",
         query=ArtifactListing,
         answers={200: page_of(ArtifactShape)},
         refuses=[404],
@@ -99,13 +108,15 @@ class Artifacts(Endpoint):
         context = find_session(self.principal, asked["session"])
         narrowed = {name: asked[name] for name in ("task", "name") if name in asked}
         rows, bound = lineage.artifacts(context).filter(**narrowed), (context.pk, *narrowed.items())
-        shown, following = pagination.paginate(rows, ("first_event", "id"), asked, self.principal, "artifacts", *bound)
-        items = artifacts_json(context.pk, shown, artifact_versions(context) if shown else {})
-        return Response({"items": items, "nextCursor": following})
+
+        def show(shown: list[Artifact]) -> list[JSON]:
+            return artifacts_json(context.pk, shown, artifact_versions(context) if shown else {})
+
+        return self.page(rows, ("first_event", "id"), asked, show, "artifacts", *bound)
 
 
 class OneArtifact(Endpoint):
-    @documented("artifacts_retrieve", "One artifact", answers={200: ArtifactShape}, refuses=[404])
+    @documented("artifacts_retrieve", "Retrieve an artifact", answers={200: ArtifactShape})
     def get(self, request: Request, task: uuid.UUID, artifact: str) -> Response:
         row = find_artifact(self.principal, task, artifact)
         context = row.task.context
@@ -115,28 +126,23 @@ class OneArtifact(Endpoint):
 class ArtifactBundle(Endpoint):
     @documented(
         "artifacts_bundle",
-        "All that a session delivered, as one ZIP",
+        "Download all artifacts of a session as a ZIP file",
         query=Bundling,
         answers={**FILE_ANSWERS, (200, "application/zip"): OpenApiTypes.BINARY},
-        refuses=[404],
     )
     async def get(self, request: Request, session: uuid.UUID) -> StreamingHttpResponse:
-        """The newest version of each name. What is a link elsewhere is named in its `links.txt`."""
+        """The ZIP file contains the newest version of each name. Its `links.txt` lists the parts that are links to
+        other sites.
+        """
         every = self.query(Bundling)["every_version"]
         context = await db.run(find_session, self.principal, session)
         return downloads.zip_response(context, await db.run(downloads.bundle_of_session, context, every_version=every))
 
 
 class ArtifactContent(Endpoint):
-    @documented(
-        "artifacts_content",
-        "The content of one part of an artifact, as a file",
-        query=Content,
-        answers=FILE_ANSWERS,
-        refuses=[404],
-    )
+    @documented("artifacts_content", "Download one part of an artifact", query=Content, answers=FILE_ANSWERS)
     async def get(self, request: Request, task: uuid.UUID, artifact: str) -> FileResponse:
-        """Text that was streamed in pieces is one part. A part that is a link elsewhere has no content here."""
+        """Text that was streamed in pieces is one part. A part that is a link to another site has no content here."""
         asked = self.query(Content)
         part, name = await db.run(find_part, self.principal, task, artifact, asked["part"])
         return downloads.stream_response(
@@ -145,38 +151,48 @@ class ArtifactContent(Endpoint):
 
 
 class ArtifactVerification(Endpoint):
-    @documented("artifacts_verify", "Verify a signature", answers={200: Verification}, refuses=[404])
+    @documented("artifacts_verify", "Verify an artifact's signature", answers={200: Verification})
     def get(self, request: Request, task: uuid.UUID, artifact: str) -> Response:
-        """It says what `manage.py verify_artifact` does: the content is read again, and held to the signed digest."""
+        """The server reads the content again and compares it with the signed digest. `manage.py verify_artifact`
+        makes the same check.
+        """
         return Response(verification_json(find_artifact(self.principal, task, artifact)))
 
 
 @extend_schema_serializer(component_name="ProvenanceNode")
 class NodeShape(Shape):
-    """Something that led to an artifact, or the artifact itself."""
+    """A node of a provenance graph: the artifact, or something that contributed to it."""
 
     id = serializers.CharField()
     kind = serializers.ChoiceField([kind.value for kind in NodeKind])
-    prov = serializers.ChoiceField(sorted(set(PROV_TYPES.values())), help_text="What it is in the PROV data model.")
-    name = serializers.CharField(help_text="What people call it.")
-    at = serializers.DateTimeField(allow_null=True, help_text="When it was begun, said or made.")
-    details = Struct(help_text="What there is depends on the kind: of a file its SHA-256, name, media type and size.")
+    prov = serializers.ChoiceField(
+        sorted(set(PROV_TYPES.values())), help_text="The node's type in the PROV data model."
+    )
+    name = serializers.CharField(help_text="The node's name for people.")
+    at = serializers.DateTimeField(
+        allow_null=True, help_text="When the node's activity started, its message was sent, or its entity was created."
+    )
+    details = Struct(
+        help_text="Further data. Its fields depend on `kind`. A file has its SHA-256 digest, name, media type and size."
+    )
 
 
 class _Link(Shape):
-    """From what came later to what it came of."""
+    """An edge of a provenance graph. It points from a later node to an earlier one."""
 
     kind = serializers.ChoiceField([kind.value for kind in EdgeKind])
-    relation = serializers.ChoiceField(sorted(set(PROV_RELATIONS.values())), help_text="The relation of PROV.")
-    details = Struct(help_text="Of carried_out_by, the turns; of given, the message.")
+    relation = serializers.ChoiceField(
+        sorted(set(PROV_RELATIONS.values())), help_text="The relation in the PROV data model."
+    )
+    details = Struct(help_text="Further data. For `carried_out_by`: the turns. For `given`: the message.")
 
 
 EdgeShape = type(
     "ProvenanceEdge",
     (_Link,),
     {
-        "from": serializers.CharField(help_text="The id of a node."),
-        "to": serializers.CharField(help_text="The id of a node that is earlier."),
+        "from": serializers.CharField(help_text="The id of the later node."),
+        "to": serializers.CharField(help_text="The id of the earlier node."),
         "__doc__": _Link.__doc__,
     },
 )
@@ -184,26 +200,29 @@ EdgeShape = type(
 
 @extend_schema_serializer(component_name="Provenance")
 class ProvenanceShape(Shape):
-    """What led to an artifact: a graph of entities, activities and agents (W3C PROV)."""
+    """The provenance of an artifact: a graph of entities, activities and agents (W3C PROV)."""
 
-    artifact = serializers.CharField(help_text="The id of its node.")
+    artifact = serializers.CharField(help_text="The id of the artifact's node.")
     nodes = NodeShape(many=True)
     edges = EdgeShape(many=True)
-    truncated = serializers.BooleanField(help_text="There is more: the nodes here are the nearest.")
+    truncated = serializers.BooleanField(
+        help_text="Whether the graph is incomplete. If so, it has the nodes nearest to the artifact."
+    )
 
 
 class ArtifactProvenance(Endpoint):
-    @documented("artifacts_provenance", "What led to an artifact", answers={200: ProvenanceShape}, refuses=[404])
+    @documented("artifacts_provenance", "Retrieve the provenance of an artifact", answers={200: ProvenanceShape})
     def get(self, request: Request, task: uuid.UUID, artifact: str) -> Response:
-        """The tasks, messages, agents, versions and files from which it came, as a graph in the terms of W3C PROV.
+        """The graph has the tasks, messages, agents, versions and files that led to the artifact, in the terms of
+        W3C PROV.
 
-        Tasks that were deleted, or are not yours, are nodes of the kind `unavailable`.
+        A task that was deleted or is not yours is a node of the kind `unavailable`.
         """
         return Response(provenance_of(self.principal, find_artifact(self.principal, task, artifact)).json)
 
 
 def find_artifact(principal: Principal, task: uuid.UUID, artifact: str) -> Artifact:
-    """What was delivered under this id by a task of the caller's. Raises NotFound."""
+    """Raises NotFound."""
     mine = Task.objects.visible_to(principal).filter(pk=task)
     delivered = Artifact.objects.delivered().select_related("task__context").filter(task__in=mine)
     named = delivered.filter(artifact_id=artifact)
@@ -216,7 +235,7 @@ def find_artifact(principal: Principal, task: uuid.UUID, artifact: str) -> Artif
 
 
 def verification_json(row: Artifact) -> JSON:
-    """What comes of verifying an artifact now; `row.task.context` is used."""
+    """Verify an artifact now; `row.task.context` should be loaded."""
     verdict, key = signatures.verify(row)
     return {
         "artifactId": row.artifact_id,
@@ -241,7 +260,7 @@ def _key_json(key: SigningKey) -> JSON:
 
 
 def find_part(principal: Principal, task: uuid.UUID, artifact: str, number: int) -> tuple[JSON, str]:
-    """A part of what was delivered, and a name for it. Raises NotFound, also for a part that is a link."""
+    """A part and its file name. Raises NotFound, also for links."""
     row = find_artifact(principal, task, artifact)
     parts = pieces_joined(row.parts)
     if number >= len(parts) or "url" in parts[number]:

@@ -1,7 +1,6 @@
-"""What happens in one's sessions, live from a position on (`GET /events`), and replayed (`GET /sessions/{id}/play`).
+"""Server-sent events: live (`GET /events`) and replayed (`GET /sessions/{id}/play`).
 
-A `Follower` is told events, each with the position after it, and resets: as server-sent events here, over a WebSocket
-in `consumers`.
+`consumers` sends the live ones over a WebSocket.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ from apps.record.events import EventType
 from apps.record.models import Context, Event
 from apps.record.sync import PositionTooOld, SyncItem, SyncStream
 
-MAX_SESSIONS = 200  # that may be named
+MAX_SESSIONS = 200  # in one request
 
 
 class Frames(BaseRenderer):
-    """What a stream is accepted as."""
+    """Accepts `text/event-stream`."""
 
     media_type, format = "text/event-stream", "events"
 
@@ -51,21 +50,22 @@ class EventsQuery(Query):
         child=serializers.UUIDField(),
         default=list,
         max_length=MAX_SESSIONS,
-        help_text="Follow these sessions alone. Without any: all of yours, those that begin later too.",
+        help_text="Only events of these sessions. By default events of all your sessions, including new ones.",
     )
     since = Token(
         max_length=10_000,
-        help_text="Where to go on: a token, or, where one session is named, the index of an event of it. "
-        "`Last-Event-ID` says the same and comes first. Without either the stream begins now.",
+        help_text="The position after which the stream starts: a token, or the index of an event if you "
+        "name exactly one session. The header `Last-Event-ID` takes precedence. Without either, "
+        "the stream starts now.",
     )
     types = serializers.ListField(
         child=Choice(choices=EventType.values),
         default=list,
-        help_text="Hear of these types of events alone.",
+        help_text="Only events of these types.",
     )
 
     def __init__(self, *, data: QueryDict | None = None, **options: Any) -> None:
-        """The list may be named as forms name one, too: `session_ids[]`."""
+        """Also accepts `session_ids[]`, as forms spell it."""
         named = QueryDict(mutable=True)
         for name, values in (data or named).lists():
             named.setlist(name.removesuffix("[]"), named.getlist(name.removesuffix("[]")) + values)
@@ -73,25 +73,28 @@ class EventsQuery(Query):
 
 
 class Events(Endpoint):
-    """The events of sessions, live."""
-
     renderer_classes = [Frames, *Endpoint.renderer_classes]
 
     @documented(
         "events_follow",
-        "Follow sessions live",
+        "Stream events of your sessions",
         query=EventsQuery,
         answers={(200, "text/event-stream"): OpenApiTypes.STR},
         refuses=(404,),
     )
     async def get(self, request: Request) -> wire.EventStream:
-        """Server-sent events: of each session those after the position that you give, in order, then what happens.
+        """The response is a stream of server-sent events. It has each session's events after the given position,
+        in order, followed by new events as they happen.
 
-        An event's name is the event's `type`, its data an Event, its `id` a position in all that you follow: give it
-        back as `Last-Event-ID`, as browsers do by themselves, and the stream goes on after it. Of a session that begins
-        as a fork you hear from its own first event on. `reset` says that a session (`sessionId`; null: everything) is
-        to be read anew, because you were away for too long (`too_old`), it was `deleted`, or put into cold storage
-        (`archived`). Keep what you have by session and index: after a reconnection an event may come twice.
+        The name of a server-sent event is the event's `type`. Its data is an Event. Its `id` is a position in all
+        sessions that you follow. Send it back as `Last-Event-ID` to continue after that event; browsers do this
+        automatically. The events of a new fork start with the first event of its own.
+
+        The event `reset` means that you must read a session again. `sessionId` names the session; null means all
+        sessions. The `reason` is `too_old` if you were disconnected for too long, `deleted` if the session was
+        deleted, or `archived` if it was moved to cold storage.
+
+        Store events by session and index, because an event may be sent twice after a reconnection.
         """
         asked = self.query(EventsQuery)
         since = request.headers.get("Last-Event-ID", "") or asked["since"]
@@ -105,7 +108,7 @@ class Events(Endpoint):
 
 
 async def _live_frames(follower: Follower) -> AsyncGenerator[bytes]:
-    """A position when all that was missed has come, and with every sign of life from then on."""
+    """Frames; once caught up, heartbeats carry the position."""
 
     def say(batch: list[StreamEvent]) -> bytes:
         return b"".join(wire.sse_frame(said.data, id_=said.place, event=said.name) for said in batch) or alive()
@@ -123,12 +126,12 @@ async def _live_frames(follower: Follower) -> AsyncGenerator[bytes]:
 
 
 def _until_revoked(stream: AsyncGenerator[bytes], endpoint: Endpoint) -> AsyncGenerator[bytes]:
-    """The stream, for as long as the caller may have it. It just ends: who comes back is told why not."""
+    """The stream until the caller loses access. The next request explains the end."""
     return wire.until_revoked(stream, lambda: None if _is_still_authorized(endpoint) else b"")
 
 
 def _is_still_authorized(endpoint: Endpoint) -> bool:
-    """Would the same request be let in now, as the same caller?"""
+    """Whether the caller still has access."""
     again = HttpRequest()
     again.method, again.META, again.COOKIES = "GET", endpoint.request.META, endpoint.request.COOKIES
     request = endpoint.initialize_request(again)
@@ -144,7 +147,7 @@ TOO_OLD = {"sessionId": None, "reason": "too_old"}
 
 
 class StreamEvent(NamedTuple):
-    """Something that a client is told: its name, what is said of it, and the client's position after it, as a token."""
+    """An event for a client; the token is the position after it."""
 
     name: str
     data: JSON
@@ -153,9 +156,9 @@ class StreamEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """A client that follows; `types` are the only events that it wants to hear of, unless it wants all.
+    """A client that follows sessions; without `types` all events.
 
-    `is_lost`: it came with a position that is too old, and follows from now on.
+    `is_lost`: the position was too old; it follows from now on.
     """
 
     principal: Principal
@@ -164,7 +167,7 @@ class Follower:
     is_lost: bool = False
 
     async def batches(self) -> AsyncGenerator[list[StreamEvent]]:
-        """What of all that happens is wanted, as it is said. One batch is empty: what was missed came before it."""
+        """Events as they come. One empty batch means that the client has caught up."""
         async with aclosing(self.following.batches()) as batches:
             async for batch in batches:
                 shown = await db.run(_events_by_index, [told for told in batch if self._wants(told)])
@@ -178,24 +181,23 @@ class Follower:
     def _said(self, batch: list[SyncItem], shown: dict[tuple[uuid.UUID, int], JSON]) -> list[StreamEvent]:
         said = []
         for told in batch:
-            self.following.take(told)
+            self.following.acknowledge(told)
             if one := shown.get((told.session, told.index)):
                 said.append(StreamEvent(told.event.type if told.event else RESET, one, self.place))
         return said
 
     @property
     def place(self) -> str:
-        """Its position, as a token."""
         return sync.position_token(self.principal, self.following.position)
 
     @property
     def newest_place(self) -> str:
-        """Its position, moved on as far as it has everything; empty before all that was missed has come."""
+        """The newest position; empty before the client has caught up."""
         return sync.position_token(self.principal, self.following.settle()) if self.following.is_caught_up else ""
 
 
 def follow(principal: Principal, sessions: Collection[uuid.UUID], since: str, types: Collection[str]) -> Follower:
-    """A client that follows these sessions, or all it has, from a token or an index on, or from now.
+    """Follow these sessions, or all, from a token, from an index, or from now on.
 
     Raises ContextNotFound, InvalidParams.
     """
@@ -212,7 +214,7 @@ def is_index(text: str) -> bool:
 
 
 def _events_by_index(batch: Sequence[SyncItem]) -> dict[tuple[uuid.UUID, int], JSON]:
-    """The JSON of each thing that is told, by session and index."""
+    """JSON by session and index."""
     events: dict[uuid.UUID, list[Event]] = defaultdict(list)
     for told in batch:
         if told.event is not None:
@@ -222,28 +224,41 @@ def _events_by_index(batch: Sequence[SyncItem]) -> dict[tuple[uuid.UUID, int], J
     return shown | {(one.session, one.index): {"sessionId": str(one.session), "reason": one.reason} for one in lost}
 
 
-READ_BATCH = 200  # events that are read at once
+READ_BATCH = 200  # events
 END = "end"
 
 
 class PlayQuery(Query):
     speed = serializers.FloatField(
-        default=1.0, min_value=0.0, max_value=100.0, help_text="How many times as fast as it was; 0: all at once."
+        default=1.0,
+        min_value=0.0,
+        max_value=100.0,
+        help_text="The speed relative to the original. 0 sends all events at once.",
     )
     max_gap = serializers.FloatField(
-        default=5.0, min_value=0.0, max_value=3600.0, help_text="Longer pauses are cut to so many seconds."
+        default=5.0,
+        min_value=0.0,
+        max_value=3600.0,
+        help_text="The longest pause between events, in seconds at original speed.",
     )
 
     def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
-        """`from` is a word of Python's."""
+        """`from` is a keyword of Python."""
         first = serializers.IntegerField(default=1, min_value=1, help_text="The index of the first event.")
-        last = serializers.IntegerField(default=None, min_value=1, help_text="That of the last one.")
+        last = serializers.IntegerField(
+            default=None, min_value=1, help_text="The index of the last event. By default the newest event."
+        )
         return {"from": first, "to": last, **super().get_fields()}
 
 
 @dataclass(frozen=True, slots=True)
 class Playback:
-    """Events `first` to `last` of a session, to be played at a speed (0: at once), with pauses of so many seconds."""
+    """Events `first` to `last` of a session.
+
+    Attributes:
+        speed: 1 is the original; 0 does not pause.
+        max_gap: the longest pause, in seconds at original speed.
+    """
 
     context: Context
     first: int
@@ -252,7 +267,7 @@ class Playback:
     max_gap: float
 
     async def play(self) -> AsyncGenerator[list[JSON]]:
-        """Events as JSON. Between them a clock is waited for, and nothing is held."""
+        """Pauses hold no thread or connection."""
         reached, before = self.first - 1, None
         while events := await db.run(self._read, reached):
             shown = await db.run(events_json, self.context.pk, events)
@@ -270,7 +285,7 @@ class Playback:
         )
 
     def _pause(self, before: Event | None, event: Event) -> float:
-        """Seconds from one event to the next."""
+        """In seconds."""
         gap = (event.at - before.at).total_seconds() if before else 0.0
         return min(max(gap, 0.0), self.max_gap) / self.speed
 
@@ -280,15 +295,16 @@ class Play(Endpoint):
 
     @documented(
         "sessions_play",
-        "Play a session again",
+        "Replay the events of a session",
         query=PlayQuery,
         answers={(200, "text/event-stream"): OpenApiTypes.STR},
-        refuses=[404],
     )
     async def get(self, request: Request, session: uuid.UUID) -> wire.EventStream:
-        """Server-sent events: the same Events as were heard when they happened, and `end` after the last.
+        """The response is a stream of server-sent events. It has the same Events as the live stream had, followed
+        by the event `end`.
 
-        An event's `id` is its index: as `Last-Event-ID` it lets the playing go on after it.
+        The `id` of a server-sent event is the event's index. Send it back as `Last-Event-ID` to continue after
+        that event.
         """
         asked = self.query(PlayQuery)
         context = await db.run(find_session, self.principal, session)

@@ -1,4 +1,4 @@
-"""Going on differently: editing, retrying and forking; and the tree of a session's forks, with its branch points."""
+"""Forks: editing, retrying, forking; the tree with its branch points."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from apps.api import messages, shapes
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Shape
 from apps.api.framework.views import Endpoint
-from apps.api.messages import MAX_TEXT, find_session, parts_field, read_parts
+from apps.api.messages import Content, find_session, read_parts
 from apps.api.sessions import MAX_TITLE, NOTHING_SENT, usable_agent
 from apps.api.shapes import JSON, SentShape, timestamp
 from apps.engine.send import Sent
@@ -26,29 +26,41 @@ from apps.record.content.parts import words_of
 from apps.record.errors import InvalidFields, InvalidParams
 from apps.record.models import Message
 
-RUNNING = [("cancel", "is canceled"), ("finish", "ends there, and reaches no fork")]
+RUNNING = [
+    ("cancel", "cancel running tasks"),
+    ("finish", "let running tasks finish in this session; forks do not get their results"),
+]
 
 
-class Edited(Body):
-    text = serializers.CharField(required=False, trim_whitespace=False, max_length=MAX_TEXT)
-    parts = parts_field()
-    keep_files = serializers.BooleanField(default=False, help_text="Do the files of the message stay with it?")
-    running = Choice(RUNNING, default="cancel", help_text="What becomes of what agents work at in the session itself.")
+class Edited(Content):
+    keep_files = serializers.BooleanField(
+        default=False, help_text="Whether the edited message keeps the files of the original."
+    )
+    running = Choice(RUNNING, default="cancel", help_text="What happens to running tasks in the original session.")
 
 
 class Forking(Body):
     at = serializers.IntegerField(
-        required=False, min_value=0, help_text="Index of the last event to share; 0: none. By default the newest."
+        required=False,
+        min_value=0,
+        help_text="The index of the last event that the fork shares. 0 shares none. By default the newest event.",
     )
     message_id = serializers.UUIDField(
-        required=False, help_text="The last message to share; or with `retry` the one to have answered again."
+        required=False,
+        help_text="The id of the last message that the fork shares. With `retry`: the id of the message to "
+        "send again, or of an agent's message that answers it.",
     )
     retry = serializers.BooleanField(
-        default=False, help_text="Say your newest message again, or that of `messageId`, before it was answered."
+        default=False,
+        help_text="Whether to send your newest message again, or the message of `messageId`. The fork "
+        "starts just before that message.",
     )
-    agent = Line(required=False, help_text="The slug of another agent, which goes on.")
+    agent = Line(required=False, help_text="The slug of another agent that continues in the fork.")
     running = Choice(
-        RUNNING, required=False, help_text="As with an edit. By default `cancel` with `retry`, else `finish`."
+        RUNNING,
+        required=False,
+        help_text="What happens to running tasks in the original session. By default `cancel` with `retry`, "
+        "otherwise `finish`.",
     )
     title = Line(required=False, max_length=MAX_TITLE)
 
@@ -61,16 +73,18 @@ class Forking(Body):
 class OneMessage(Endpoint):
     @documented(
         "messages_edit",
-        "Say something else in the place of a message of yours",
+        "Edit one of your messages",
         body=Edited,
         answers={200: SentShape, 201: SentShape},
-        refuses=[404, 409],
+        refuses=[409],
         keyed=True,
     )
     async def put(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
-        """In a fork that begins just before it, and is answered there; the session keeps what it has, and tells of it.
+        """An edit creates a fork that starts just before the message. The agent answers the new message in the
+        fork. The original session does not change, except for an event that records the edit.
 
-        The same Idempotency-Key gives the same fork again, with status 200. Two who edit the same message make two.
+        A repeated request with the same `Idempotency-Key` returns the same fork with status 200. Two edits of the
+        same message create two forks.
         """
         asked, key = await db.run(self.body, Edited), self.idempotency_key
         quotas.count_act(self.principal)
@@ -83,16 +97,17 @@ class OneMessage(Endpoint):
 class Forks(Endpoint):
     @documented(
         "sessions_fork",
-        "Go on from a place in a session, in another session",
+        "Fork a session at an event",
         body=Forking,
         answers={200: SentShape, 201: SentShape},
-        refuses=[404, 409],
+        refuses=[409],
         keyed=True,
     )
     async def post(self, request: Request, session: uuid.UUID) -> Response:
-        """It shares what came before, of which nothing is copied. With `retry` what you said is said in it again.
+        """The fork shares the earlier events with the session. Nothing is copied. With `retry`, your message is
+        sent again in the fork.
 
-        The same Idempotency-Key gives the same fork again, with status 200.
+        A repeated request with the same `Idempotency-Key` returns the same fork with status 200.
         """
         asked, key = await db.run(self.body, Forking), self.idempotency_key
         quotas.count_act(self.principal)
@@ -120,7 +135,6 @@ class Forks(Endpoint):
 
 
 def _fork_response(view: Endpoint, sent: Sent, title: str = "") -> Response:
-    """What was made of a message in a fork."""
     return _session_response(view, sent.context, messages.sent_json(view.principal, sent), title)
 
 
@@ -132,11 +146,11 @@ def _session_response(view: Endpoint, session: uuid.UUID, told: JSON, title: str
     return Response({**told, "session": shown}, status=200 if told["repeated"] else 201, headers=headers)
 
 
-PREVIEW_LENGTH = 200  # characters of a message
+PREVIEW_LENGTH = 200  # characters
 
 
 class Leaf(Body):
-    leaf_id = serializers.UUIDField(help_text="A session of the tree.")
+    leaf_id = serializers.UUIDField(help_text="The id of a session in the tree.")
 
 
 class Chosen(Shape):
@@ -145,45 +159,55 @@ class Chosen(Shape):
 
 @extend_schema_serializer(component_name="TreeNode")
 class NodeShape(Shape):
-    """A session in its tree. Of one that was deleted nothing is said but where it was."""
+    """A session in a tree of forks. For a deleted session, only its place in the tree is shown."""
 
     id = serializers.UUIDField()
     parent_id = serializers.UUIDField(allow_null=True)
     is_deleted = serializers.BooleanField()
     title = serializers.CharField()
-    agent = serializers.CharField(allow_null=True, help_text="The slug of the agent that it is with.")
-    forked_at = serializers.IntegerField(allow_null=True, help_text="The last event that it shares.")
-    fork_reason = serializers.CharField(help_text="fork, edit, retry or agent; empty where it is no fork.")
+    agent = serializers.CharField(
+        allow_null=True, help_text="The slug of the session's agent. Null for a deleted session."
+    )
+    forked_at = serializers.IntegerField(
+        allow_null=True, help_text="The index of the last event that the session shares with its parent."
+    )
+    fork_reason = serializers.CharField(
+        help_text="Why the session was forked: `fork`, `edit`, `retry` or `agent`. Empty if the session is not a fork."
+    )
     message_count = serializers.IntegerField()
-    revision = serializers.IntegerField(help_text="The index of its newest event.")
+    revision = serializers.IntegerField(help_text="The index of the session's newest event.")
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
 
 
 @extend_schema_serializer(component_name="Tree")
 class TreeShape(Shape):
-    """A session and all its forks: parents before their children, those by age."""
+    """A session and all its forks. Parents come before their children. Children are sorted by age."""
 
     root_id = serializers.UUIDField()
-    leaf_id = serializers.UUIDField(allow_null=True, help_text="Where you are: what you forked last, or chose since.")
+    leaf_id = serializers.UUIDField(
+        allow_null=True, help_text="The id of your current session in the tree: the last one that you forked or chose."
+    )
     items = NodeShape(many=True)
 
 
 @extend_schema_serializer(component_name="Sibling")
 class SiblingShape(Shape):
-    """A way in which a session goes on from a place, and the message that begins it."""
+    """One of several continuations of a session from the same place, and its first message."""
 
     session_id = serializers.UUIDField()
     message_id = serializers.UUIDField()
-    index = serializers.IntegerField(help_text="Of the event that brought the message.")
+    index = serializers.IntegerField(help_text="The index of the event that recorded the message.")
     role = serializers.ChoiceField(Message.Role.choices)
-    preview = serializers.CharField(help_text=f"The first {PREVIEW_LENGTH} characters of it.")
+    preview = serializers.CharField(help_text=f"The first {PREVIEW_LENGTH} characters of the message.")
     timestamp = serializers.DateTimeField()
 
 
 @extend_schema_serializer(component_name="Siblings")
 class SiblingsShape(Shape):
-    """“2 of 3”: `position` of `count`; the original is first."""
+    """The versions of a message. `position` is the message's place among `count` versions, such as 2 of 3. The
+    original is first.
+    """
 
     position = serializers.IntegerField()
     count = serializers.IntegerField()
@@ -191,14 +215,9 @@ class SiblingsShape(Shape):
 
 
 class Tree(Endpoint):
-    @documented(
-        "sessions_tree",
-        "All forks of a session, from the first session to the last fork",
-        answers={200: TreeShape},
-        refuses=[404],
-    )
+    @documented("sessions_tree", "List all forks of a session as a tree", answers={200: TreeShape})
     def get(self, request: Request, session: uuid.UUID) -> Response:
-        """The same whichever session of the tree is asked for."""
+        """The response is the same for every session of the tree."""
         tree = branches.tree(self.principal, session)
         leaf = str(tree.chosen) if tree.chosen else None
         items = [_node_json(one) for one in tree.nodes]
@@ -223,15 +242,11 @@ def _node_json(node: branches.Node) -> JSON:
 
 
 class ChosenLeaf(Endpoint):
-    @documented(
-        "sessions_choose_leaf",
-        "Say in which fork you are",
-        body=Leaf,
-        answers={200: Chosen},
-        refuses=[404],
-    )
+    @documented("sessions_choose_leaf", "Choose your current fork", body=Leaf, answers={200: Chosen})
     def put(self, request: Request, session: uuid.UUID) -> Response:
-        """It is kept for you and for the whole tree; who forks is in the fork."""
+        """The choice is yours alone and applies to the whole tree. When you create a fork, it becomes your current
+        fork.
+        """
         leaf = self.body(Leaf)["leaf_id"]
         try:
             branches.choose_leaf(self.principal, session, leaf)
@@ -241,14 +256,9 @@ class ChosenLeaf(Endpoint):
 
 
 class Siblings(Endpoint):
-    @documented(
-        "messages_siblings",
-        "What else was said in the place of a message",
-        answers={200: SiblingsShape},
-        refuses=[404],
-    )
+    @documented("messages_siblings", "List the versions of a message", answers={200: SiblingsShape})
     def get(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
-        """All that begin at the same place: the original, and the forks by age."""
+        """The list has all continuations from the same place: the original, followed by the forks, sorted by age."""
         context = find_session(self.principal, session)
         row = editing.find_message(context, message)
         found = branches.siblings(context, row.index)

@@ -1,7 +1,6 @@
-"""What was said in a session, and saying more: at once, or when the session's agent is done (its queue).
+"""Messages of a session: list, sending, and the queue.
 
-A message is of parts: words, files, values and links, in A2A's shape. It is addressed to the session's agent, or to the
-task that it answers, sent by `engine.send`, and answered with what it led to.
+A message consists of A2A parts. It goes to the session's agent, or to the task that it answers.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -29,7 +29,6 @@ from apps.accounts import quotas
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.api import shapes
-from apps.api.framework import pagination
 from apps.api.framework.problems import Conflict
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import AnyValue, Body, Line, Listing, Shape, Struct, page_of
@@ -52,20 +51,24 @@ from apps.record.lineage import artifact_versions
 from apps.record.lookup import check_may_use, restored
 from apps.record.models import AGENT_CHANGES, Context, Event, Message, Task
 
-MAX_TEXT = 1_000_000  # characters of a text
+MAX_TEXT = 1_000_000  # characters
 PART_KINDS = ("text", "raw", "url", "data")
 DESCRIPTION_FIELDS = {"filename": "filename", "media_type": "mediaType", "metadata": "metadata"}
 
 
 @extend_schema_serializer(component_name="Part")
 class PartBody(Body):
-    """One part: exactly one of text, raw, url, data and uploadId."""
+    """A part of a message. It has exactly one of `text`, `raw`, `url`, `data` and `uploadId`."""
 
     text = serializers.CharField(required=False, trim_whitespace=False, max_length=MAX_TEXT, allow_blank=True)
-    raw = serializers.CharField(required=False, help_text="A file's bytes in base64.")
-    url = serializers.CharField(required=False, max_length=8000, help_text="Of a file that is elsewhere.")
+    raw = serializers.CharField(required=False, help_text="The bytes of a file, in base64.")
+    url = serializers.CharField(
+        required=False, max_length=8000, help_text="The URL of a file that is stored elsewhere."
+    )
     data = AnyValue(required=False, allow_null=True, help_text="Any JSON value.")  # type: ignore[assignment]
-    upload_id = serializers.UUIDField(required=False, help_text="Of a whole upload of yours, whose type it has.")
+    upload_id = serializers.UUIDField(
+        required=False, help_text="The id of one of your complete uploads. The part has the upload's media type."
+    )
     filename = Line(required=False, allow_blank=True)
     media_type = Line(required=False, allow_blank=True)
     metadata = Struct(required=False)
@@ -87,12 +90,11 @@ class PartBody(Body):
         return value
 
     def validate_filename(self, value: str) -> str:
-        """The last component of a path; whatever stands before it is the sender's business."""
         name = re.split(r"[/\\]", value)[-1]
         return name if name.strip(". ") else ""
 
     def validate(self, attrs: JSON) -> JSON:
-        """The part as it is stored; a file is of the type that its content does not contradict."""
+        """The stored part; its content confirms the media type."""
         kinds = [kind for kind in (*PART_KINDS, "upload_id") if kind in attrs]
         if len(kinds) != 1:
             raise ValidationError("Must have exactly one of text, raw, url, data and uploadId.")
@@ -113,13 +115,12 @@ class PartBody(Body):
 
 
 def parts_field() -> serializers.BaseSerializer[Any]:
-    """The field of a list of parts."""
     bounds: JSON = {"allow_empty": False, "max_length": settings.MAX_PARTS}
     return PartBody(many=True, required=False, **bounds)
 
 
 def read_parts(body: JSON) -> list[JSON]:
-    """The parts that a body with `text`, `parts` or both says. Raises ValidationError where there is none."""
+    """From `text`, `parts` or both. Raises ValidationError if there are none."""
     words = [{"text": body["text"]}] if body.get("text", "").strip() else []
     parts = [*words, *body.get("parts", [])]
     if not parts:
@@ -129,49 +130,55 @@ def read_parts(body: JSON) -> list[JSON]:
     return parts
 
 
+class Content(Body):  # a docstring would be in the schema
+    text = serializers.CharField(required=False, trim_whitespace=False, max_length=MAX_TEXT)
+    parts = parts_field()
+
+
 MAX_REFERENCES = 100
 EXAMPLE_FILE = {"raw": "YSxiCjEsMgo=", "filename": "table.csv", "mediaType": "text/csv"}
 
 
 class MessagesQuery(Listing):
     index = serializers.IntegerField(
-        required=False, min_value=1, help_text="Of the event that brought a message: that one alone."
+        required=False, min_value=1, help_text="Only the message that the event with this index recorded."
     )
 
 
-class NewMessage(Body):
-    text = serializers.CharField(required=False, trim_whitespace=False, max_length=MAX_TEXT)
-    parts = parts_field()
-    task = serializers.UUIDField(required=False, help_text="The task that it answers, or goes on with.")
+class NewMessage(Content):
+    task = serializers.UUIDField(required=False, help_text="The id of the task that the message answers or continues.")
     references = serializers.ListField(
-        child=Line(), required=False, max_length=MAX_REFERENCES, help_text="Tasks of yours that it is about."
+        child=Line(),
+        required=False,
+        max_length=MAX_REFERENCES,
+        help_text="The ids of your tasks to which the message refers.",
     )
     metadata = Struct(required=False)
-    wait = serializers.BooleanField(default=False, help_text="Answer when the task has settled.")
+    wait = serializers.BooleanField(
+        default=False, help_text="Whether to respond only after the message's task has settled."
+    )
 
 
 class Messages(Endpoint):
     @documented(
         "messages_list",
-        "What was said in a session, the first first",
+        "List the messages of a session, oldest first",
         query=MessagesQuery,
         answers={200: page_of(MessageShape)},
-        refuses=[404],
     )
     def get(self, request: Request, session: uuid.UUID) -> Response:
         asked, context = self.query(MessagesQuery), find_session(self.principal, session)
         rows = lineage.messages(context)
         if "index" in asked:
             rows = rows.filter(index=asked["index"])
-        found, following = pagination.paginate(rows, ("index",), asked, self.principal, "messages", session)
-        return Response({"items": shapes.messages_json(context, found), "nextCursor": following})
+        return self.page(rows, ("index",), asked, partial(shapes.messages_json, context), "messages", session)
 
     @documented(
         "messages_create",
-        "Say something in a session",
+        "Send a message in a session",
         body=NewMessage,
         answers={200: SentShape, 202: SentShape},
-        refuses=[404, 409],
+        refuses=[409],
         keyed=True,
         examples=[
             OpenApiExample("Words", {"text": "And now in Portuguese", "wait": True}, request_only=True),
@@ -179,9 +186,11 @@ class Messages(Endpoint):
         ],
     )
     async def post(self, request: Request, session: uuid.UUID) -> Response:
-        """Status 202: an agent works on it; follow the session's events. Status 200: it was answered, or waited for.
+        """Status 202 means that an agent is working on the message. Follow the session's events to get its answer.
+        Status 200 means that the agent has answered, or that the request waited for the task.
 
-        The same Idempotency-Key leads to the same message, task and answer, and to nothing new.
+        A repeated request with the same `Idempotency-Key` returns the same message, task and answer. Nothing runs
+        again.
         """
         asked, key = await db.run(self.body, NewMessage), self.idempotency_key
         quotas.count_act(self.principal)
@@ -189,78 +198,81 @@ class Messages(Endpoint):
         optional = {"referenceTaskIds": asked.get("references"), "metadata": asked.get("metadata")}
         message |= {name: value for name, value in optional.items() if value}
         outgoing = await db.run(address_message, self.principal, session, message, asked.get("task"))
-        known = {"address": self.address, "traceparent": self.traceparent}
-        told = await send_message(self.principal, outgoing, wait=asked["wait"], **known)
+        told = await send_message(self, outgoing, wait=asked["wait"])
         return Response(told, status=200 if told["answer"] or asked["wait"] else 202)
 
 
 class Events(Endpoint):
     @documented(
-        "events_list",
-        "A session's log, the first event first",
-        query=Listing,
-        answers={200: page_of(EventShape)},
-        refuses=[404],
+        "events_list", "List the events of a session, oldest first", query=Listing, answers={200: page_of(EventShape)}
     )
     def get(self, request: Request, session: uuid.UUID) -> Response:
-        asked, context = self.query(Listing), find_session(self.principal, session)
-        rows = lineage.events(context)
-        found, following = pagination.paginate(rows, ("index",), asked, self.principal, "events", session)
-        return Response({"items": shapes.events_json(session, found), "nextCursor": following})
+        asked, rows = self.query(Listing), lineage.events(find_session(self.principal, session))
+        return self.page(rows, ("index",), asked, partial(shapes.events_json, session), "events", session)
 
 
 @extend_schema_serializer(component_name="QueuedMessage")
 class QueuedShape(Shape):
-    """A message that is not sent yet."""
+    """A message that waits to be sent."""
 
     id = serializers.UUIDField()
-    message_id = serializers.CharField(help_text="The Idempotency-Key under which it was queued, and is sent.")
-    content = serializers.CharField(help_text="Its words.")
-    parts = serializers.ListField(child=Struct(), help_text="Its parts, in A2A's shape.")
+    message_id = serializers.CharField(
+        help_text="The `Idempotency-Key` of the request that queued the message. The message is sent with the same key."
+    )
+    content = serializers.CharField(help_text="The message's text.")
+    parts = serializers.ListField(child=Struct(), help_text="The message's parts, as A2A defines them.")
     queued_at = serializers.DateTimeField()
     is_being_sent = serializers.BooleanField()
-    problem = serializers.CharField(help_text="Why it could not be sent, which holds the queue; empty: nothing.")
+    problem = serializers.CharField(
+        help_text="Why the message could not be sent. While this is set, the queue is held. Empty if there is "
+        "no problem."
+    )
 
 
 @extend_schema_serializer(component_name="Queue")
 class QueueShape(Shape):
-    """What waits in a session, in the order in which it is sent."""
+    """The queued messages of a session, in the order in which they are sent."""
 
     items = QueuedShape(many=True)
-    held = serializers.CharField(help_text="Why nothing of it is sent by itself; empty: it is, when its turn comes.")
+    held = serializers.CharField(help_text="Why messages are not sent automatically. Empty if they are.")
 
 
-class Queueing(Body):
-    text = serializers.CharField(required=False, trim_whitespace=False, max_length=MAX_TEXT)
-    parts = parts_field()
+class Queueing(Content):
     references = serializers.ListField(
-        child=Line(), required=False, max_length=MAX_REFERENCES, help_text="Tasks of yours that it is about."
+        child=Line(),
+        required=False,
+        max_length=MAX_REFERENCES,
+        help_text="The ids of your tasks to which the message refers.",
     )
 
 
 class Rewording(Body):
     text = serializers.CharField(
-        trim_whitespace=False, max_length=MAX_TEXT, allow_blank=True, help_text="Its words; its files stay."
+        trim_whitespace=False,
+        max_length=MAX_TEXT,
+        allow_blank=True,
+        help_text="The message's new text. Its files do not change.",
     )
 
 
 class Queue(Endpoint):
-    @documented("queue_list", "What waits in a session to be sent", answers={200: QueueShape}, refuses=[404])
+    @documented("queue_list", "List the queued messages of a session", answers={200: QueueShape})
     def get(self, request: Request, session: uuid.UUID) -> Response:
         return Response(queue_json(find_session(self.principal, session)))
 
     @documented(
         "queue_add",
-        "Say something when the session's agent is done",
+        "Queue a message until the session's agent has finished",
         body=Queueing,
         answers={201: QueueShape},
-        refuses=[404, 409],
+        refuses=[409],
         keyed=True,
     )
     def post(self, request: Request, session: uuid.UUID) -> Response:
-        """Where nobody works it is sent soon; after work that failed or was stopped it waits for you.
+        """If no agent is working in the session, the message is sent soon. If the newest task failed or was stopped,
+        the queue is held until you act.
 
-        The same Idempotency-Key queues nothing again, also once the message was sent.
+        A repeated request with the same `Idempotency-Key` does not queue the message again, even after it was sent.
         """
         asked, key = self.body(Queueing), self.idempotency_key
         quotas.count_act(self.principal)
@@ -278,10 +290,10 @@ class Queue(Endpoint):
 class OneQueued(Endpoint):
     @documented(
         "queue_update",
-        "Let a message that waits say something else",
+        "Edit a queued message",
         body=Rewording,
         answers={200: QueueShape},
-        refuses=[404, 409],
+        refuses=[409],
     )
     def patch(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
         context, asked = find_session(self.principal, session), self.body(Rewording)
@@ -289,9 +301,9 @@ class OneQueued(Endpoint):
         publish_queue(context.pk)
         return Response(queue_json(context))
 
-    @documented("queue_delete", "Send it never", answers={200: QueueShape}, refuses=[404, 409])
+    @documented("queue_delete", "Delete a queued message", answers={200: QueueShape}, refuses=[409])
     def delete(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
-        """For a minute it can be restored."""
+        """You can restore the message within one minute."""
         context = find_session(self.principal, session)
         messages.remove(context, message)
         publish_queue(context.pk)
@@ -299,14 +311,9 @@ class OneQueued(Endpoint):
 
 
 class Restored(Endpoint):
-    @documented(
-        "queue_restore",
-        "Take back that a message was deleted",
-        answers={200: QueueShape},
-        refuses=[404, 409],
-    )
+    @documented("queue_restore", "Restore a deleted queued message", answers={200: QueueShape}, refuses=[409])
     def post(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
-        """Within a minute. It waits again as it was, in its place."""
+        """You can restore a message within one minute of its deletion. It keeps its content and its place."""
         context = find_session(self.principal, session)
         messages.undo_remove(context, message)
         publish_queue(context.pk)
@@ -314,14 +321,11 @@ class Restored(Endpoint):
 
 
 class SendNow(Endpoint):
-    @documented(
-        "queue_send",
-        "Send a message that waits, now",
-        answers={200: SentShape, 202: SentShape},
-        refuses=[404, 409],
-    )
+    @documented("queue_send", "Send a queued message now", answers={200: SentShape, 202: SentShape}, refuses=[409])
     async def post(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
-        """It goes to the task that works or asks in the session, or begins one. What is refused stays queued."""
+        """The message goes to the task that is working or waiting for input in the session. If there is none, it
+        starts a new task. A message that is refused stays in the queue.
+        """
         quotas.count_act(self.principal)
         context = await db.run(find_session, self.principal, session)
         sent = await send_now(context, message)
@@ -329,7 +333,7 @@ class SendNow(Endpoint):
 
 
 def queue_json(context: Context) -> JSON:
-    """A session's queue, as `QueueShape`. Two queries."""
+    """Two queries."""
     rows = QueuedMessage.objects.filter(context=context)
     items = [
         {
@@ -348,16 +352,16 @@ def queue_json(context: Context) -> JSON:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message on its way to an agent, within the session that it continues; `earlier` is what it led to already."""
+    """A message with its agent. `earlier`: the result if it was sent before."""
 
     agent: Agent
     message: JSON
     earlier: Sent | None = None
-    question_index: int | None = None  # of the question that it answers
+    question_index: int | None = None  # of the answered question
 
 
 def find_session(principal: Principal, session: uuid.UUID) -> Context:
-    """The caller's session, with its agent. Raises ContextNotFound for anybody else's, and for a deleted one."""
+    """With its agent. Raises ContextNotFound."""
     found = Context.objects.visible_to(principal).select_related("agent").filter(pk=session).first()
     if found is None or not principal.is_known:
         raise ContextNotFound
@@ -367,7 +371,7 @@ def find_session(principal: Principal, session: uuid.UUID) -> Context:
 def address_message(
     principal: Principal, session: uuid.UUID, message: JSON, task: uuid.UUID | None = None
 ) -> OutgoingMessage:
-    """A message (parts, messageId) for the session's agent, or for its task that waits or works.
+    """Address a message (parts, messageId) to the session's agent or its open task.
 
     Raises ContextNotFound, TaskNotFound, Conflict, UnsupportedOperation, ContentTypeNotSupported.
     """
@@ -388,15 +392,15 @@ def _find_task(context: Context, task: uuid.UUID) -> Task:
     found = lineage.tasks(context).select_related("agent").filter(pk=task).first()
     if found is None:
         raise TaskNotFound
-    if found.context_id != context.pk:  # it ended there, or was left
+    if found.context_id != context.pk:  # ended there, or left
         raise Conflict("The task belongs to what the session was forked from. Send the message without it.")
     return found
 
 
 def _sent_before_switch(principal: Principal, context: Context, message: JSON) -> Sent | None:
-    """What the message led to, if it was sent before the session was switched; otherwise its agent knows it.
+    """The result if the message was sent before the session switched agents.
 
-    Raises InvalidParams where its key was used for another message.
+    Otherwise the agent knows it. Raises InvalidParams if the key was used for another message.
     """
     switched = Event.objects.filter(context=context, type__in=AGENT_CHANGES).filter(type=EventType.AGENT_SWITCHED)
     if not switched.exists():
@@ -412,45 +416,35 @@ def _sent_before_switch(principal: Principal, context: Context, message: JSON) -
 
 
 def check_media_types(agent: Agent, parts: list[JSON]) -> None:
-    """Raises ContentTypeNotSupported for a part of a media type that the agent does not take."""
+    """Raises ContentTypeNotSupported."""
     if refused := agent.refused_type(parts):
         taken = ", ".join(agent.input_modes)
         raise ContentTypeNotSupported(f"{agent.name} does not take {refused}. It takes {taken}.")
 
 
-async def send_message(
-    principal: Principal, outgoing: OutgoingMessage, *, wait: bool, address: str = "", traceparent: str = ""
-) -> JSON:
-    """Send the message; what it led to, as `SentShape`. With `wait`, once its task has settled.
+async def send_message(endpoint: Endpoint, outgoing: OutgoingMessage, *, wait: bool) -> JSON:
+    """Send the message; returns a `SentShape`, with `wait` once its task has settled.
 
-    Waiting holds no thread and no connection. Raises errors.Refusal, QuotaExceeded; then nothing was stored.
+    Waiting holds no thread and no connection. Raises Refusal, QuotaExceeded; then nothing was stored.
     """
-    with ExitStack() as meanwhile:
+    principal, settled = endpoint.principal, None
+    with ExitStack() as stack:
         if wait:
-            meanwhile.callback(quotas.open_stream(principal, address))
-        sent = outgoing.earlier or await _send_new(principal, outgoing, traceparent)
+            stack.callback(quotas.open_stream(principal, endpoint.address))
+        if not (sent := outgoing.earlier):
+            more: JSON = {"question_index": outgoing.question_index, "traceparent": endpoint.traceparent}
+            with idempotency_key_errors():
+                sent = await send.send(principal, outgoing.agent, outgoing.message, **more)
         if wait and sent.task is not None:
             settled = await send.wait_until_settled(
                 sent.context, sent.task, sent.index, lambda task: task.pk, sent.since
             )
-            return await db.run(sent_json, principal, sent, settled)
-        return await db.run(sent_json, principal, sent)
-
-
-async def _send_new(principal: Principal, outgoing: OutgoingMessage, traceparent: str) -> Sent:
-    with idempotency_key_errors():
-        return await send.send(
-            principal,
-            outgoing.agent,
-            outgoing.message,
-            question_index=outgoing.question_index,
-            traceparent=traceparent,
-        )
+        return await db.run(sent_json, principal, sent, settled)
 
 
 @contextmanager
 def idempotency_key_errors() -> Iterator[None]:
-    """What is said of a messageId is said of the Idempotency-Key, which became it."""
+    """Report messageId errors as errors of the Idempotency-Key."""
     try:
         yield
     except InvalidParams as refusal:
@@ -460,7 +454,7 @@ def idempotency_key_errors() -> Iterator[None]:
 
 
 def sent_json(principal: Principal, sent: Sent, settled: uuid.UUID | None = None) -> JSON:
-    """What a message led to; where its task has `settled`, with what that brought."""
+    """With the task's outcome once it has `settled`."""
     context = find_session(principal, sent.context)
     rows = _sent_messages(sent, with_outcome=settled is not None)
     shown = dict(zip((row.role for row in rows), shapes.messages_json(context, rows), strict=True))
@@ -479,7 +473,7 @@ def sent_json(principal: Principal, sent: Sent, settled: uuid.UUID | None = None
 
 
 def _sent_messages(sent: Sent, *, with_outcome: bool) -> list[Message]:
-    """The message, and the answer where there is one: an answer at once follows its question in the log."""
+    """The message and its answer, if any. A direct answer is the next event."""
     said = Message.objects.filter(context=sent.context).order_by("index")
     if sent.task is None:
         return list(said.filter(index__in=(sent.index - 1, sent.index)))

@@ -1,4 +1,4 @@
-"""Runs of plans: started, looked at, held back, stopped and run again; how far each is, and what its steps ask."""
+"""Plan runs: start, pause, resume, cancel, rerun; progress and questions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ import db
 from agentkit.messages import is_file
 from apps.accounts import quotas
 from apps.accounts.principals import Principal
-from apps.api.framework import pagination
 from apps.api.framework.problems import Conflict, NotFound
 from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, Struct, page_of
@@ -51,112 +50,132 @@ STARTING = {"plan": "short-story", "inputs": {"topic": "a lighthouse"}}
 
 
 class RunListing(Listing):
-    plan = serializers.SlugField(required=False, max_length=63, help_text="The slug of a plan.")
+    plan = serializers.SlugField(required=False, max_length=63, help_text="Only runs of this plan, by its slug.")
     state = serializers.ListField(child=Choice(TaskState.choices), required=False)
 
 
 class QuestionListing(Listing):
-    run = serializers.UUIDField(required=False, help_text="The id of a run.")
+    run = serializers.UUIDField(required=False, help_text="Only questions of this run, by its id.")
 
 
 class StartPlan(Body):
     plan = Line(max_length=63, help_text="The slug of the plan.")
-    inputs = Struct(required=False, help_text="By the schema that the plan names as its `inputs`.")
+    inputs = Struct(required=False, help_text="The inputs. They must match the JSON Schema in the plan's `inputs`.")
     text = serializers.CharField(
-        required=False, max_length=MAX_TEXT, allow_blank=True, help_text="What the plan knows as `inputs.text`."
+        required=False, max_length=MAX_TEXT, allow_blank=True, help_text="A text that the plan uses as `inputs.text`."
     )
     files = parts_field()
-    wait = serializers.BooleanField(default=False, help_text="Answer when the run has ended or asks something.")
+    wait = serializers.BooleanField(
+        default=False, help_text="Whether to respond only after the run has ended or asks a question."
+    )
 
 
 class RunPlanAgain(Body):
     step = Line(
         required=False,
         max_length=63,
-        help_text="The key of the step from which on it is done anew; without it the first that was not done.",
+        help_text="The key of the step from which to run again. By default the first step that is not done.",
     )
 
 
 class PictureQuery(Query):
-    kind = Choice([("graph", "what depends on what"), ("time", "who worked when")], default="graph")
+    kind = Choice([("graph", "the steps and their dependencies"), ("time", "the steps over time")], default="graph")
 
 
 @extend_schema_serializer(component_name="PlanRun")
 class PlanRunShape(Shape):
-    """One execution of a plan. It is a task of the plan's agent: its id is that task's, and so is its state."""
+    """One execution of a plan. A run is a task of the plan's agent. It has the id and the state of that task."""
 
     id = serializers.UUIDField()
     plan = serializers.CharField(help_text="The slug of the plan.")
-    plan_version = serializers.IntegerField(allow_null=True, help_text="Null until it begins.")
+    plan_version = serializers.IntegerField(
+        allow_null=True, help_text="The number of the plan's version. Null until the run starts."
+    )
     session_id = serializers.UUIDField()
     state = serializers.ChoiceField(TaskState.choices)
-    is_paused = serializers.BooleanField(help_text="No further steps begin until it is resumed.")
-    steps_done = serializers.IntegerField(help_text="Done or skipped.")
-    steps_total = serializers.IntegerField(help_text="That there are by now; lists that become known make more.")
-    created_at = serializers.DateTimeField()
-    updated_at = serializers.DateTimeField(help_text="When its state was recorded.")
-    began_at = serializers.DateTimeField(allow_null=True, help_text="Null while its inputs are not complete.")
-    finished_at = serializers.DateTimeField(
-        allow_null=True, help_text="When it ended; what it had called for may end a moment later."
+    is_paused = serializers.BooleanField(
+        help_text="Whether the run is paused. While it is paused, no further steps start."
     )
-    continues_run = serializers.UUIDField(allow_null=True, help_text="The earlier run whose results it keeps.")
-    continues_from = serializers.CharField(help_text="The key of the step from which on it was done again.")
+    steps_done = serializers.IntegerField(help_text="The number of steps that are done or skipped.")
+    steps_total = serializers.IntegerField(
+        help_text="The number of steps so far. It grows when the run learns the length of a list."
+    )
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField(help_text="When the run's current state was recorded.")
+    began_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the run started. Null until its inputs are complete."
+    )
+    finished_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the run ended. Tasks that it started may end a moment later."
+    )
+    continues_run = serializers.UUIDField(
+        allow_null=True, help_text="The id of the earlier run whose results this run keeps."
+    )
+    continues_from = serializers.CharField(help_text="The key of the step from which the plan ran again.")
 
 
 @extend_schema_serializer(component_name="PlanReason")
 class ReasonShape(Shape):
-    """Why a step does not go on by itself just now."""
+    """Why a step does not continue on its own."""
 
-    title = serializers.CharField(help_text="Of the step.")
-    message = serializers.CharField(help_text="For people.")
+    title = serializers.CharField(help_text="The title of the step.")
+    message = serializers.CharField(help_text="The reason, in words for people.")
     task_id = serializers.UUIDField(allow_null=True)
-    is_yours = serializers.BooleanField(help_text="It waits for you.")
+    is_yours = serializers.BooleanField(help_text="Whether the step waits for you.")
 
 
 @extend_schema_serializer(component_name="PlanStep")
 class StepShape(Shape):
-    """A step of a run; of a fan-out one for each element, of a repetition one for each round."""
+    """A step of a run. A fan-out has one for each element. A repetition has one for each round."""
 
-    key = serializers.CharField(help_text="Its name in the definition.")
+    key = serializers.CharField(help_text="The step's key in the definition.")
     title = serializers.CharField()
-    item = serializers.IntegerField(allow_null=True, help_text="Which element of a fan-out, from 0.")
-    round = serializers.IntegerField(help_text="Of a repetition, from 1.")
-    attempt = serializers.IntegerField(help_text="How often it was begun.")
+    item = serializers.IntegerField(allow_null=True, help_text="The index of the element in a fan-out, starting at 0.")
+    round = serializers.IntegerField(help_text="The round of a repetition, starting at 1.")
+    attempt = serializers.IntegerField(help_text="How many times the step has started.")
     state = serializers.ChoiceField(Step.State.choices)
     phase = serializers.ChoiceField(Step.Phase.choices)
-    agent = serializers.CharField(help_text="The slug of who does it; empty until that is known.")
-    depends_on = serializers.ListField(child=serializers.CharField(), help_text="Keys of the steps that it waits for.")
-    task_id = serializers.UUIDField(allow_null=True, help_text="Of its newest attempt.")
-    session_id = serializers.UUIDField(allow_null=True, help_text="Where that task is.")
-    consulted_task_id = serializers.UUIDField(allow_null=True, help_text="Of whoever is asked about the step.")
-    artifacts = serializers.ListField(child=serializers.CharField(), help_text="Ids of what it delivered.")
-    why = serializers.CharField(help_text="Why it failed, or was skipped.")
-    is_kept = serializers.BooleanField(help_text="Its result is that of an earlier run.")
+    agent = serializers.CharField(help_text="The slug of the step's agent. Empty until the agent is known.")
+    depends_on = serializers.ListField(
+        child=serializers.CharField(), help_text="The keys of the steps on which this step depends."
+    )
+    task_id = serializers.UUIDField(allow_null=True, help_text="The id of the task of the newest attempt.")
+    session_id = serializers.UUIDField(allow_null=True, help_text="The id of the session of that task.")
+    consulted_task_id = serializers.UUIDField(
+        allow_null=True, help_text="The id of the task in which a person or an agent is asked about the step."
+    )
+    artifacts = serializers.ListField(
+        child=serializers.CharField(), help_text="The ids of the artifacts that the step delivered."
+    )
+    why = serializers.CharField(help_text="Why the step failed or was skipped.")
+    is_kept = serializers.BooleanField(help_text="Whether the result comes from an earlier run.")
     started_at = serializers.DateTimeField(allow_null=True)
-    asked_at = serializers.DateTimeField(allow_null=True, help_text="Since when it asks something.")
+    asked_at = serializers.DateTimeField(allow_null=True, help_text="When the step asked its question.")
     ended_at = serializers.DateTimeField(allow_null=True)
 
 
 @extend_schema_serializer(component_name="WholePlanRun")
 class WholeRunShape(PlanRunShape):
-    """A run with its steps, and why it waits."""
+    """A run with its steps and the reasons why it waits."""
 
     task = TaskShape()
-    inputs = Struct(help_text="With defaults; empty until it begins.")
-    reasons = ReasonShape(many=True, help_text="Those that wait for you first, at most 50.")
-    steps = StepShape(many=True, help_text="In the order of the definition.")
+    inputs = Struct(help_text="The run's inputs, including default values. Empty until the run starts.")
+    reasons = ReasonShape(many=True, help_text="Why steps wait. Those that wait for you come first. At most 50.")
+    steps = StepShape(many=True, help_text="The steps, in the order of the definition.")
 
 
 @extend_schema_serializer(component_name="StartedPlanRun")
 class StartedShape(Shape):
     run = WholeRunShape()
-    repeated = serializers.BooleanField(help_text="Started before under the same key: nothing was begun anew.")
+    repeated = serializers.BooleanField(
+        help_text="Whether an earlier request had the same `Idempotency-Key`. If so, nothing started again."
+    )
 
 
 class Runs(Endpoint):
     @documented(
         "plans_runs_list",
-        "Your runs of plans, the newest first",
+        "List your plan runs, newest first",
         query=RunListing,
         answers={200: page_of(PlanRunShape)},
     )
@@ -167,12 +186,11 @@ class Runs(Endpoint):
             rows = rows.filter(agent__slug=asked["plan"])
         if asked.get("state"):
             rows = rows.filter(state__in=asked["state"])
-        shown, following = pagination.paginate(rows, NEWEST_FIRST, asked, self.principal, "plan-runs", *bound)
-        return Response({"items": runs_json(shown), "nextCursor": following})
+        return self.page(rows, NEWEST_FIRST, asked, runs_json, "plan-runs", *bound)
 
     @documented(
         "plans_runs_create",
-        "Start a plan",
+        "Start a plan run",
         body=StartPlan,
         answers={200: StartedShape, 201: StartedShape},
         refuses=[404, 409],
@@ -180,9 +198,9 @@ class Runs(Endpoint):
         examples=[OpenApiExample("With an input", STARTING, request_only=True)],
     )
     async def post(self, request: Request) -> Response:
-        """Inputs that are missing or cannot be, and agents that you may not use, are refused, each by its path.
+        """Missing or invalid inputs and agents that you may not use are refused, with an error for each path.
 
-        The same Idempotency-Key gives the same run again; status 200 says that it was there.
+        A repeated request with the same `Idempotency-Key` returns the same run with status 200.
         """
         asked, key = await db.run(self.body, StartPlan), self.idempotency_key
         quotas.count_act(self.principal)
@@ -198,23 +216,21 @@ class Runs(Endpoint):
 
 
 class OneRun(Endpoint):
-    @documented("plans_runs_retrieve", "One of your runs, with its steps", answers={200: WholeRunShape}, refuses=[404])
+    @documented("plans_runs_retrieve", "Retrieve a plan run with its steps", answers={200: WholeRunShape})
     def get(self, request: Request, run: uuid.UUID) -> Response:
         return Response(_find_run_json(self.principal, run))
 
 
 class Pause(Endpoint):
-    @documented("plans_runs_pause", "Hold a run back", answers={200: WholeRunShape}, refuses=[404, 409])
+    @documented("plans_runs_pause", "Pause a plan run", answers={200: WholeRunShape}, refuses=[409])
     def post(self, request: Request, run: uuid.UUID) -> Response:
-        """No further step begins; what is being worked at goes on."""
+        """No further steps start. Steps that are already running continue."""
         runs.pause_run(_unfinished_run(self.principal, run))
         return Response(_find_run_json(self.principal, run))
 
 
 class Resume(Endpoint):
-    @documented(
-        "plans_runs_resume", "Let a run go on that was held back", answers={200: WholeRunShape}, refuses=[404, 409]
-    )
+    @documented("plans_runs_resume", "Resume a paused plan run", answers={200: WholeRunShape}, refuses=[409])
     def post(self, request: Request, run: uuid.UUID) -> Response:
         runs.resume_run(_unfinished_run(self.principal, run))
         return Response(_find_run_json(self.principal, run))
@@ -222,10 +238,13 @@ class Resume(Endpoint):
 
 class Cancel(Endpoint):
     @documented(
-        "plans_runs_cancel", "Stop a run, and all that it called for", answers={200: WholeRunShape}, refuses=[404, 409]
+        "plans_runs_cancel",
+        "Cancel a plan run and all tasks that it started",
+        answers={200: WholeRunShape},
+        refuses=[409],
     )
     def post(self, request: Request, run: uuid.UUID) -> Response:
-        """A run that is canceled stays so; one that has ended otherwise cannot be."""
+        """Canceling a canceled run has no effect. A run that has ended in another state cannot be canceled."""
         cancel_task(find_run(self.principal, run))
         return Response(_find_run_json(self.principal, run))
 
@@ -236,17 +255,19 @@ class RunAgain(Endpoint):
         "Run a plan again from a step of an earlier run",
         body=RunPlanAgain,
         answers={200: StartedShape, 201: StartedShape},
-        refuses=[404, 409],
+        refuses=[409],
         keyed=True,
     )
     async def post(self, request: Request, run: uuid.UUID) -> Response:
-        """A new run of the plan as it is now. It keeps what needs neither that step nor one that was not done."""
+        """This starts a new run of the plan's current version. The new run keeps results that depend neither on
+        that step nor on a step that was not done.
+        """
         asked, key = await db.run(self.body, RunPlanAgain), self.idempotency_key
         quotas.count_act(self.principal)
         earlier = await db.run(_begun_run, self.principal, run)
         step = str(asked.get("step") or await db.run(runs.first_unfinished_step, earlier))
         with idempotency_key_errors():
-            sent = await runs.rerun_async(self.principal, earlier, step, key=key)
+            sent = await db.run(runs.rerun, self.principal, earlier, step, key=key)
         told = await db.run(_find_run_json, self.principal, sent.task)
         return Response({"run": told, "repeated": sent.repeated}, status=200 if sent.repeated else 201)
 
@@ -254,13 +275,14 @@ class RunAgain(Endpoint):
 class RunPicture(Endpoint):
     @documented(
         "plans_runs_picture",
-        "A run as a picture",
+        "Draw a plan run",
         query=PictureQuery,
         answers={**FILE_ANSWERS, (200, svg.MEDIA_TYPE): OpenApiTypes.BINARY},
-        refuses=[404],
     )
     def get(self, request: Request, run: uuid.UUID) -> HttpResponse:
-        """SVG that needs nothing else: how far each step is, or who worked at it when."""
+        """The response is a self-contained SVG image. It shows the state of each step, or which agent worked on it
+        and when.
+        """
         asked, task = self.query(PictureQuery), find_run(self.principal, run)
         begun = PlanRun.objects.select_related("version").filter(pk=task.pk).first()
         if begun is None:
@@ -274,7 +296,7 @@ class RunPicture(Endpoint):
 
 @extend_schema_serializer(component_name="PlanQuestion")
 class PlanQuestionShape(Shape):
-    """What a step asks you. `POST /tasks/{taskId}/answer` answers it."""
+    """A question that a step asks you. Answer it with `POST /tasks/{taskId}/answer`."""
 
     run_id = serializers.UUIDField()
     plan = serializers.CharField()
@@ -282,47 +304,46 @@ class PlanQuestionShape(Shape):
     title = serializers.CharField()
     item = serializers.IntegerField(allow_null=True)
     phase = serializers.ChoiceField(Step.Phase.choices)
-    task_id = serializers.UUIDField(help_text="The task that asks.")
+    task_id = serializers.UUIDField(help_text="The id of the task that asks.")
     session_id = serializers.UUIDField()
     asked_at = serializers.DateTimeField(allow_null=True)
-    content = serializers.CharField(help_text="What it asks, in words.")
+    content = serializers.CharField(help_text="The text of the question.")
     parts = serializers.ListField(child=Struct())
-    question = Struct(allow_null=True, help_text="What it waits for: a name, and perhaps a JSON Schema.")
+    question = Struct(allow_null=True, help_text="What the task waits for: a name, and possibly a JSON Schema.")
 
 
 class Questions(Endpoint):
     @documented(
         "plans_questions",
-        "What steps of your runs ask you, the oldest first",
+        "List the questions of your plan runs, oldest first",
         query=QuestionListing,
         answers={200: page_of(PlanQuestionShape)},
         refuses=[404],
     )
     def get(self, request: Request) -> Response:
-        """What the run itself asks before it begins, such as inputs, is the `question` of its task."""
+        """The list has questions of steps. A question of the run itself before it starts, such as missing inputs,
+        is the `question` of the run's task.
+        """
         asked = self.query(QuestionListing)
         rows = person.steps_asking(self.principal).filter(asked_at__isnull=False)
         if "run" in asked:
             rows = rows.filter(run=find_run(self.principal, asked["run"]).pk)
-        shown, following = pagination.paginate(
-            rows, OLDEST_FIRST, asked, self.principal, "questions", str(asked.get("run"))
-        )
-        return Response({"items": questions_json(shown), "nextCursor": following})
+        return self.page(rows, OLDEST_FIRST, asked, questions_json, "questions", str(asked.get("run")))
 
 
 @extend_schema_serializer(component_name="TaskPlan")
 class PlaceShape(Shape):
-    """The place of a task in a plan: the run that it is, or the step of a run that it is done for."""
+    """The plan run to which a task belongs. The task is either the run itself or works on one of its steps."""
 
     run_id = serializers.UUIDField()
     plan = serializers.CharField()
-    step = StepShape(allow_null=True, help_text="Null for the task that is the run itself.")
+    step = StepShape(allow_null=True, help_text="The step on which the task works. Null if the task is the run itself.")
 
 
 class OfTask(Endpoint):
-    @documented("tasks_plan", "The place of a task in a plan", answers={200: PlaceShape}, refuses=[404])
+    @documented("tasks_plan", "Retrieve the plan run and step of a task", answers={200: PlaceShape})
     def get(self, request: Request, task: uuid.UUID) -> Response:
-        """The run that it is, or the step of a run that it is done for; not found where it is neither."""
+        """The task is either a plan run or works on a step of one. For any other task the response is 404."""
         found = find_task(self.principal, task)
         step = runs.step_of_task(self.principal, task) if found.parent_id else None
         if step is not None:
@@ -334,7 +355,7 @@ class OfTask(Endpoint):
 
 
 def find_run(principal: Principal, run: uuid.UUID) -> Task:
-    """The task of a run of the caller's. Raises NotFound."""
+    """Raises NotFound."""
     found = runs.task_of_run(principal, run)
     if found is None:
         raise NotFound(NO_RUN)
@@ -362,7 +383,7 @@ def _unfinished_run(principal: Principal, run: uuid.UUID) -> PlanRun:
 
 
 def _start(principal: Principal, asked: JSON, key: str, traceparent: str) -> Receipt:
-    """Raises NotFound, InvalidFields, errors.Refusal; then nothing was stored."""
+    """Raises NotFound, InvalidFields, Refusal; then nothing was stored."""
     plan, files = find_plan(principal, asked["plan"]), asked.get("files", [])
     if others := [(f"files[{place}]", NO_FILE) for place, part in enumerate(files) if not is_file(part)]:
         raise InvalidFields(others)
@@ -392,7 +413,7 @@ MAX_REASONS = 50
 
 
 def runs_json(tasks: Sequence[Task]) -> list[JSON]:
-    """Runs by their tasks, whose agents should be loaded. Two queries."""
+    """From tasks with agents loaded. Two queries."""
     keys = [task.pk for task in tasks]
     begun = PlanRun.objects.select_related("version").defer("inputs", "version__content").in_bulk(keys)
     total, open_ones = Count("pk", filter=Q(round=1)), Count("pk", filter=~Q(state__in=Step.SETTLED))
@@ -421,7 +442,7 @@ def _run_json(task: Task, run: PlanRun | None, total: int, done: int) -> JSON:
 
 
 def whole_run_json(task: Task) -> JSON:
-    """One run; its task should have its agent loaded. A fixed number of queries, however many steps there are."""
+    """From a task with its agent loaded. A fixed number of queries."""
     [told] = runs_json([task])
     told |= {"task": tasks_json([task])[0], "inputs": {}, "reasons": [], "steps": []}
     run = PlanRun.objects.select_related("version").filter(pk=task.pk).first()
@@ -445,7 +466,7 @@ def whole_run_json(task: Task) -> JSON:
 
 
 def steps_json(run: PlanRun, steps: Iterable[Step]) -> list[JSON]:
-    """Steps of a run, with their tasks loaded. One query."""
+    """From steps with tasks loaded. One query."""
     plan, made = plan_at(run.version_id), _delivered(run)
     return [
         {
@@ -473,7 +494,7 @@ def steps_json(run: PlanRun, steps: Iterable[Step]) -> list[JSON]:
 
 
 def _delivered(run: PlanRun) -> dict[uuid.UUID, list[str]]:
-    """The ids of what the tasks of a run's steps delivered."""
+    """Artifact ids by task."""
     rows = Artifact.objects.delivered().filter(task__in=Step.objects.filter(run=run).values("task"))
     found: dict[uuid.UUID, list[str]] = defaultdict(list)
     for row in rows.order_by("first_event").only("task_id", "artifact_id"):
@@ -482,7 +503,7 @@ def _delivered(run: PlanRun) -> dict[uuid.UUID, list[str]]:
 
 
 def questions_json(steps: Sequence[Step]) -> list[JSON]:
-    """What steps ask; their runs and tasks should be loaded (`person.steps_asking`)."""
+    """From steps with runs and tasks loaded (`person.steps_asking`)."""
     return [_question_json(step, task) for step in steps if (task := shown_task(step))]
 
 

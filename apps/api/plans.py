@@ -1,4 +1,4 @@
-"""Plans: those that a caller may use, what each is made of, saving one that is the caller's, and their JSON Schema."""
+"""Plans: list, definitions, saving, checking, and their JSON Schema."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from apps.accounts.models import User
 from apps.accounts.principals import READ, Principal
 from apps.agents import cards
 from apps.agents.models import Agent, AgentVersion
-from apps.api.framework import pagination
 from apps.api.framework.policies import encode_json
 from apps.api.framework.problems import Conflict, NotFound
 from apps.api.framework.schema import FILE_ANSWERS, documented
@@ -57,20 +56,29 @@ EXAMPLE_PLAN = {
 
 class OnePlanQuery(Query):
     version = serializers.IntegerField(
-        default=None, min_value=1, max_value=2_000_000_000, help_text="A number; without it, the current one."
+        default=None,
+        min_value=1,
+        max_value=2_000_000_000,
+        help_text="The number of a version. By default the current version.",
     )
 
 
 class Written(Body):
-    definition = Struct(required=False, help_text="As JSON: see /plans/schema.")
+    definition = Struct(required=False, help_text="The definition as JSON. `/plans/schema` describes its format.")
     yaml = serializers.CharField(
-        required=False, trim_whitespace=False, max_length=MOST_BYTES, help_text="The same as YAML."
+        required=False,
+        trim_whitespace=False,
+        max_length=MOST_BYTES,
+        help_text="The definition as YAML. Send either `definition` or `yaml`.",
     )
 
 
 class CheckPlan(Written):
     slug = Line(
-        default="", allow_blank=True, max_length=63, help_text="What it is to be called; a plan cannot name it."
+        default="",
+        allow_blank=True,
+        max_length=63,
+        help_text="The slug that the plan will have. A plan may not name itself as an agent.",
     )
 
 
@@ -79,71 +87,85 @@ class SavePlan(Written):
     access = Choice(
         Agent.Access.choices,
         required=False,
-        help_text="Who may use it, which operators of agents decide. Without it a new plan is the caller's alone.",
+        help_text="Who may use the plan. Only operators of agents may set this. By default only its author "
+        "can use a new plan.",
     )
 
 
 class NewPlan(SavePlan):
-    slug = Line(max_length=63, help_text="Lower-case letters, digits and hyphens.")
+    slug = Line(max_length=63, help_text="The plan's slug: lower-case letters, digits and hyphens.")
 
 
 class NewPlanVersion(SavePlan):
     base = serializers.IntegerField(
-        required=False, min_value=1, help_text="The version that was changed: refused (409) where there is a newer one."
+        required=False,
+        min_value=1,
+        help_text="The number of the version that you changed. If there is a newer version, the request is "
+        "refused with status 409.",
     )
 
 
 @extend_schema_serializer(component_name="Plan")
 class PlanShape(Shape):
-    """A plan that the caller may use: an agent whose work is made of steps that agents and people do."""
+    """A plan that you may use. A plan is an agent whose work consists of steps that agents and people carry out."""
 
     slug = serializers.CharField()
     name = serializers.CharField()
     description = serializers.CharField()
     access = serializers.ChoiceField(Agent.Access.choices)
-    version = serializers.IntegerField(allow_null=True, help_text="The number of the version that runs begin with.")
-    steps = serializers.IntegerField(help_text="How many its definition has; a run may have more.")
-    may_change = serializers.BooleanField(help_text="May the caller save a new version of it?")
-    url = serializers.CharField(help_text="Where it is started by A2A.")
+    version = serializers.IntegerField(allow_null=True, help_text="The number of the version that new runs use.")
+    steps = serializers.IntegerField(help_text="The number of steps in the definition. A run may have more.")
+    may_change = serializers.BooleanField(help_text="Whether you may save a new version of the plan.")
+    url = serializers.CharField(help_text="The plan's A2A URL.")
     updated_at = serializers.DateTimeField()
 
 
 @extend_schema_serializer(component_name="PlanVersion")
 class VersionShape(Shape):
-    number = serializers.IntegerField(help_text="Counts from 1.")
+    number = serializers.IntegerField(help_text="The number of the version, starting at 1.")
     note = serializers.CharField()
-    sha256 = serializers.CharField(help_text="Of the definition in its canonical form (RFC 8785).")
+    sha256 = serializers.CharField(help_text="The SHA-256 digest of the definition as canonical JSON (RFC 8785).")
     created_at = serializers.DateTimeField()
 
 
 @extend_schema_serializer(component_name="WholePlan")
 class WholePlanShape(PlanShape):
-    """A plan with a definition of its: the current one, or that of the version that was asked for."""
+    """A plan with the definition of its current version, or of the version that you requested."""
 
-    shown_version = serializers.IntegerField(allow_null=True, help_text="The version that `definition` is of.")
-    definition = Struct(allow_null=True, help_text="See /plans/schema. Null where it cannot be read any more.")
-    yaml = serializers.CharField(help_text="The same, as people write it.")
-    inputs = Struct(help_text="The JSON Schema of what it is started with.")
-    versions = VersionShape(many=True, help_text="The newest first, at most 100.")
+    shown_version = serializers.IntegerField(
+        allow_null=True, help_text="The number of the version that `definition` shows."
+    )
+    definition = Struct(
+        allow_null=True,
+        help_text="The definition as JSON. `/plans/schema` describes its format. Null if the server can no "
+        "longer read the definition.",
+    )
+    yaml = serializers.CharField(help_text="The definition as YAML.")
+    inputs = Struct(help_text="The JSON Schema of the plan's inputs.")
+    versions = VersionShape(many=True, help_text="The plan's versions, newest first. At most 100.")
 
 
 class Plans(Endpoint):
-    @documented("plans_list", "The plans that you may use, by name", query=Listing, answers={200: page_of(PlanShape)})
+    @documented(
+        "plans_list", "List the plans that you may use, by name", query=Listing, answers={200: page_of(PlanShape)}
+    )
     def get(self, request: Request) -> Response:
         rows = registry.sized(registry.visible_plans(self.principal))
-        shown, following = pagination.paginate(rows, ("name", "id"), self.query(Listing), self.principal, "plans")
-        items = [plan_json(plan, plan.size, _user(request)) for plan in shown]  # type: ignore[attr-defined]
-        return Response({"items": items, "nextCursor": following})
+
+        def show(plans: list[Any]) -> list[JSON]:
+            return [plan_json(plan, plan.size, _user(request)) for plan in plans]
+
+        return self.page(rows, ("name", "id"), self.query(Listing), show, "plans")
 
     @documented(
         "plans_create",
-        "Save a new plan",
+        "Create a plan",
         body=NewPlan,
         answers={201: WholePlanShape},
         examples=[OpenApiExample("One step", EXAMPLE_PLAN, request_only=True)],
     )
     def post(self, request: Request) -> Response:
-        """What cannot be is refused with a sentence for each path in the definition; nothing is saved then."""
+        """An invalid definition is refused with a message for each path. Nothing is saved in that case."""
         asked = self.body(NewPlan)
         if Agent.objects.filter(slug=asked["slug"]).exists():
             raise InvalidFields([("slug", f"There is an agent {asked['slug']} already. Choose another slug.")])
@@ -153,14 +175,10 @@ class Plans(Endpoint):
 
 class OnePlan(Endpoint):
     @documented(
-        "plans_retrieve",
-        "One plan, with its definition",
-        query=OnePlanQuery,
-        answers={200: WholePlanShape},
-        refuses=[404],
+        "plans_retrieve", "Retrieve a plan with its definition", query=OnePlanQuery, answers={200: WholePlanShape}
     )
     def get(self, request: Request, slug: str) -> Response:
-        """Earlier versions than the current one are for whoever may change the plan."""
+        """Only people who may change the plan can retrieve versions before the current one."""
         plan = find_plan(self.principal, slug)
         number, version = self.query(OnePlanQuery)["version"], plan.current_version
         if number is not None and (version is None or version.number != number):
@@ -174,10 +192,12 @@ class OnePlan(Endpoint):
         "Save a new version of a plan",
         body=NewPlanVersion,
         answers={200: WholePlanShape},
-        refuses=[404, 409],
+        refuses=[409],
     )
     def put(self, request: Request, slug: str) -> Response:
-        """Runs that go on keep the version with which they began. What is saved already makes no version."""
+        """Active runs keep the version with which they started. If the definition has not changed, no version is
+        created.
+        """
         asked, user = self.body(NewPlanVersion), _user(request)
         plan = find_plan(self.principal, slug)
         if not may_change(user, plan):
@@ -193,25 +213,32 @@ class OnePlan(Endpoint):
 
 @extend_schema_serializer(component_name="PlanProblem")
 class ProblemShape(Shape):
-    path = serializers.CharField(help_text="Where in the definition, such as `steps.review.agent`; `file`: all of it.")
+    path = serializers.CharField(
+        help_text="The path in the definition, such as `steps.review.agent`. `file` means the whole definition."
+    )
     message = serializers.CharField()
 
 
 @extend_schema_serializer(component_name="CheckedPlan")
 class CheckedShape(Shape):
-    """What is wrong with a definition. Nothing was saved."""
+    """The result of a check. Nothing was saved."""
 
     is_valid = serializers.BooleanField()  # type: ignore[assignment]
     problems = ProblemShape(many=True)
-    definition = Struct(allow_null=True, help_text="As it was read, without what goes without saying; null: not.")
+    definition = Struct(
+        allow_null=True,
+        help_text="The definition as the server read it, without default values. Null if the server could not read it.",
+    )
 
 
 class Check(Endpoint):
     scopes = {"POST": READ}
 
-    @documented("plans_check", "What is wrong with a definition", body=CheckPlan, answers={200: CheckedShape})
+    @documented("plans_check", "Check a definition", body=CheckPlan, answers={200: CheckedShape})
     def post(self, request: Request) -> Response:
-        """Nothing is saved. The agents that it names must be there, and be for the caller."""
+        """The check saves nothing. The agents that the definition names must exist, and you must be allowed to use
+        them.
+        """
         asked, definition = self.body(CheckPlan), None
         try:
             definition = _read(asked)
@@ -227,12 +254,13 @@ class Check(Endpoint):
 class Picture(Endpoint):
     @documented(
         "plans_picture",
-        "A plan's steps as a picture",
+        "Draw a plan",
         answers={**FILE_ANSWERS, (200, svg.MEDIA_TYPE): OpenApiTypes.BINARY},
-        refuses=[404],
     )
     def get(self, request: Request, slug: str) -> HttpResponse:
-        """SVG that needs nothing else: each step, left to right as one depends on the other."""
+        """The response is a self-contained SVG image. It shows each step, left to right in the order of
+        dependencies.
+        """
         definition = registry.definition_of(find_plan(self.principal, slug))
         if definition is None:
             raise NotFound("The plan's definition cannot be read any more, so there is no picture of it.")
@@ -240,7 +268,7 @@ class Picture(Endpoint):
 
 
 def find_plan(principal: Principal, slug: str) -> Agent:
-    """The plan of this slug, which the caller may use. Raises NotFound."""
+    """Raises NotFound unless the caller may use the plan."""
     plan = registry.visible_plans(principal).filter(slug=slug).first() if slug.isprintable() else None
     if plan is None:
         raise NotFound(NO_PLAN)
@@ -248,12 +276,12 @@ def find_plan(principal: Principal, slug: str) -> Agent:
 
 
 def picture(content: str) -> HttpResponse:
-    """SVG as a browser may show it: it runs nothing and loads nothing."""
+    """SVG that may run and load nothing."""
     return HttpResponse(content, content_type=svg.MEDIA_TYPE, headers={"Content-Security-Policy": svg.POLICY})
 
 
 def plan_json(plan: Agent, size: int, user: User) -> JSON:
-    """A plan of so many steps; its version, without what that says, and its workspace should be loaded."""
+    """A plan with `size` steps; version and workspace should be loaded."""
     version = plan.current_version
     return {
         "slug": plan.slug,
@@ -269,7 +297,6 @@ def plan_json(plan: Agent, size: int, user: User) -> JSON:
 
 
 def whole_plan_json(plan: Agent, version: AgentVersion | None, user: User) -> JSON:
-    """A plan with what one of its versions says."""
     try:
         definition = PlanDefinition.read(version.content) if version else None
     except ValidationError:
@@ -293,7 +320,7 @@ def _user(request: Request) -> User:
 
 
 def _read(asked: JSON) -> PlanDefinition:
-    """The definition of a body. Raises InvalidFields where there is none or two, ValidationError."""
+    """Raises InvalidFields, ValidationError."""
     if ("definition" in asked) == ("yaml" in asked):
         raise InvalidFields([("definition", ONE_OF_TWO)])
     if "yaml" in asked:
@@ -303,7 +330,7 @@ def _read(asked: JSON) -> PlanDefinition:
 
 
 def _save(user: User, slug: str, asked: JSON) -> Agent:
-    """Raises InvalidFields with a sentence for each path."""
+    """Raises InvalidFields with a message for each path."""
     policies = {"access": asked["access"]} if "access" in asked else {}
     if policies and not user.has_perm("agents.change_agent"):
         raise InvalidFields([("access", "Operators of agents decide who may use a plan. Leave it out.")])
@@ -311,7 +338,7 @@ def _save(user: User, slug: str, asked: JSON) -> Agent:
         saved = register_plan(slug, _read(asked), author=user, note=asked["note"], **policies)
     except ValidationError as error:
         raise InvalidFields(_error_list(error)[:MAX_PROBLEMS]) from None
-    except IntegrityError:  # somebody took it just now
+    except IntegrityError:  # taken just now
         raise InvalidFields([("slug", f"There is an agent {slug} already. Choose another slug.")]) from None
     return saved
 
@@ -321,7 +348,7 @@ def _error_list(error: ValidationError) -> list[tuple[str, str]]:
 
 
 SCHEMA_TYPE = "application/schema+json"
-SCHEMA_MAX_AGE = 3600  # seconds for which it need not be asked for again
+SCHEMA_MAX_AGE = 3600  # seconds
 
 
 class PlanSchema(Endpoint):
@@ -331,11 +358,13 @@ class PlanSchema(Endpoint):
 
     @documented(
         "plans_schema",
-        "The JSON Schema of a plan's definition",
+        "Retrieve the JSON Schema of plan definitions",
         answers={(200, SCHEMA_TYPE): OpenApiTypes.OBJECT, 304: None},
     )
     def get(self, request: Request) -> HttpResponse:
-        """Draft 2020-12; no key is needed. With `If-None-Match`, the ETag that came, it is not sent again."""
+        """The schema uses Draft 2020-12. This operation requires no credentials. Send the `ETag` of an earlier
+        response as `If-None-Match` to get status 304 if the schema has not changed.
+        """
         content, etag = _schema_document(f"{settings.PUBLIC_BASE_URL}{reverse('api:plan-schema')}")
         headers = {
             "ETag": etag,

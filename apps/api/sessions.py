@@ -1,4 +1,4 @@
-"""Sessions: the caller's conversations; each as it is or was, what changed in them, the caller's marks, and search."""
+"""Sessions: list, changes, state now or earlier, marks, and search."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from apps.api.framework import pagination
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, Struct, Token, page_of
 from apps.api.framework.views import Endpoint
-from apps.api.messages import find_session, parts_field, read_parts
+from apps.api.messages import find_session, read_parts
 from apps.api.shapes import (
     JSON,
     EventValues,
@@ -59,79 +59,98 @@ class SessionListing(Listing):
         default="",
         allow_blank=True,
         max_length=queries.MAX_QUERY_LENGTH,
-        help_text="Those in which this is found: see /search.",
+        help_text="Only sessions in which this query matches. `/search` describes the syntax.",
     )
-    agent = Line(default="", help_text="The slug of an agent: sessions that are with it.")
-    archived = Choice([("no", "those in use"), ("only", "those that were put away"), ("all", "both")], default="no")
+    agent = Line(default="", help_text="Only sessions with this agent, by its slug.")
+    archived = Choice(
+        [("no", "sessions that are not archived"), ("only", "archived sessions"), ("all", "all sessions")], default="no"
+    )
     parent = serializers.UUIDField(  # type: ignore[assignment]
-        default=None, help_text="A session: those that were forked from it."
+        default=None, help_text="Only forks of this session, by its id."
     )
     since = Token(
         max_length=10_000,
-        help_text="A `token`: all sessions that changed since, whatever the other filters say.",
+        help_text="A `token` from an earlier response. The response then has all sessions that changed "
+        "since; other filters are ignored.",
     )
 
 
-class FirstMessage(Body):
-    text = serializers.CharField(required=False, trim_whitespace=False, max_length=messages.MAX_TEXT)
-    parts = parts_field()
+class FirstMessage(messages.Content):
+    pass
 
 
 class NewSession(Body):
-    agent = Line(help_text="The slug of the agent to talk to.")
+    agent = Line(help_text="The slug of the session's agent.")
     title = Line(
         default="",
         allow_blank=True,
         max_length=MAX_TITLE,
         trim_whitespace=True,
-        help_text="Without one, the first message names it.",
+        help_text="The session's title. By default it is taken from the first message.",
     )
-    context_id = Line(default="", allow_blank=True, help_text="An A2A contextId of your own, which is in use nowhere.")
-    options = Struct(required=False, help_text="How the agent is set up here.")
-    message = FirstMessage(required=False, help_text="What to say first.")
-    wait = serializers.BooleanField(default=False, help_text="Answer when the message's task has settled.")
+    context_id = Line(
+        default="", allow_blank=True, help_text="An A2A `contextId` that you choose. No other session may use it."
+    )
+    options = Struct(required=False, help_text="The agent's options in this session.")
+    message = FirstMessage(required=False, help_text="The first message.")
+    wait = serializers.BooleanField(
+        default=False, help_text="Whether to respond only after the message's task has settled."
+    )
 
 
 class Changes(Body):
     title = Line(required=False, max_length=MAX_TITLE, trim_whitespace=True)
-    agent = Line(required=False, help_text="The slug of the agent with which it goes on.")
-    options = Struct(required=False, help_text="How the agent is set up from now on.")
+    agent = Line(required=False, help_text="The slug of the agent that receives new messages.")
+    options = Struct(required=False, help_text="The agent's options from now on.")
 
 
 SECTIONS = ("messages", "tasks", "artifacts", "events")
 
 
 class WholeQuery(Query):
-    at = serializers.IntegerField(default=None, min_value=1, help_text="As it was after this event.")
+    at = serializers.IntegerField(
+        default=None,
+        min_value=1,
+        help_text="The index of an event. The response shows the session as it was after that event.",
+    )
     include = serializers.ListField(child=Choice(SECTIONS), default=list(SECTIONS))
-    events_since = serializers.IntegerField(default=0, min_value=0, help_text="Events after this index.")
+    events_since = serializers.IntegerField(
+        default=0, min_value=0, help_text="Only events with an index above this number."
+    )
     events_limit = serializers.IntegerField(default=1000, min_value=1, max_value=10_000)
 
 
 class SessionsPage(Shape):
-    """A page of sessions; or, after `since`, what changed."""
+    """A page of sessions. With `since`: the sessions that changed."""
 
     items = SessionShape(many=True)
-    next_cursor = serializers.CharField(help_text="For the next page; empty on the last one.")
+    next_cursor = serializers.CharField(help_text="The `cursor` of the next page. Empty on the last page.")
     token = serializers.CharField(
-        help_text="For `since`: what changes from before this page was read on; empty but on the first page."
+        help_text="A value for `since`, taken before the page was read, so that no later change is missed. "
+        "Empty on all pages but the first."
     )
     created = serializers.ListField(
-        child=serializers.UUIDField(), required=False, help_text="After `since`: which of the items are new."
+        child=serializers.UUIDField(), required=False, help_text="With `since`: the ids of items that are new."
     )
     deleted = serializers.ListField(
-        child=serializers.UUIDField(), required=False, help_text="After `since`: sessions that are gone."
+        child=serializers.UUIDField(),
+        required=False,
+        help_text="With `since`: the ids of sessions that no longer exist for you.",
     )
-    more = serializers.BooleanField(required=False, help_text="After `since`: ask again with the new token at once.")
+    more = serializers.BooleanField(
+        required=False,
+        help_text="With `since`: whether there are more changes. If so, send another request with the new token.",
+    )
     reset = serializers.BooleanField(
-        required=False, help_text="After `since`: that is too long ago. List everything anew, without it."
+        required=False,
+        help_text="With `since`: whether the token is too old. If so, list all sessions again without `since`.",
     )
 
 
 class Sessions(Endpoint):
     @documented(
         "sessions_list",
-        "Your sessions, the one in which something happened last first",
+        "List your sessions, most recently updated first",
         query=SessionListing,
         answers={200: SessionsPage},
     )
@@ -148,7 +167,7 @@ class Sessions(Endpoint):
 
     @documented(
         "sessions_create",
-        "Begin a session, and say something in it",
+        "Create a session and optionally send its first message",
         body=NewSession,
         answers={200: SentShape, 201: SentShape},
         refuses=[409],
@@ -156,23 +175,19 @@ class Sessions(Endpoint):
         examples=[OpenApiExample("Ask and wait", EXAMPLE_SESSION, request_only=True)],
     )
     async def post(self, request: Request) -> Response:
-        """The same Idempotency-Key gives the same session again; status 200 says that it was there."""
+        """A repeated request with the same `Idempotency-Key` returns the same session with status 200."""
         asked, key = await db.run(self.body, NewSession), self.idempotency_key
         parts = read_parts(asked["message"]) if "message" in asked else []
         if parts:
             quotas.count_act(self.principal)
         begun = await db.run(_create, self.principal, asked, key, parts)
         if parts:
-            told = await self.say(begun.context.pk, {"messageId": key, "parts": parts}, wait=asked["wait"])
+            message = {"messageId": key, "parts": parts}
+            outgoing = await db.run(messages.address_message, self.principal, begun.context.pk, message)
+            told = await messages.send_message(self, outgoing, wait=asked["wait"])
         else:
             told = {"session": await db.run(shapes.session_json, begun.context), **NOTHING_SENT}
         return Response({**told, "repeated": begun.repeated}, status=200 if begun.repeated else 201)
-
-    async def say(self, session: uuid.UUID, message: JSON, *, wait: bool) -> JSON:
-        outgoing = await db.run(messages.address_message, self.principal, session, message)
-        return await messages.send_message(
-            self.principal, outgoing, wait=wait, address=self.address, traceparent=self.traceparent
-        )
 
 
 NEWEST_FIRST = ("-updated_at", "-id")
@@ -180,7 +195,7 @@ NOTHING_SENT: JSON = {"message": None, "answer": None, "task": None, "artifacts"
 
 
 def _filtered(principal: Principal, asked: JSON) -> QuerySet[Context]:
-    """The caller's own sessions that were begun from outside, narrowed down."""
+    """The caller's listed, filtered sessions."""
     found = Context.objects.visible_to(principal).listed()
     if asked["agent"]:
         found = found.filter(agent__slug=asked["agent"])
@@ -203,7 +218,7 @@ def _create(principal: Principal, asked: JSON, key: str, parts: list[JSON]) -> c
 
 
 def usable_agent(principal: Principal, slug: str) -> Agent:
-    """An agent that the caller may use. Raises InvalidFields."""
+    """Raises InvalidFields unless the caller may use the agent."""
     found = Agent.objects.visible_to(principal).filter(slug=slug).first()
     if found is None:
         raise InvalidFields([("agent", "There is no such agent, or you may not use it.")])
@@ -213,13 +228,14 @@ def usable_agent(principal: Principal, slug: str) -> Agent:
 class OneSession(Endpoint):
     @documented(
         "sessions_retrieve",
-        "A session, as it is or as it was",
+        "Retrieve a session, now or at an earlier event",
         query=WholeQuery,
         answers={200: WholeSessionShape},
-        refuses=[404],
     )
     def get(self, request: Request, session: uuid.UUID) -> Response:
-        """With `at` it is byte for byte what it was after that event, whatever came later."""
+        """With `at`, the response shows the session as it was after that event. The bytes do not depend on later
+        events.
+        """
         asked = self.query(WholeQuery)
         context = find_session(self.principal, session)
         if asked["at"] is not None and asked["at"] > context.last_event:
@@ -229,14 +245,16 @@ class OneSession(Endpoint):
 
     @documented(
         "sessions_update",
-        "Rename a session, or let it go on with another agent",
+        "Rename a session, or change its agent",
         body=Changes,
         answers={200: SessionShape},
-        refuses=[404, 409],
+        refuses=[409],
         examples=[OpenApiExample("Rename", {"title": "Plans for May"}, request_only=True)],
     )
     def patch(self, request: Request, session: uuid.UUID) -> Response:
-        """What runs goes on with whom it was begun. Without `options` another agent has none."""
+        """Running tasks continue with the agent that started them. If you change the agent without `options`, the new
+        agent has no options.
+        """
         asked, context = self.body(Changes), find_session(self.principal, session)
         if "agent" in asked or "options" in asked:
             agent = usable_agent(self.principal, asked["agent"]) if "agent" in asked else context.agent
@@ -245,36 +263,36 @@ class OneSession(Endpoint):
             commands.rename_session(self.principal, session, asked["title"])
         return Response(shapes.session_json(find_session(self.principal, session)))
 
-    @documented("sessions_delete", "Delete a session", answers={204: None}, refuses=[404])
+    @documented("sessions_delete", "Delete a session", answers={204: None})
     def delete(self, request: Request, session: uuid.UUID) -> Response:
-        """What runs in it is canceled. Forks of it stay as they are."""
+        """Running tasks in the session are canceled. Forks of the session do not change."""
         deletion.delete_session(self.principal, session)
         return Response(status=204)
 
 
 class Archived(Endpoint):
-    @documented("sessions_archive", "Put a session away", answers={200: SessionShape}, refuses=[404])
+    @documented("sessions_archive", "Archive a session", answers={200: SessionShape})
     def post(self, request: Request, session: uuid.UUID) -> Response:
-        """Lists leave it out until somebody says something in it."""
+        """Lists omit an archived session until somebody sends a message in it."""
         return Response(shapes.session_json(commands.archive_session(self.principal, session)))
 
 
 class Unarchived(Endpoint):
-    @documented("sessions_unarchive", "Bring a session back", answers={200: SessionShape}, refuses=[404])
+    @documented("sessions_unarchive", "Unarchive a session", answers={200: SessionShape})
     def post(self, request: Request, session: uuid.UUID) -> Response:
         return Response(shapes.session_json(commands.unarchive_session(self.principal, session)))
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSelection:
-    """What is to be shown: some of SECTIONS; of the events up to `most` after index `since`."""
+    """Some SECTIONS; at most `most` events after index `since`."""
 
     sections: Collection[str] = SECTIONS
     since: int = 0
     most: int = 1000
 
     def of_events(self, context: Context, upto: int) -> list[EventValues]:
-        """The events, and one more where there is one."""
+        """The events and one more, if any."""
         if "events" not in self.sections:
             return []
         return EventValues.of(lineage.events(context, self.since, upto)[: self.most + 1])
@@ -282,7 +300,7 @@ class SessionSelection:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """The rows of a session as they are, or were; `reader` is the session itself, by which its log is found."""
+    """Rows at some time; `reader` is the session now, which finds its log."""
 
     reader: Context
     context: Context
@@ -292,9 +310,9 @@ class SessionState:
 
 
 def whole_session(context: Context, wanted: SessionSelection, at: int | None = None) -> JSON:
-    """The session after event `at`, by default as it is. A fixed number of queries. Raises ContextNotFound.
+    """The session after event `at`, by default now. Fixed number of queries. Raises ContextNotFound.
 
-    While it changes, rows are those of different moments: then it is made from the log, which holds still.
+    If it changes meanwhile, it is rebuilt from the log, which is consistent.
     """
     if at is None:
         state, events = _current_state(context), wanted.of_events(context, context.last_event)
@@ -317,7 +335,7 @@ def _current_state(context: Context) -> SessionState:
 
 
 def _past_state(context: Context, at: int) -> SessionState:
-    """Messages do not change once they are said; everything else is folded anew."""
+    """Messages never change; the rest is replayed."""
     rebuilt = projection.rebuild(context.pk, upto=at)
     tasks = sorted(rebuilt.tasks.values(), key=lambda task: task.first_event)
     delivered = [artifact for artifact in rebuilt.artifacts if artifact.state == Artifact.State.DELIVERED]
@@ -345,7 +363,7 @@ def _session_document(state: SessionState, events: list[EventValues], wanted: Se
 
 
 def changes_json(principal: Principal, since: str, limit: int) -> JSON:
-    """Raises InvalidParams for a token that is not the caller's."""
+    """Raises InvalidParams."""
     try:
         found = sync.changes_since(principal, sync.parse_position(principal, since), limit)
     except PositionTooOld:
@@ -362,39 +380,37 @@ def changes_json(principal: Principal, since: str, limit: int) -> JSON:
 
 
 def current_token(principal: Principal) -> str:
-    """The token of who begins to read everything."""
     return sync.position_token(principal, sync.current_position(principal))
 
 
-MAX_INDEX = 2**63 - 1  # what a database keeps
+MAX_INDEX = 2**63 - 1  # in the database
 
 
 class Marking(Body):
-    pinned = serializers.BooleanField(required=False, help_text="Does it stay on top of your list?")
+    pinned = serializers.BooleanField(required=False, help_text="Whether the session stays at the top of your list.")
     seen = serializers.IntegerField(
-        required=False, min_value=0, max_value=MAX_INDEX, help_text="Index of the newest event that you have seen."
+        required=False, min_value=0, max_value=MAX_INDEX, help_text="The index of the newest event that you have seen."
     )
 
 
 @extend_schema_serializer(component_name="SessionMark")
 class MarkShape(Shape):
-    """What you noted of a session."""
+    """Your marks on a session."""
 
     pinned = serializers.BooleanField()
-    seen = serializers.IntegerField(help_text="Index of the newest event that you have seen.")
+    seen = serializers.IntegerField(help_text="The index of the newest event that you have seen.")
 
 
 class Mark(Endpoint):
     @documented(
         "sessions_mark",
-        "Pin a session, or say how far you saw it",
+        "Pin a session, or record how far you have read it",
         body=Marking,
         answers={200: MarkShape},
-        refuses=[404],
         examples=[OpenApiExample("Pin", {"pinned": True}, request_only=True)],
     )
     def put(self, request: Request, session: uuid.UUID) -> Response:
-        """Each of them stays as it is where it is not named; what was seen stays seen."""
+        """Fields that you omit do not change. `seen` never decreases."""
         own = marks.update_mark(self.principal, session, **self.body(Marking))
         return Response({"pinned": own.pinned_at is not None, "seen": own.seen})
 
@@ -402,29 +418,35 @@ class Mark(Endpoint):
 class Searching(Listing):
     q = serializers.CharField(
         max_length=queries.MAX_QUERY_LENGTH,
-        help_text='Words, all of which are to be found; `"a phrase"`, `-without`, `begin*`.',
+        help_text='Words that must all match. Also supports `"a phrase"`, `-excluded` and `prefix*`.',
     )
-    kind = serializers.ListField(child=Choice(SearchEntry.Kind.values), default=list, help_text="What is looked for.")
-    session = serializers.UUIDField(default=None, help_text="In this session alone, with what it was forked from.")
-    agent = Line(default="", help_text="In sessions with the agent of this slug alone.")
-    before = serializers.DateTimeField(default=None, help_text="Older than this alone.")
+    kind = serializers.ListField(
+        child=Choice(SearchEntry.Kind.values),
+        default=list,
+        help_text="The kinds of results to return. By default all kinds.",
+    )
+    session = serializers.UUIDField(
+        default=None, help_text="Only results in this session, including the part that it shares with its parents."
+    )
+    agent = Line(default="", help_text="Only results in sessions with this agent, by its slug.")
+    before = serializers.DateTimeField(default=None, help_text="Only results before this time.")
 
 
 class Piece(Shape):
     text = serializers.CharField()
-    hit = serializers.BooleanField(help_text="Is it what was looked for?")
+    hit = serializers.BooleanField(help_text="Whether this piece of text matches the query.")
 
 
 class Hit(Shape):
     kind = serializers.ChoiceField(SearchEntry.Kind.choices)
-    id = serializers.CharField(help_text="Of the message or the artifact; of a title that of its session.")
-    session_id = serializers.UUIDField(help_text="The session in which it was said.")
+    id = serializers.CharField(help_text="The id of the message or artifact. For a title: the id of its session.")
+    session_id = serializers.UUIDField(help_text="The id of the session that contains the result.")
     session_title = serializers.CharField()
-    agent = serializers.CharField(help_text="Slug of the session's agent.")
-    index = serializers.IntegerField(help_text="Of the event that brought it; 0 for a title.")
-    name = serializers.CharField(help_text="Of an artifact; of a message its role.")
+    agent = serializers.CharField(help_text="The slug of the session's agent.")
+    index = serializers.IntegerField(help_text="The index of the event that recorded the result. 0 for a title.")
+    name = serializers.CharField(help_text="The artifact's name, or the message's role.")
     timestamp = serializers.CharField()
-    excerpt = Piece(many=True, help_text="Of its text, as data: to be shown as text.")
+    excerpt = Piece(many=True, help_text="An excerpt of the text. It is plain text, not HTML.")
 
 
 class Search(Endpoint):
@@ -436,7 +458,7 @@ class Search(Endpoint):
         refuses=[404],
     )
     def get(self, request: Request) -> Response:
-        """The best first; of those that are alike the newest. What was said a moment ago is found."""
+        """Results are sorted by relevance, then newest first. New messages can be found immediately."""
         asked = self.query(Searching)
         narrowed = [asked["q"], sorted(asked["kind"]), str(asked["session"]), asked["agent"], str(asked["before"])]
         found = queries.search(

@@ -1,7 +1,7 @@
-"""The record as the client API shows it: plain values (`…_json`), and the shapes that declare them to the schema.
+"""The record in the client API: plain dictionaries (`…_json`), and shapes for the schema.
 
-Everything is a pure function of the log: what a session was after event N can be said again at any time, byte for byte.
-Functions take many rows at once, and ask the database the same few questions however many there are.
+Everything is derived from the log, so that a session after event N is reproduced byte for byte. Functions take many
+rows, with a fixed number of queries.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def optional_timestamp(at: datetime.datetime | None) -> str | None:
 
 
 def agent_slugs(agents: Iterable[int | None]) -> Slugs:
-    """The slugs of agents by their keys. One query, or none."""
+    """By primary key. At most one query."""
     keys = {key for key in agents if key is not None}
     return dict(Agent.objects.filter(pk__in=keys).values_list("pk", "slug")) if keys else {}
 
 
 def parts_json(parts: Iterable[JSON], session: uuid.UUID) -> list[JSON]:
-    """Parts for the wire: content that is kept in a file is a link."""
+    """Links replace stored files."""
     return [_linked_part(part, session) if "stored" in part else part for part in parts]
 
 
@@ -60,25 +60,30 @@ def _nullable_text(**options: Any) -> serializers.CharField:
 
 
 class SessionMetadata(Shape):
-    agent_url = serializers.URLField(help_text="Where other agents reach its agent, by A2A.")
-    agent = serializers.CharField(help_text="The slug of the agent that it is with.")
-    context_id = serializers.CharField(help_text="The A2A contextId.")
+    agent_url = serializers.URLField(help_text="The A2A URL of the session's agent.")
+    agent = serializers.CharField(help_text="The slug of the session's agent.")
+    context_id = serializers.CharField(help_text="The session's A2A `contextId`.")
     message_count = serializers.IntegerField()
-    options = Struct(help_text="How the agent is set up here.")
-    forked_at = serializers.IntegerField(allow_null=True, help_text="Of a fork, the last event that it shares.")
-    fork_reason = serializers.CharField(help_text="fork, edit, retry or agent; empty where it is no fork.")
+    options = Struct(help_text="The agent's options in this session.")
+    forked_at = serializers.IntegerField(
+        allow_null=True,
+        help_text="If the session is a fork: the index of the last event that it shares with its parent.",
+    )
+    fork_reason = serializers.CharField(
+        help_text="Why the session was forked: `fork`, `edit`, `retry` or `agent`. Empty if the session is not a fork."
+    )
 
 
 @extend_schema_serializer(component_name="Session")
 class SessionShape(Shape):
-    """A conversation."""
+    """A conversation with an agent."""
 
     id = serializers.UUIDField()
     title = serializers.CharField()
     created_at = serializers.DateTimeField()
-    updated_at = serializers.DateTimeField(help_text="When its newest event was recorded.")
-    parent_id = serializers.UUIDField(allow_null=True, help_text="The session that it was forked from.")
-    revision = serializers.IntegerField(help_text="The index of its newest event.")
+    updated_at = serializers.DateTimeField(help_text="When the session's newest event was recorded.")
+    parent_id = serializers.UUIDField(allow_null=True, help_text="The session from which this session was forked.")
+    revision = serializers.IntegerField(help_text="The index of the session's newest event.")
     archived_at = serializers.DateTimeField(allow_null=True)
     metadata = SessionMetadata()
 
@@ -92,17 +97,21 @@ class ToolCall(Shape):
 
 
 class MessageEdit(Shape):
-    session_id = serializers.UUIDField(help_text="The fork in which it was said anew.")
-    index = serializers.IntegerField(help_text="Of the event that says so.")
+    session_id = serializers.UUIDField(help_text="The fork that contains the edited message.")
+    index = serializers.IntegerField(help_text="The index of the event that records the edit.")
     timestamp = serializers.DateTimeField()
 
 
 class MessageMetadata(Shape):
     agent_run_id = serializers.UUIDField(allow_null=True)
-    agent = _nullable_text(help_text="The slug of the agent that wrote it; null: you.")
-    agent_version = serializers.IntegerField(allow_null=True, help_text="The number of that agent's version.")
+    agent = _nullable_text(help_text="The slug of the agent that wrote the message. Null if you wrote it.")
+    agent_version = serializers.IntegerField(
+        allow_null=True, help_text="The version of the agent that wrote the message."
+    )
     task_id = serializers.UUIDField(allow_null=True)
-    message_id = serializers.CharField(help_text="Its sender's own id: the Idempotency-Key under which it was sent.")
+    message_id = serializers.CharField(
+        help_text="The sender's id for the message: the `Idempotency-Key` with which it was sent."
+    )
     tool_calls = ToolCall(many=True)
     is_edited = serializers.BooleanField()
     edit_history = MessageEdit(many=True)
@@ -110,30 +119,35 @@ class MessageMetadata(Shape):
 
 @extend_schema_serializer(component_name="Message")
 class MessageShape(Shape):
-    """One turn of talk."""
+    """A message in a session, from you or from an agent."""
 
     id = serializers.UUIDField()
     session_id = serializers.UUIDField()
-    index = serializers.IntegerField(help_text="Of the event that brought it.")
+    index = serializers.IntegerField(help_text="The index of the event that recorded the message.")
     role = serializers.ChoiceField(Message.Role.choices)
-    content = serializers.CharField(help_text="Its words.")
-    parts = serializers.ListField(child=Struct(), help_text="Its parts, in A2A's shape.")
-    html = serializers.CharField(help_text="An agent's words laid out, safe to insert; empty for your own.")
+    content = serializers.CharField(help_text="The message's text.")
+    parts = serializers.ListField(child=Struct(), help_text="The message's parts, as A2A defines them.")
+    html = serializers.CharField(
+        help_text="The text of an agent's message as HTML. It is safe to insert into a page. Empty for your own "
+        "messages."
+    )
     timestamp = serializers.DateTimeField()
     metadata = MessageMetadata()
 
 
 @extend_schema_serializer(component_name="Event")
 class EventShape(Shape):
-    """A line of a session's log."""
+    """An entry of a session's log."""
 
-    id = serializers.CharField(help_text="<sessionId>:<index>")
+    id = serializers.CharField(help_text="`<sessionId>:<index>`")
     session_id = serializers.UUIDField()
-    index = serializers.IntegerField(help_text="1 for the first; there are no gaps.")
+    index = serializers.IntegerField(
+        help_text="The event's number in the session. The first event is 1, and there are no gaps."
+    )
     type = serializers.ChoiceField(EventType.choices)
     task_id = serializers.UUIDField(allow_null=True)
     run_id = serializers.UUIDField(allow_null=True)
-    payload = Struct(help_text="What there is depends on the type.")
+    payload = Struct(help_text="The event's data. Its fields depend on `type`.")
     timestamp = serializers.DateTimeField()
 
 
@@ -155,31 +169,40 @@ class TaskShape(Shape):
     id = serializers.UUIDField()
     session_id = serializers.UUIDField()
     state = serializers.ChoiceField(TaskState.choices)
-    agent = serializers.CharField(help_text="The slug of the agent that was asked.")
+    agent = serializers.CharField(help_text="The slug of the agent that works on the task.")
     created_at = serializers.DateTimeField()
-    updated_at = serializers.DateTimeField(help_text="When its state was recorded.")
+    updated_at = serializers.DateTimeField(help_text="When the task's current state was recorded.")
     status = TaskStatus()
-    question = Struct(allow_null=True, help_text="What it waits for: a name, and perhaps a JSON Schema.")
-    references = serializers.ListField(child=serializers.CharField(), help_text="Tasks that it refines.")
-    artifacts = serializers.ListField(child=serializers.CharField(), help_text="Ids of what it delivered.")
-    parent_id = serializers.UUIDField(allow_null=True, help_text="The task that called for it.")
+    question = Struct(
+        allow_null=True,
+        help_text="What the task waits for: a name, and possibly a JSON Schema. Null if it waits for nothing.",
+    )
+    references = serializers.ListField(
+        child=serializers.CharField(), help_text="The ids of tasks that this task refines."
+    )
+    artifacts = serializers.ListField(
+        child=serializers.CharField(), help_text="The ids of the artifacts that the task delivered."
+    )
+    parent_id = serializers.UUIDField(allow_null=True, help_text="The id of the task that started this task.")
 
 
 @extend_schema_serializer(component_name="Artifact")
 class ArtifactShape(Shape):
-    """What a task delivered."""
+    """A result that a task delivered."""
 
-    id = serializers.CharField(help_text="<taskId>/<artifactId>")
+    id = serializers.CharField(help_text="`<taskId>/<artifactId>`")
     session_id = serializers.UUIDField()
     task_id = serializers.UUIDField()
     artifact_id = serializers.CharField()
     name = serializers.CharField()
     description = serializers.CharField()
     media_type = serializers.CharField()
-    size = serializers.IntegerField(help_text="Bytes.")
-    digest = serializers.CharField(help_text="SHA-256 of the canonical JSON of its parts.")
+    size = serializers.IntegerField(help_text="The size in bytes.")
+    digest = serializers.CharField(help_text="The SHA-256 digest of the canonical JSON of the artifact's parts.")
     is_signed = serializers.BooleanField()
-    version = serializers.IntegerField(help_text="1 for the first of its name in the session.")
+    version = serializers.IntegerField(
+        help_text="The version among artifacts with the same name in the session, starting at 1."
+    )
     created_at = serializers.DateTimeField()
     parts = serializers.ListField(child=Struct())
     metadata = Struct()
@@ -187,7 +210,7 @@ class ArtifactShape(Shape):
 
 @extend_schema_serializer(component_name="WholeSession")
 class WholeSessionShape(Shape):
-    """A session with what was asked for of it."""
+    """A session with the sections that `include` selects."""
 
     session = SessionShape()
     messages = MessageShape(many=True, required=False)
@@ -197,35 +220,38 @@ class WholeSessionShape(Shape):
     next_events = serializers.IntegerField(
         allow_null=True,
         required=False,
-        help_text="`events_since` for those after these; null: there are none.",
+        help_text="The value of `events_since` for the next events. Null if there are no more events.",
     )
 
 
 @extend_schema_serializer(component_name="Sent")
 class SentShape(Shape):
-    """What a message led to: an answer at once, or a task."""
+    """The result of a message: an immediate answer, or a task."""
 
     session = SessionShape()
     message = MessageShape(allow_null=True)
-    answer = MessageShape(allow_null=True, help_text="What was answered: at once, or after waiting.")
+    answer = MessageShape(allow_null=True, help_text="The agent's answer. Null if the agent has not answered yet.")
     task = TaskShape(allow_null=True)
-    artifacts = ArtifactShape(many=True, help_text="What the task delivered, after waiting.")
-    repeated = serializers.BooleanField(help_text="Sent before under the same key: nothing was done anew.")
+    artifacts = ArtifactShape(
+        many=True, help_text="The artifacts that the task delivered, if the request waited for it."
+    )
+    repeated = serializers.BooleanField(
+        help_text="Whether an earlier request had the same `Idempotency-Key`. If so, nothing ran again."
+    )
 
 
 def session_json(context: Context) -> JSON:
-    """A session as it is. Asks for its agent and the number of its messages."""
     return sessions_json([context])[0]
 
 
 def sessions_json(contexts: Sequence[Context]) -> list[JSON]:
-    """Sessions as they are. At most three queries."""
+    """At most three queries."""
     slugs, counts = agent_slugs(context.agent_id for context in contexts), _message_counts(contexts)
     return [build_session_json(context, slugs, counts.get(context.pk, 0)) for context in contexts]
 
 
 def build_session_json(context: Context, slugs: Slugs, message_count: int) -> JSON:
-    """A session of which everything is known."""
+    """No query."""
     slug = slugs[context.agent_id]
     return {
         "id": str(context.pk),
@@ -248,7 +274,7 @@ def build_session_json(context: Context, slugs: Slugs, message_count: int) -> JS
 
 
 def _message_counts(contexts: Sequence[Context]) -> dict[uuid.UUID, int]:
-    """How many messages each has, with those of its past."""
+    """Including inherited messages."""
     own = Message.objects.filter(context__in=[context.pk for context in contexts])
     counts = dict(own.values_list("context").annotate(Count("pk")).order_by())
     forks = [context.pk for context in contexts if context.forked_at is not None]
@@ -270,7 +296,7 @@ TOOL_EVENTS = (EventType.AGENT_TOOL_CALL, EventType.AGENT_TOOL_RESULT)
 
 
 def messages_json(context: Context, rows: Sequence[Message], upto: int | None = None) -> list[JSON]:
-    """Messages of a session or of its past, as they were after event `upto`. At most three queries, beside segments."""
+    """Messages at event `upto`. At most three queries, besides segments."""
     if not rows:
         return []
     events = _turn_events(rows)
@@ -312,7 +338,7 @@ def _message_json(
 
 
 def _turn_events(rows: Sequence[Message]) -> list[Event]:
-    """The events of agents' turns that say who wrote these messages and which tools were called, in their order."""
+    """Events with the messages' authors and tool calls, in order."""
     by_agents = [row for row in rows if row.role == Message.Role.AGENT]
     alone: dict[uuid.UUID, list[int]] = defaultdict(list)
     for row in by_agents:
@@ -320,19 +346,19 @@ def _turn_events(rows: Sequence[Message]) -> list[Event]:
             alone[row.context_id].append(row.index)
     if not by_agents:
         return []
-    # Chunks and tokens, of which there are most, have an artifact: the index of a task's events passes them over.
+    # Most events are chunks and tokens. They have an artifact: the index of a task's events skips them.
     tasks = {row.task_id for row in by_agents if row.task_id}
     wanted = Q(task__in=tasks, artifact_id="", type__in=(*projection.AUTHOR_EVENTS, *TOOL_EVENTS))
     for source, indexes in alone.items():
         wanted |= Q(context=source, index__in=indexes)
-    # A task of a fork's past may go on where it is, under the indexes that the fork's own messages have.
+    # A task from before the fork may go on in its own session, with the same indexes.
     place = {row.index: row.context_id for row in rows}
     found = Event.objects.filter(wanted).order_by("index")
     return [event for event in found if place.get(event.index, event.context_id) == event.context_id]
 
 
 def _tool_calls(events: Iterable[Event], rows: Sequence[Message]) -> dict[int, list[JSON]]:
-    """By the index of an agent's message, the calls of the same run since its message before."""
+    """By the agent's message (index): calls of its run since the previous message."""
     said = {row.index for row in rows}
     found: dict[int, list[JSON]] = {}
     open_calls: dict[Any, list[JSON]] = defaultdict(list)
@@ -365,7 +391,7 @@ def _take_result(calls: list[JSON], event: Event) -> None:
 
 
 def _edits(context: Context, upto: int | None) -> dict[str, list[JSON]]:
-    """By the id of a message, the sessions in which it was said anew."""
+    """Forks by edited message's id."""
     found: dict[str, list[JSON]] = defaultdict(list)
     for event in lineage.events(context, upto=upto).filter(type=EventType.EDIT):
         edit = {"sessionId": event.payload["session"], "index": event.index, "timestamp": timestamp(event.at)}
@@ -375,7 +401,7 @@ def _edits(context: Context, upto: int | None) -> dict[str, list[JSON]]:
 
 @dataclass(slots=True)
 class EventValues:
-    """What is shown of an event. For thousands at once: a row takes several times as long to make."""
+    """Several times faster to load than a model instance."""
 
     index: int
     type: str
@@ -390,7 +416,7 @@ class EventValues:
 
 
 def events_json(session: uuid.UUID, events: Sequence[Event | EventValues]) -> list[JSON]:
-    """Events of a session or of its past. One query at most."""
+    """At most one query."""
     slugs = agent_slugs(key for event in events for key in _agents_in(event.payload))
     name = str(session)
     return [
@@ -434,12 +460,12 @@ def _payload_json(payload: JSON, session: uuid.UUID, slugs: Slugs) -> JSON:
 
 
 def question_json(slot: JSON) -> JSON:
-    """What a task asks for, without what its agent keeps for itself."""
+    """Without the agent's private value."""
     return {name: value for name, value in slot.items() if name != "value"}
 
 
 def tasks_json(session: uuid.UUID, rows: Sequence[Task], artifacts: Iterable[Artifact]) -> list[JSON]:
-    """Tasks of a session, with what was delivered in it. One query."""
+    """With artifacts. One query."""
     slugs = agent_slugs(row.agent_id for row in rows)
     delivered: dict[uuid.UUID, list[Artifact]] = defaultdict(list)
     for artifact in artifacts:
@@ -448,7 +474,6 @@ def tasks_json(session: uuid.UUID, rows: Sequence[Task], artifacts: Iterable[Art
 
 
 def task_json(session: uuid.UUID, row: Task, agent: str, artifacts: Iterable[Artifact]) -> JSON:
-    """A task of a session, with the slug of its agent and what it delivered there."""
     return {
         "id": str(row.pk),
         "sessionId": str(session),
@@ -480,9 +505,9 @@ MIXED_TYPE = "multipart/mixed"
 
 
 def artifacts_json(session: uuid.UUID, rows: Sequence[Artifact], versions: Versions | None = None) -> list[JSON]:
-    """Artifacts that were delivered in a session, in the order in which they were begun. No query.
+    """Delivered artifacts in order. No query.
 
-    Without `versions` all versions are shown.
+    Without `versions`, `rows` must contain all versions.
     """
     ordered = sorted(rows, key=lambda row: row.first_event)
     if versions is None:
@@ -491,7 +516,6 @@ def artifacts_json(session: uuid.UUID, rows: Sequence[Artifact], versions: Versi
 
 
 def artifact_json(session: uuid.UUID, row: Artifact, version: int) -> JSON:
-    """One that was delivered."""
     parts = pieces_joined(row.parts)
     return {
         "id": artifact_key(row),

@@ -1,4 +1,4 @@
-"""Shares: read-only links to a session as it was, and what is read by them without signing in."""
+"""Read-only links to a session as it was, without sign-in."""
 
 from __future__ import annotations
 
@@ -36,15 +36,24 @@ MAX_DAYS = 3650
 
 class NewShare(Body):
     expires_in_days = serializers.IntegerField(default=30, min_value=1, max_value=MAX_DAYS)
-    with_branches = serializers.BooleanField(default=False, help_text="Are forks of it shown, as they are now?")
-    with_artifacts = serializers.BooleanField(default=False, help_text="Are files and artifacts shown?")
-    at = serializers.IntegerField(default=None, allow_null=True, min_value=1, help_text="As it was after this event.")
+    with_branches = serializers.BooleanField(
+        default=False, help_text="Whether the link also shows forks of the session, as they are now."
+    )
+    with_artifacts = serializers.BooleanField(
+        default=False, help_text="Whether the link also shows files and artifacts."
+    )
+    at = serializers.IntegerField(
+        default=None,
+        allow_null=True,
+        min_value=1,
+        help_text="The index of an event. The link shows the session as it was after that event.",
+    )
 
 
 class ShareShape(Shape):
     id = serializers.UUIDField()
     session_id = serializers.UUIDField()
-    at = serializers.IntegerField(help_text="The last event that is shown.")
+    at = serializers.IntegerField(help_text="The index of the last event that the link shows.")
     with_branches = serializers.BooleanField()
     with_artifacts = serializers.BooleanField()
     created_at = serializers.DateTimeField()
@@ -52,8 +61,8 @@ class ShareShape(Shape):
 
 
 class NewShareShape(ShareShape):
-    url = serializers.CharField(help_text="Where people read it. It is told this once.")
-    api_url = serializers.CharField(help_text="Where programs read it.")
+    url = serializers.CharField(help_text="The URL of the page for people. Only this response contains it.")
+    api_url = serializers.CharField(help_text="The URL for programs.")
 
 
 class ShareList(Shape):
@@ -65,7 +74,9 @@ class SharedMessage(Shape):
     role = serializers.ChoiceField(Message.Role.choices)
     author = serializers.CharField()
     content = serializers.CharField()
-    html = serializers.CharField(help_text="Safe to insert; empty for what people wrote.")
+    html = serializers.CharField(
+        help_text="The text as HTML. It is safe to insert into a page. Empty for messages from people."
+    )
     parts = serializers.ListField(child=Struct())
     timestamp = serializers.DateTimeField()
 
@@ -82,20 +93,23 @@ class SharedArtifact(Shape):
 class SharedBranch(Shape):
     id = serializers.UUIDField()
     parent_id = serializers.UUIDField(allow_null=True)
-    forked_at = serializers.IntegerField(allow_null=True, help_text="What comes before is its parent's.")
+    forked_at = serializers.IntegerField(
+        allow_null=True,
+        help_text="The index of the last event that the fork shares with its parent. Earlier content is in the parent.",
+    )
     revision = serializers.IntegerField()
     messages = SharedMessage(many=True)
     artifacts = SharedArtifact(many=True)
 
 
 class SharedSession(Shape):
-    """A session as it was, for readers of a link."""
+    """A shared session, as it was when the link was created."""
 
     title = serializers.CharField()
     shared_by = serializers.CharField()
-    created_at = serializers.DateTimeField(help_text="When the link was made.")
+    created_at = serializers.DateTimeField(help_text="When the link was created.")
     expires_at = serializers.DateTimeField()
-    branches = SharedBranch(many=True, help_text="The session itself, then forks of it.")
+    branches = SharedBranch(many=True, help_text="The session, followed by its forks.")
 
 
 def share_json(share: Share) -> JSON:
@@ -111,15 +125,13 @@ def share_json(share: Share) -> JSON:
 
 
 class Shares(Endpoint):
-    @documented("shares_list", "The links to a session", answers={200: ShareList}, refuses=[404])
+    @documented("shares_list", "List the links to a session", answers={200: ShareList})
     def get(self, request: Request, session: uuid.UUID) -> Response:
         return Response({"items": [share_json(one) for one in shares.list_shares(self.principal, session)]})
 
-    @documented(
-        "shares_create", "Share a session by a link", body=NewShare, answers={201: NewShareShape}, refuses=[404]
-    )
+    @documented("shares_create", "Create a link to a session", body=NewShare, answers={201: NewShareShape})
     def post(self, request: Request, session: uuid.UUID) -> Response:
-        """Whoever has the link reads the session as it was, without signing in."""
+        """Anybody who has the link can read the session as it was. Reading requires no sign-in."""
         asked = self.body(NewShare)
         lifetime = datetime.timedelta(days=asked.pop("expires_in_days"))
         try:
@@ -132,14 +144,14 @@ class Shares(Endpoint):
 
 
 class OneShare(Endpoint):
-    @documented("shares_delete", "Take a link back", answers={204: None}, refuses=[404])
+    @documented("shares_delete", "Revoke a link", answers={204: None})
     def delete(self, request: Request, session: uuid.UUID, share: uuid.UUID) -> Response:
         shares.revoke(self.principal, session, share)
         return Response(status=204)
 
 
 class Public(Endpoint):
-    """What is read by a link: nobody has to sign in, no search engine keeps it, and no other site is told of it."""
+    """A page behind a link: no sign-in, no search engines, no referrer."""
 
     permission_classes = [AllowAny]
 
@@ -156,18 +168,18 @@ class Public(Endpoint):
 
 
 class Shared(Public):
-    @documented("shared_retrieve", "Read a shared session", answers={200: SharedSession}, refuses=[404])
+    @documented("shared_retrieve", "Retrieve a shared session", answers={200: SharedSession})
     def get(self, request: Request, token: str) -> Response:
-        """It needs no credentials."""
+        """This operation requires no credentials."""
         return Response(snapshot_json(self.snapshot(token), token))
 
 
 class SharedFile(Public):
-    @documented("shared_file", "A file of a shared session", answers=FILE_ANSWERS, refuses=[404])
+    @documented("shared_file", "Download a file of a shared session", answers=FILE_ANSWERS)
     async def get(
         self, request: Request, token: str, branch: uuid.UUID, kind: str, index: int, number: int
     ) -> FileResponse:
-        """It needs no credentials. Whatever it is, it is a plain download."""
+        """This operation requires no credentials. The response is always a download, whatever the file's type."""
         snapshot = await db.run(self.snapshot, token)
         part = snapshot.part(branch, kind, index, number)
         response = await asyncio.to_thread(downloads.file_response, part, f"{index}-{number}", is_download=True)
@@ -226,7 +238,7 @@ def _artifact_json(snapshot: Snapshot, branch: Branch, made: Artifact, token: st
 def _parts_json(
     snapshot: Snapshot, branch: Branch, kind: str, index: int, parts: list[JSON], token: str
 ) -> Iterable[JSON]:
-    """The parts, files as links through the share; where files were not granted, as their names alone."""
+    """Parts with links to shared files; names only if files are not shared."""
     for number, part in enumerate(parts):
         if not is_file(part):
             yield {name: value for name, value in part.items() if name != "metadata"}

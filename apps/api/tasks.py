@@ -1,4 +1,4 @@
-"""Tasks: what agents work on for the caller, to stop, answer and rate; and their runs: who worked on which turn."""
+"""Tasks (list, cancel, answer, rate) and their runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ import db
 from apps.accounts import quotas
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.api.framework import pagination
 from apps.api.framework.problems import Conflict, NotFound
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import AnyValue, Body, Choice, Listing, Shape, Struct, page_of
@@ -47,24 +46,24 @@ NO_TASK = "There is no such task."
 
 class TaskListing(Listing):
     state = serializers.ListField(child=Choice(TaskState.choices), required=False)
-    session = serializers.UUIDField(required=False, help_text="The id of a session.")
-    agent = serializers.SlugField(required=False, max_length=63, help_text="The slug of an agent.")
+    session = serializers.UUIDField(required=False, help_text="Only tasks in this session, by its id.")
+    agent = serializers.SlugField(required=False, max_length=63, help_text="Only tasks of this agent, by its slug.")
     parent = serializers.UUIDField(  # type: ignore[assignment]
-        required=False, help_text="The task that called for those that are listed."
+        required=False, help_text="Only tasks that this task started, by its id."
     )
-    since = serializers.DateTimeField(required=False, help_text="Those whose state changed then, or later.")
+    since = serializers.DateTimeField(required=False, help_text="Only tasks whose state changed at or after this time.")
     waiting = serializers.BooleanField(
-        required=False, default=False, help_text="Those that ask you something, as your inbox has them."
+        required=False, default=False, help_text="Only tasks that ask you a question. Your inbox shows the same tasks."
     )
 
 
 class Rating(Body):
-    rating = serializers.IntegerField(min_value=1, max_value=commands.MAX_RATING, help_text="Stars.")
+    rating = serializers.IntegerField(min_value=1, max_value=commands.MAX_RATING, help_text="The number of stars.")
     text = serializers.CharField(default="", allow_blank=True, max_length=commands.MAX_FEEDBACK_LENGTH)
 
 
 class Rated(Shape):
-    """What is on record now."""
+    """The rating that is now recorded."""
 
     task_id = serializers.UUIDField()
     rating = serializers.IntegerField()
@@ -72,49 +71,55 @@ class Rated(Shape):
 
 
 class Answering(Body):
-    """An answer to what a task asks: words, data of the form that it asked for, parts, or several of these."""
+    """An answer to a task's question: text, data that matches the task's schema, parts, or a combination of these."""
 
     text = serializers.CharField(required=False, max_length=MAX_TEXT)
     data = AnyValue(  # type: ignore[assignment]
-        required=False, help_text="Of the form of `question.schema`, where the task names one."
+        required=False, help_text="Data that matches `question.schema`, if the task has one."
     )
     parts = parts_field()
-    wait = serializers.BooleanField(default=False, help_text="Answer when the task has ended or asks again.")
+    wait = serializers.BooleanField(
+        default=False, help_text="Whether to respond only after the task has ended or asks again."
+    )
 
 
 class Tasks(Endpoint):
     @documented(
         "tasks_list",
-        "Your tasks, the newest state first",
+        "List your tasks, latest change of state first",
         query=TaskListing,
         answers={200: page_of(TaskShape)},
         refuses=[404],
     )
     def get(self, request: Request) -> Response:
-        """What agents called for is listed by its `parent` alone.
+        """Tasks that agents started are listed only if you filter by `parent`.
 
-        With `waiting`, each question is there once, by the task that is to be answered: of a plan that asks something,
-        the tasks of all its steps that do. They may be answered in any order, by whoever is first.
+        With `waiting`, the list has each question once, as the task that you have to answer. If a plan asks
+        questions, the list has the tasks of all its steps that ask. You can answer them in any order. The first
+        answer to a question counts.
         """
         asked = self.query(TaskListing)
         bound = [str(asked.get(name)) for name in ("state", "session", "agent", "parent", "since", "waiting")]
         context = find_session(self.principal, asked["session"]) if "session" in asked else None
         left = lineage.left_tasks(context) if context else {}
         rows = filter_tasks(self.principal, asked, context, left).select_related("agent")
-        shown, following = pagination.paginate(rows, NEWEST_FIRST, asked, self.principal, "tasks", *bound)
-        return Response({"items": tasks_json(lineage.as_shown(shown, left), context), "nextCursor": following})
+
+        def show(shown: list[Task]) -> list[JSON]:
+            return tasks_json(lineage.as_shown(shown, left), context)
+
+        return self.page(rows, NEWEST_FIRST, asked, show, "tasks", *bound)
 
 
 class OneTask(Endpoint):
-    @documented("tasks_retrieve", "One of your tasks", answers={200: TaskShape}, refuses=[404])
+    @documented("tasks_retrieve", "Retrieve a task", answers={200: TaskShape})
     def get(self, request: Request, task: uuid.UUID) -> Response:
         return Response(tasks_json([find_task(self.principal, task)])[0])
 
 
 class Cancel(Endpoint):
-    @documented("tasks_cancel", "Stop a task, and what it called for", answers={200: TaskShape}, refuses=[404, 409])
+    @documented("tasks_cancel", "Cancel a task and all tasks that it started", answers={200: TaskShape}, refuses=[409])
     def post(self, request: Request, task: uuid.UUID) -> Response:
-        """A task that is canceled stays so; one that has ended otherwise cannot be."""
+        """Canceling a canceled task has no effect. A task that has ended in another state cannot be canceled."""
         cancel_task(find_task(self.principal, task))
         return Response(tasks_json([find_task(self.principal, task)])[0])
 
@@ -122,32 +127,27 @@ class Cancel(Endpoint):
 class Answer(Endpoint):
     @documented(
         "tasks_answer",
-        "Answer what a task asks",
+        "Answer a task's question",
         body=Answering,
         answers={200: SentShape, 202: SentShape},
-        refuses=[404, 409],
+        refuses=[409],
         keyed=True,
     )
     async def post(self, request: Request, task: uuid.UUID) -> Response:
-        """What the task asks for is in its `question`; a credential that it asks for is given by a link alone."""
+        """The task's `question` says what it waits for. If a task asks for a credential, you can provide it only
+        through the task's link.
+        """
         given, key = await db.run(self.body, Answering), self.idempotency_key
         quotas.count_act(self.principal)
         outgoing = await db.run(address_answer, self.principal, task, given, key)
-        told = await send_message(
-            self.principal, outgoing, wait=given["wait"], address=self.address, traceparent=self.traceparent
-        )
+        told = await send_message(self, outgoing, wait=given["wait"])
         return Response(told, status=200 if given["wait"] else 202)
 
 
 class Feedback(Endpoint):
-    @documented(
-        "tasks_feedback",
-        "Say what a task was worth; the newest counts",
-        body=Rating,
-        answers={200: Rated},
-        refuses=[404],
-    )
+    @documented("tasks_feedback", "Rate a task", body=Rating, answers={200: Rated})
     def post(self, request: Request, task: uuid.UUID) -> Response:
+        """If you rate a task again, the newest rating counts."""
         given, rated = self.body(Rating), find_task(self.principal, task)
         said = commands.parse_feedback(str(given["rating"]), given["text"])
         commands.give_feedback(self.principal, rated.agent, str(rated.pk), said)
@@ -157,7 +157,7 @@ class Feedback(Endpoint):
 def filter_tasks(
     principal: Principal, asked: JSON, context: Context | None, left: Collection[uuid.UUID]
 ) -> TaskQuerySet:
-    """The caller's tasks that fit a `TaskListing`; in a session, those that it `left` count as canceled."""
+    """In a session, tasks that it `left` count as canceled."""
     rows = lineage.tasks(context) if context else Task.objects.visible_to(principal)
     if asked.get("waiting"):
         rows = rows.filter(pk__in=waiting_for(principal).values("pk"))
@@ -174,7 +174,7 @@ def filter_tasks(
 
 
 def find_task(principal: Principal, task: uuid.UUID) -> Task:
-    """A task of the caller's, with its agent and its session. Raises NotFound."""
+    """With agent and session. Raises NotFound."""
     found = lookup.find_task(principal, task, "agent", "context")
     if found is None:
         raise NotFound(NO_TASK)
@@ -182,7 +182,7 @@ def find_task(principal: Principal, task: uuid.UUID) -> Task:
 
 
 def tasks_json(rows: Sequence[Task], context: Context | None = None) -> list[JSON]:
-    """Tasks as this session, or else each one's own, shows them; their agents should be loaded. One query."""
+    """Tasks as in this session, or each in its own; agents should be loaded. One query."""
     delivered: dict[uuid.UUID, list[Artifact]] = defaultdict(list)
     ended = [row.pk for row in rows if row.state == TaskState.COMPLETED]
     for artifact in Artifact.objects.delivered().filter(task__in=ended).defer("parts", "signature"):
@@ -193,9 +193,9 @@ def tasks_json(rows: Sequence[Task], context: Context | None = None) -> list[JSO
 
 
 def address_answer(principal: Principal, task: uuid.UUID, given: JSON, key: str) -> OutgoingMessage:
-    """The message that answers what a task of the caller's asks, or did when it was sent first.
+    """The message that answers the task now, or did when first sent.
 
-    Raises NotFound, Conflict, InvalidParams for data that do not fit the question, and what `address_message` does.
+    Raises NotFound, Conflict, InvalidParams, and what `address_message` raises.
     """
     asking = find_task(principal, task)
     earlier = Run.objects.filter(task=asking, message__message_id=key, slot__isnull=False).first()
@@ -209,14 +209,14 @@ def address_answer(principal: Principal, task: uuid.UUID, given: JSON, key: str)
 
 
 def was_sent(principal: Principal, task: Task, key: str) -> bool:
-    """Has the caller sent this task's agent a message under this key?"""
+    """Whether the caller sent the agent a message with this key."""
     return Accepted.objects.filter(sender=principal.sender, agent=task.agent, message_id=key).exists()
 
 
 def run_json(run: Run) -> JSON:
-    """A run for the owner of its task; `task`, `agent` and `task.agent` should be loaded.
+    """For the task's owner; `task`, `agent` and `task.agent` should be loaded.
 
-    What was kept for operators (traces of errors, what came too late, an agent's memory) is not in it.
+    Tracebacks, notes and the agent's memory are for operators only.
     """
     by_version = run.input.get("agent") or {}
     return {
@@ -240,7 +240,7 @@ def run_json(run: Run) -> JSON:
 
 
 def _error_json(error: JSON | None) -> JSON | None:
-    """What an agent said when it failed; of an error in its code, that there was one."""
+    """Hides details of internal errors."""
     if not error:
         return None
     is_internal = "traceback" in error or "message" not in error
@@ -249,33 +249,33 @@ def _error_json(error: JSON | None) -> JSON | None:
 
 class RunError(Shape):
     code = serializers.CharField()
-    message = serializers.CharField(help_text="For people.")
+    message = serializers.CharField(help_text="The error, in words for people.")
 
 
 @extend_schema_serializer(component_name="Run")
 class RunShape(Shape):
-    """One execution of one turn of a task."""
+    """One execution of a turn of a task."""
 
     id = serializers.UUIDField()
     task_id = serializers.UUIDField()
     session_id = serializers.UUIDField()
-    agent = serializers.CharField(help_text="The slug of who takes the turn.")
-    agent_version = serializers.IntegerField(allow_null=True, help_text="The number of the version that it goes by.")
-    turn = serializers.IntegerField(help_text="1 for the task's first message.")
-    attempt = serializers.IntegerField(help_text="How often it was begun.")
+    agent = serializers.CharField(help_text="The slug of the agent that executes the turn.")
+    agent_version = serializers.IntegerField(allow_null=True, help_text="The version of the agent that the run uses.")
+    turn = serializers.IntegerField(help_text="The number of the turn. The task's first message starts turn 1.")
+    attempt = serializers.IntegerField(help_text="How many times the turn has started.")
     state = serializers.ChoiceField(Run.State.choices)
     queued_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     finished_at = serializers.DateTimeField(allow_null=True)
-    input_hash = serializers.CharField(help_text="SHA-256 of what the turn was given; empty until it begins.")
-    options = Struct(help_text="What the session had set for its agent.")
-    usage = Struct(help_text="What language models took; empty where none was asked.")
+    input_hash = serializers.CharField(help_text="The SHA-256 digest of the turn's input. Empty until the run starts.")
+    options = Struct(help_text="The options that the session has set for the agent.")
+    usage = Struct(help_text="The usage of language models. Empty if the run called none.")
     error = RunError(allow_null=True)
-    traceparent = serializers.CharField(help_text="Its span (W3C Trace Context).")
+    traceparent = serializers.CharField(help_text="The run's span (W3C Trace Context).")
 
 
 class OneRun(Endpoint):
-    @documented("runs_retrieve", "One run of a task of yours", answers={200: RunShape}, refuses=[404])
+    @documented("runs_retrieve", "Retrieve a run of one of your tasks", answers={200: RunShape})
     def get(self, request: Request, run: uuid.UUID) -> Response:
         tasks = Task.objects.visible_to(self.principal)
         named = Run.objects.select_related("agent", "task__agent").filter(pk=run, task__in=tasks)

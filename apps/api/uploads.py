@@ -1,4 +1,4 @@
-"""`/uploads`: files that come in pieces and may be resumed, or small ones at once; messages then name them."""
+"""Uploads: resumable in pieces, or small files at once."""
 
 from __future__ import annotations
 
@@ -30,21 +30,23 @@ from apps.record.errors import InvalidFields, WrongOffset
 
 OFFSET = "Upload-Offset"
 BYTES = "application/octet-stream"
-PIECE = "application/offset+octet-stream"  # the same, as clients of tus say it (https://tus.io)
-MAX_PATH = 1000  # characters of a name as it comes, of which the last component is kept
+PIECE = "application/offset+octet-stream"  # for clients of tus (https://tus.io)
+MAX_PATH = 1000  # characters, before only the last component is kept
 
 
 class Sha256(serializers.RegexField):
-    """The SHA-256 of a file, in hexadecimal."""
-
     def __init__(self, **options: Any) -> None:
-        super().__init__(r"^[0-9a-fA-F]{64}$", help_text="Checked once the file is whole.", **options)
+        super().__init__(
+            r"^[0-9a-fA-F]{64}$",
+            help_text="The SHA-256 digest of the file. It is checked when the upload is complete.",
+            **options,
+        )
 
 
 class NewUpload(Body):
     filename = serializers.CharField(max_length=MAX_PATH)
-    size = serializers.IntegerField(help_text="Bytes of the whole file.")
-    media_type = Line(default="", allow_blank=True, help_text="What the file is said to be.")
+    size = serializers.IntegerField(help_text="The size of the complete file in bytes.")
+    media_type = Line(default="", allow_blank=True, help_text="The media type that you declare for the file.")
     sha256 = Sha256(default="")
 
 
@@ -52,37 +54,40 @@ class AtOnce(Query):
     filename = serializers.CharField(
         max_length=MAX_PATH,
         required=False,
-        help_text="With it the body is the file, of the type that it is sent as.",
+        help_text="The name of the file. If you set it, the request's body is the file, and its `Content- "
+        "Type` is the file's media type.",
     )
     sha256 = Sha256(default="")
 
 
 class UploadShape(Shape):
     id = serializers.UUIDField()
-    offset = serializers.IntegerField(help_text="How many bytes there are: where it goes on.")
+    offset = serializers.IntegerField(help_text="The number of bytes received so far. The next piece starts here.")
     size = serializers.IntegerField()
-    is_whole = serializers.BooleanField(help_text="Can messages name it?")
+    is_whole = serializers.BooleanField(help_text="Whether the upload is complete. Only then can messages refer to it.")
     filename = serializers.CharField()
-    media_type = serializers.CharField(help_text="What its content does not contradict; empty until it is whole.")
-    media_type_claimed = serializers.CharField(help_text="What it was said to be.")
-    sha256 = serializers.CharField(help_text="Empty until it is whole.")
+    media_type = serializers.CharField(
+        help_text="The media type after a check of the content. Empty until the upload is complete."
+    )
+    media_type_claimed = serializers.CharField(help_text="The media type that the client declared.")
+    sha256 = serializers.CharField(help_text="The SHA-256 digest of the file. Empty until the upload is complete.")
     created_at = serializers.CharField()
     expires_at = serializers.CharField()
-    location = serializers.CharField(help_text="Where its pieces are sent.")
+    location = serializers.CharField(help_text="The path to which you send the pieces.")
 
 
 Write = Callable[[bytes], Awaitable[None]]
 
 
 class Receiving(Endpoint):
-    """What both addresses do. Nothing of it keeps a thread of the database's while bytes come or are hashed."""
+    """Shared by both addresses. Receiving and hashing hold no database thread."""
 
     async def found(self, key: uuid.UUID) -> Upload:
         return await db.run(resumable.find_upload, self.principal, key)
 
     @asynccontextmanager
     async def appending(self, upload: Upload, offset: int) -> AsyncIterator[Write]:
-        """Gives how to append to the upload, whose file is kept safe at the end. Raises WrongOffset, UploadNotFound."""
+        """Append; the file is synced at the end. Raises WrongOffset, UploadNotFound."""
         try:
             file = await asyncio.to_thread(AppendableFile, upload, offset)
         except WrongOffset:
@@ -99,7 +104,7 @@ class Receiving(Endpoint):
             file.close()
 
     async def finished(self, upload: Upload) -> Upload:
-        """The upload, whole if all of it is there."""
+        """Mark a complete upload as whole."""
         if found := await asyncio.to_thread(resumable.hash_upload, upload):
             await db.run(resumable.store_upload, upload, found)
         return upload
@@ -108,14 +113,16 @@ class Receiving(Endpoint):
 class Uploads(Receiving):
     @documented(
         "uploads_create",
-        "Announce a file, or send a small one at once",
+        "Create an upload, or upload a small file in one request",
         query=AtOnce,
         body={"application/json": NewUpload, BYTES: OpenApiTypes.BINARY},
         answers={201: UploadShape},
         refuses=[413, 415],
     )
     async def post(self, request: Request) -> Response:
-        """Announced, it is empty: send its pieces to its `location`. With a `filename` in the query the body is it."""
+        """A new upload is empty. Send its pieces to its `location`. If the query has a `filename`, the request's
+        body is the complete file.
+        """
         at_once = self.query(AtOnce)
         if "filename" not in at_once:
             told = self.body(NewUpload)
@@ -149,9 +156,9 @@ class Uploads(Receiving):
 
 
 class OneUpload(Receiving):
-    @documented("uploads_retrieve", "Where an upload goes on", answers={200: UploadShape}, refuses=[404, 422])
+    @documented("uploads_retrieve", "Retrieve an upload and its offset", answers={200: UploadShape}, refuses=[422])
     async def get(self, request: Request, key: uuid.UUID) -> Response:
-        """Also asked by HEAD, which says it in `Upload-Offset`."""
+        """The header `Upload-Offset` also has the offset. A HEAD request returns only the headers."""
         return await _upload_response(await self.finished(await self.found(key)))
 
     @extend_schema(
@@ -159,29 +166,31 @@ class OneUpload(Receiving):
     )
     @documented(
         "uploads_append",
-        "Send the next piece of an upload",
+        "Append a piece to an upload",
         body={BYTES: OpenApiTypes.BINARY},
         answers={200: UploadShape},
-        refuses=[404, 409, 413, 415],
+        refuses=[409, 413, 415],
     )
     async def patch(self, request: Request, key: uuid.UUID) -> Response:
-        """It begins at `Upload-Offset`. Where that is not where the upload goes on, the refusal says in the same header
-        where that is. What came of a piece whose line was cut may be kept."""
+        """The header `Upload-Offset` says where the piece starts. If that is not the upload's current offset, the
+        request is refused, and the response has the current offset in the same header. If the connection breaks
+        during a piece, the bytes that arrived may be kept.
+        """
         offset = _read_offset(request)
         upload = await self.found(key)
         async with self.appending(upload, offset) as write:
             await _receive_body(request, write)
         return await _upload_response(await self.finished(upload))
 
-    @documented("uploads_delete", "Give an upload up", answers={204: None}, refuses=[404])
+    @documented("uploads_delete", "Delete an upload", answers={204: None})
     def delete(self, request: Request, key: uuid.UUID) -> Response:
-        """Messages that name it keep its content."""
+        """Messages that refer to the upload keep its content."""
         resumable.discard_upload(resumable.find_upload(self.principal, key))
         return Response(status=204)
 
 
 async def _receive_body(request: Request, write: Write) -> None:
-    """Write the request's body as it comes; a client that leaves has sent what came."""
+    """What a disconnecting client sent is kept."""
     scope = getattr(request._request, "scope", {})
     try:
         async for piece in cast("AsyncIterator[bytes]", scope["body_chunks"]):

@@ -1,4 +1,4 @@
-"""The client API: what people's clients see of the record, as sessions. Each part brings its own addresses."""
+"""The addresses of the client API."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTS: list[list[URLPattern]] = [
 
 
 def in_both_forms(pattern: URLPattern) -> list[URLPattern]:
-    """An address answers with a trailing slash too; its name is that of the form without."""
+    """With and without a trailing slash; the latter has the name."""
     return [pattern, path(f"{pattern.pattern}/", pattern.callback)]
 
 

@@ -1,4 +1,4 @@
-"""A run that a process holds, and what its turn is given: the message, and what was said and done before it."""
+"""A claimed run with the input of its turn: message, history, references and memory."""
 
 from __future__ import annotations
 
@@ -20,34 +20,41 @@ from apps.record.runs import Lease
 from apps.record.sql import TASKS
 
 ReleaseSlot = Callable[[], AbstractContextManager[None]]
-"""Entered while a run does nothing but wait, which frees its place for others."""
+"""Entered while a run only waits. It frees the run's slot for other runs."""
 
 
 @dataclass
 class Assignment:
-    """A run that this process holds, with everything its turn is given; its agent has the version that it goes by.
+    """A run that this process holds.
 
     Attributes:
-        agent: who takes the turn; here `task.agent` is the same one, even if the task is another's (a fallback's).
-        fallback_id: its key, where it is a fallback of the task's own agent.
-        span: the run's place in its trace.
-        original: the first run of the turn, where the turn is repeated because a child task goes on.
-        asked_by: the child to which `message` is the answer.
-        seconds: how long ago the turn began first.
-        input: the snapshot of what the turn is given (`Run.input`).
-        remote: what earlier attempts know of a remote agent's work (`Run.remote`).
+        agent: the agent, in this turn's version. `task.agent` is set to it, even if it is a fallback.
+        said: the message for the handler. A repeated turn has its original run's message.
+        skill: the task's skill; None if a fallback lacks it.
+        fallback_id: the key of `agent` if it is a fallback.
+        span: the run's trace span.
+        original: the turn's first run, if the turn is repeated because a child continues.
+        asked_by: the child whose question `message` answers.
+        seconds: time since the turn first began.
+        input: the snapshot of the turn's input (`Run.input`).
+        remote: earlier attempts' record of a remote agent's work (`Run.remote`).
+        usage: tokens of earlier attempts.
+        no_other_events_until: only this run wrote events between its message and this one; None if unknown.
+        lent: services whose credentials the run received.
     """
 
     lease: Lease
     agent: Agent
     task: Task
     message: Message
+    said: Said
     turn: int
     attempt: int
     slot: JSON | None
     resumed: bool
     memory: JSON
     input_hash: str
+    skill: str | None = None
     original: Run | None = None
     asked_by: uuid.UUID | None = None
     seconds: float = 0.0
@@ -55,82 +62,71 @@ class Assignment:
     remote: JSON = field(default_factory=dict)
     fallback_id: int | None = None
     span: str = ""
-    usage: JSON = field(default_factory=dict)  # of earlier attempts
-    no_other_events_until: int | None = (
-        None  # up to this event nothing but the run followed its message, if that is known
-    )
+    usage: JSON = field(default_factory=dict)
+    no_other_events_until: int | None = None
     history: list[Said] = field(default_factory=list)
     references: list[ReferencedTask] = field(default_factory=list)
     redaction: Redaction = field(default_factory=Redaction, compare=False)
-    lent: set[str] = field(default_factory=set)  # services whose credentials the run was lent
+    lent: set[str] = field(default_factory=set)
 
     @property
     def context_id(self) -> uuid.UUID:
         return self.task.context_id
 
-    @cached_property
-    def said(self) -> Said:
-        return handler_message(self.original.message if self.original else self.message, self.task.context)
-
-    @property
-    def skill(self) -> str | None:
-        """The skill that was chosen for the task, as far as whoever takes the turn has it."""
-        return skill_of(self.task, self.fallback_id)
-
     @property
     def options(self) -> JSON:
-        """How the agent is set up in this conversation (`Context.options`)."""
+        """The agent's settings in this conversation (`Context.options`)."""
         options: JSON = self.input.get("options", {})
         return options
 
     @property
     def traceparent(self) -> str:
-        """The header of what the turn calls for: a new span below the run's, each time."""
         return runs.new_span(self.span)
 
-    def hand_to(self, agent: Agent) -> None:
-        """Let another agent take the turn, which knows nothing of what this one kept."""
-        self.agent = self.task.agent = agent
-        self.fallback_id, self.memory, self.remote = agent.pk, {}, {}
+    def hand_to(self, fallback: Agent) -> None:
+        """Let a fallback take the turn, without the first agent's memory."""
+        self.agent = self.task.agent = fallback
+        self.fallback_id, self.memory, self.remote = fallback.pk, {}, {}
+        self.skill = skill_for(self.task, fallback)
 
     @property
     def first_turn(self) -> int:
-        """The number of the turn when it was taken first."""
         return self.original.turn if self.original else self.turn
 
     @cached_property
-    def given(self) -> dict[str, JSON]:
-        """The content in files that the turn is given, and may pass on: more with each child that delivers some."""
+    def stored_files(self) -> dict[str, JSON]:
+        """Stored content that the turn may pass on, by SHA-256. Children's results are added."""
         said = [self.said, *self.history, *(one for task in self.references for one in task.messages)]
         parts = [part for message in said for part in message.parts]
         parts += [part for task in self.references for artifact in task.artifacts for part in artifact.parts]
         return blobs.stored_files(dict(part) for part in parts)
 
+    def stored_file(self, sha256: str) -> JSON | None:
+        return self.stored_files.get(sha256)
 
-def skill_of(task: Task, fallback_id: int | None) -> str | None:
-    """The task's skill; None where a fallback agent takes the turn and has no such skill."""
+
+def skill_for(task: Task, fallback: Agent) -> str | None:
     skill: str | None = task.metadata.get("skill")
-    is_known = fallback_id is None or any(one.get("id") == skill for one in task.agent.skills)
-    return skill if is_known else None
+    return skill if any(one.get("id") == skill for one in fallback.skills) else None
 
 
-HISTORY_LENGTH = 100  # earlier messages that a handler is given
+HISTORY_LENGTH = 100  # messages
 
 
 def earlier_messages(context: Context, before: int | None = None) -> list[Message]:
-    """The newest messages of a context, oldest first; those before an index, if one is given."""
+    """A context's newest messages, oldest first, optionally before an index."""
     return lineage.newest_messages(context, HISTORY_LENGTH, before)
 
 
 def handler_message(row: Message, context: Context) -> Said:
-    """A recorded message as handlers see it; content that is kept in files is loaded when it is read."""
-    return Said.from_wire(wire.stored_message(row, context), load=blobs.content_of)
+    """A recorded message for handlers. Stored content is loaded on demand."""
+    return Said(wire.stored_message(row, context), blobs.content_of)
 
 
 def referenced_tasks(
     references: Sequence[str], owner: int | None, context: Context | None = None
 ) -> list[ReferencedTask]:
-    """The tasks that are referred to in a context, as far as they are the owner's, and as that shows them."""
+    """The owner's referenced tasks, as the context shows them."""
     if not references:
         return []
     left = lineage.left_tasks(context) if context else {}

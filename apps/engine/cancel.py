@@ -1,4 +1,4 @@
-"""Canceling a task, and all that it had called for."""
+"""Cancels a task and its children."""
 
 import uuid
 from contextlib import suppress
@@ -13,7 +13,7 @@ from apps.record.models import Context, Run, Task, TaskState
 
 
 def cancel_by_id(principal: Principal, agent: Agent, task_id: str) -> uuid.UUID:
-    """Cancel the caller's task; one that is canceled already stays so. Returns its id.
+    """Cancel the caller's task and return its id. Does nothing if it is canceled already.
 
     Raises TaskNotFound, TaskNotCancelable.
     """
@@ -23,22 +23,22 @@ def cancel_by_id(principal: Principal, agent: Agent, task_id: str) -> uuid.UUID:
 
 
 def cancel_task(task: Task) -> None:
-    """Cancel a task that the caller may touch, and then what it had called for.
+    """Cancel a task and its children.
 
-    Raises TaskNotCancelable, which leaves a note in the task's last run, and TaskNotFound.
+    Raises TaskNotFound, and TaskNotCancelable, which leaves a note in the last run.
     """
     try:
         _record_and_stop(task)
     except TaskNotCancelable:
         runs.add_late_note(task.pk, "A cancel came after the task had ended.")
         raise
-    except Context.DoesNotExist:  # it was cleared just now
+    except Context.DoesNotExist:
         raise TaskNotFound from None
     cancel_children(task.pk)
 
 
 def cancel_children(parent: uuid.UUID) -> None:
-    """Cancel, all the way down, the unfinished tasks that a task had called for and waits for no longer."""
+    """Cancel a task's unfinished children, recursively."""
     for child in Task.objects.unfinished().select_related("context").filter(parent=parent):
         with suppress(TaskNotCancelable, TaskNotFound):
             cancel_task(child)
@@ -57,8 +57,8 @@ def _record_and_stop(task: Task) -> None:
 
 
 def record_cancel(log: Ledger, task: uuid.UUID) -> list[uuid.UUID]:
-    """Cancel a task that has not ended; gives the runs to be stopped once that is committed."""
-    discarded = [artifact.artifact_id for artifact in log.provisional_artifacts(log.task(task))]
+    """Cancel an unfinished task. Returns the runs to stop after the commit."""
+    discarded = [artifact.artifact_id for artifact in log.provisional_artifacts(task)]
     log.add(EventType.AGENT_CANCELLED, {"discarded": discarded}, task=task)
     log.add(EventType.AGENT_STATUS, {"state": TaskState.CANCELED}, task=task)
     unfinished = Run.objects.unfinished().filter(task=task)

@@ -1,225 +1,194 @@
-"""Taking a run: by compare-and-swap, with a lease by the database's clock and a fence number that grows."""
+"""Claims runs: compare-and-swap on the fence, then a lease by the database's clock.
+
+`worker.check_leases` and each write of the run extend the lease.
+"""
 
 from __future__ import annotations
 
 import datetime
 import math
 import uuid
-from typing import Any
 
+from agentkit import Message as Said
 from apps.agents import versions
-from apps.agents.models import Agent, AgentVersion
-from apps.engine import assignment, delegation, finish, handlers
-from apps.engine.assignment import Assignment, skill_of
+from apps.agents.models import Agent
+from apps.engine import delegation, finish, handlers
+from apps.engine.assignment import (
+    Assignment,
+    earlier_messages,
+    handler_message,
+    referenced_tasks,
+    skill_for,
+)
 from apps.engine.queue import publish
 from apps.engine.sql import RUN
 from apps.record import ledger, runs, wire
+from apps.record.content import blobs
 from apps.record.content.strict_json import digest_of
 from apps.record.events import JSON, EventType
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Message, Run, TaskState
 from apps.record.runs import Lease, LeaseLost
-from db import sql
 
 
 def claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
-    """Take the run for `worker`, a name of this one claim; None where it cannot be had or cannot run in this process.
+    """Claim the run for `worker`, a name unique to this claim. Returns None if another worker has it or it cannot run
+    here.
 
-    A run whose attempts are used up is not executed again: its turn fails with a reason. When the claim is retried
-    after a commit whose reply was lost, the run is the worker's already.
+    A turn without attempts left fails. After a commit whose reply was lost, a repeated claim finds the run claimed.
     """
     try:
-        return _try_claim(run_id, worker)
+        found = RUN.one(run_id)
+        return _claim(*found, worker) if found else None
     except LeaseLost:
         runs.add_note(run_id, f"{worker} came second.", unless_queued=True)
-        return None
-    except Context.DoesNotExist:  # it was deleted just now
-        return None
+    except Context.DoesNotExist:
+        pass
+    return None
 
 
-def _try_claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
-    found = RUN.one(run_id)
-    if found is None:
-        return None
-    run, now = found
-    if run.agent is not None:
-        run.task.agent = run.agent  # in memory: the task stays whose it is
-    is_taken = run.state == Run.State.RUNNING and run.worker == worker
-    if not is_taken and run.attempt >= allowed_attempts(run):
+def _claim(run: Run, now: datetime.datetime, worker: str) -> Assignment | None:
+    task, context = run.task, run.task.context
+    skill: str | None = task.metadata.get("skill")
+    if run.agent is not None:  # only in memory, because the task keeps its agent
+        task.agent, skill = run.agent, skill_for(task, run.agent)
+    is_claimed = run.state == Run.State.RUNNING and run.worker == worker
+    if not is_claimed and run.attempt and run.attempt >= allowed_attempts(run):
         if following := _fail_exhausted(run, worker):
             publish(following)
         return None
-    original = delegation.original_run(run) if delegation.repeats_turn(run) else None
-    given = original or run
-    skill = skill_of(run.task, run.agent_id)
-    if not handlers.can_run(run.task.agent, answers_slot=given.slot is not None, skill=skill):
-        return None  # the sweep finds another process, or this one when it is well again
-    history, references = (
-        _history(run.task.context, given.message),
-        assignment.referenced_tasks(run.task.references, run.task.owner_id, run.task.context),
-    )
-    context, is_newest = run.task.context, False
-    run.task.agent.current_version = _version(given)
-    if not is_taken:
-        run.input = snapshot = _snapshot(run, history, _options(given)) | (
-            {"sent": sent} if (sent := run.input.get("sent")) else {}
-        )
-        with ledger.writing(context) as log:
-            is_newest = context.last_event == run.message.index
-            _take_lease(log, run, worker, snapshot)
-            log.use_loaded(run.task, artifacts=[] if run.is_first else None)
-            _record_start(log, run)
+    child = run.slot.get("child") if run.slot else None
+    given = delegation.original_run(run) if child else run
+    if not handlers.can_run(task.agent, answers_slot=given.slot is not None, skill=skill):
+        return None  # the sweep tries again
+    history = earlier_messages(context, before=given.message.index) if given.message.index > 1 else []
+    references = referenced_tasks(task.references, task.owner_id, context) if task.references else []
+    pinned = given.input.get("agent")  # all attempts use the first one's version
+    version = uuid.UUID(pinned["version"]) if pinned else task.agent.current_version_id
+    task.agent.current_version = versions.version_at(version) if version else None
+    stored, only_run_until = wire.stored_message(run.message, context), None
+    if not is_claimed:
+        snapshot = _snapshot(run, given, stored, history, skill)
+        only_run_until = _begin_attempt(run, worker, snapshot)
     return Assignment(
         lease=Lease(run.pk, run.fence),
-        agent=run.task.agent,
-        task=run.task,
+        agent=task.agent,
+        task=task,
         message=run.message,
+        said=handler_message(given.message, context) if child else Said(stored, blobs.content_of),
         turn=run.turn,
         attempt=run.attempt,
         slot=given.slot,
         resumed=given.resumed,
         memory=run.memory,
         input_hash=run.input_hash,
-        usage=run.usage,
+        skill=skill,
+        original=given if child else None,
+        asked_by=uuid.UUID(child) if child and not run.resumed else None,
         seconds=(now - run.started_at).total_seconds() if run.started_at else 0.0,
         input=run.input,
         remote=run.remote,
         fallback_id=run.agent_id,
         span=run.traceparent,
-        original=original,
-        asked_by=delegation.answered_child(run),
-        no_other_events_until=context.last_event if is_newest else None,
-        history=[assignment.handler_message(message, run.task.context) for message in history],
+        usage=run.usage,
+        no_other_events_until=only_run_until,
+        history=[handler_message(row, context) for row in history],
         references=references,
     )
 
 
+def is_repeatable(agent: Agent) -> bool:
+    """May an interrupted turn be repeated? Remote agents and plans find their earlier work."""
+    return agent.retry_safe or agent.kind in (Agent.Kind.REMOTE, Agent.Kind.PLAN)
+
+
 def allowed_attempts(run: Run) -> float:
-    """How often a turn may be started: once, unless the agent says that a second time does no harm.
-
-    What a remote agent works on is not started again but found again, as often as it takes; whether something may be
-    sent to it twice is for its executor to say.
-    """
+    """How often a turn may start. Work that its executor finds again has no limit."""
     agent = run.task.agent
-    if agent.kind == Agent.Kind.REMOTE:
-        return math.inf if run.remote.get("taskId") else agent.attempts
-    if agent.kind == Agent.Kind.PLAN:  # what was begun is found again, as often as it takes
-        return math.inf
-    return agent.attempts if agent.retry_safe else 1
+    if not is_repeatable(agent):
+        return 1
+    is_found_again = agent.kind == Agent.Kind.PLAN or (agent.kind == Agent.Kind.REMOTE and run.remote.get("taskId"))
+    return math.inf if is_found_again else agent.attempts
 
 
-def _take_lease(log: Ledger, run: Run, worker: str, snapshot: JSON) -> None:
-    """Make the run this worker's, as an attempt that begins. Raises LeaseLost, now or when the log is written."""
-    where = _claimable(run, log.now)
-    run.attempt, run.fence, run.input_hash = run.attempt + 1, run.fence + 1, digest_of(snapshot)
-    values = {
-        "state": Run.State.RUNNING,
-        "attempt": run.attempt,
-        "fence": run.fence,
-        "worker": worker,
-        "lease_until": runs.lease_end(log.now),
-        "started_at": run.started_at or log.now,
-        "interrupted": False,
-        "input": snapshot,
-        "input_hash": run.input_hash,
-    }
-    log.acquire_lease(Lease(run.pk, run.fence), where, values)
+def _snapshot(run: Run, given: Run, message: JSON, history: list[Message], skill: str | None) -> JSON:
+    """The turn's input, for later comparison. Memory is erased at the end, so the snapshot has only its digest.
 
-
-def _claimable(run: Run, now: datetime.datetime) -> dict[str, Any]:
-    """Compare and swap on the fence that was read: what holds for a run that is queued, or whose lease ran out.
-
-    Raises LeaseLost for another.
+    `given` is the original of a repeated turn; otherwise `run`.
     """
-    where = {"id": run.pk, "fence": run.fence, "state": run.state}
+    task, context = run.task, run.task.context
+    snapshot: JSON = {
+        "message": message,
+        "history": [message.message_id for message in history],
+        "references": task.references,
+        "slot": run.slot,
+        "memory": digest_of(run.memory),
+    }
+    options: JSON | None = None
+    if given.input:
+        options = given.input.get("options")
+    elif given.agent_id is None and context.agent_id == task.agent_id:
+        options = context.options
+    elif given.agent_id is None:  # the conversation's agent changed; the task keeps its options
+        before = Run.objects.filter(task=task.pk, turn__lt=given.turn).order_by("-turn")
+        options = before.values_list("input__options", flat=True).first()
+    optional = {
+        "agent": versions.version_reference(version) if (version := task.agent.current_version) else None,
+        "session": digest_of(context.memory) if context.memory else None,
+        "options": options,
+        "skill": skill,
+        "sent": run.input.get("sent"),
+    }
+    return snapshot | {name: value for name, value in optional.items() if value}
+
+
+def _begin_attempt(run: Run, worker: str, snapshot: JSON) -> int | None:
+    """Record the start. Returns the newest event's index if only the run followed its message. Raises LeaseLost."""
+    task, version = run.task, run.task.agent.current_version
+    with ledger.writing(task.context) as log:
+        is_newest = log.context.last_event == run.message.index
+        run.attempt, run.input, run.input_hash = run.attempt + 1, snapshot, digest_of(snapshot)
+        values = {
+            "attempt": run.attempt,
+            "started_at": run.started_at or log.now,
+            "interrupted": False,
+            "input": snapshot,
+            "input_hash": run.input_hash,
+        }
+        _take_lease(log, run, worker, values)
+        log.use_loaded(task, has_artifacts=not run.is_first)
+        if task.state == TaskState.SUBMITTED:
+            log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=task.pk)
+        started: JSON = {"attempt": run.attempt, "turn": run.turn, "messageId": run.message.message_id}
+        if run.fence > run.attempt:
+            started["again"] = True
+        if run.agent_id is not None:
+            started["agent"] = run.agent_id
+        if version is not None:
+            started["version"] = version.number
+        log.add(EventType.AGENT_START, started, task=task.pk)
+    return log.context.last_event if is_newest else None
+
+
+def _take_lease(log: Ledger, run: Run, worker: str, values: JSON) -> None:
+    """Take the lease of a queued or abandoned run by compare-and-swap. Raises LeaseLost."""
+    held = {"id": run.pk, "fence": run.fence, "state": run.state}
     if run.state == Run.State.RUNNING:
-        where["lease_until__lt"] = now
+        held["lease_until__lt"] = log.now
     elif run.state != Run.State.QUEUED:
         raise LeaseLost
-    return where
-
-
-def _record_start(log: Ledger, run: Run) -> None:
-    task, version = run.task, run.task.agent.current_version
-    if task.state == TaskState.SUBMITTED:
-        log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=task.pk)
-    started: JSON = {"attempt": run.attempt, "turn": run.turn, "messageId": run.message.message_id}
-    if run.fence > run.attempt:
-        started["again"] = True
-    if run.agent_id is not None:
-        started["agent"] = run.agent_id
-    if version is not None:
-        started["version"] = version.number
-    log.add(EventType.AGENT_START, started, task=task.pk)
+    run.fence += 1
+    lease = {"state": Run.State.RUNNING, "fence": run.fence, "worker": worker, "lease_until": runs.lease_end(log.now)}
+    log.acquire_lease(Lease(run.pk, run.fence), held, lease | values)
 
 
 def _fail_exhausted(run: Run, worker: str) -> uuid.UUID | None:
-    """The worker was lost in the middle of the last attempt that the agent allows; gives the run of the next turn.
-
-    Raises LeaseLost.
-    """
+    """Fail a turn without attempts left. Returns the next turn's run. Raises LeaseLost."""
     if allowed_attempts(run) > 1:
         reason = f"The work was cut off {run.attempt} times and is not tried again."
     else:
         reason = "The work was cut off, and this agent's work is not repeated by itself. Send the message again."
     with ledger.writing(run.task.context) as log:
-        lease = Lease(run.pk, run.fence + 1)
-        values = {
-            "state": Run.State.RUNNING,
-            "fence": lease.fence,
-            "worker": worker,
-            "lease_until": runs.lease_end(log.now),
-        }
-        if not sql.update(Run, _claimable(run, log.now), values):
-            raise LeaseLost
+        _take_lease(log, run, worker, {})
         log.use_loaded(run.task)
-        return finish.fail_lost_turn(log, run, lease, reason)
-
-
-def _history(context: Context, message: Message) -> list[Message]:
-    return [] if message.index == 1 else assignment.earlier_messages(context, before=message.index)
-
-
-def _version(run: Run) -> AgentVersion | None:
-    """The version of the agent that all attempts of the turn go by: the first one's. Mostly without a query."""
-    begun = run.input.get("agent")
-    key = uuid.UUID(begun["version"]) if begun else run.task.agent.current_version_id
-    return versions.version_at(key) if key else None
-
-
-def _snapshot(run: Run, history: list[Message], options: JSON) -> JSON:
-    """What the turn is given, in a form that can be compared later. Of memory, which is erased, only the digest."""
-    given: dict[str, Any] = {
-        "message": wire.stored_message(run.message, run.task.context),
-        "history": [message.message_id for message in history],
-        "references": run.task.references,
-        "slot": run.slot,
-        "memory": digest_of(run.memory),
-    }
-    if version := run.task.agent.current_version:
-        given["agent"] = versions.version_reference(version)
-    if session := run.task.context.memory:
-        given["session"] = digest_of(session)
-    if options:
-        given["options"] = options
-    if skill := skill_of(run.task, run.agent_id):
-        given["skill"] = skill
-    return given
-
-
-def _options(run: Run) -> JSON:
-    """How the agent is set up in this conversation: for all attempts of a turn as it was for the first.
-
-    Where the conversation is with another agent by now, its task keeps what it had; who stands in for it has none.
-    """
-    options: JSON | None
-    if run.input:
-        options = run.input.get("options")
-    elif run.agent_id is not None:
-        options = None
-    elif run.task.context.agent_id == run.task.agent_id:
-        options = run.task.context.options
-    else:
-        before = Run.objects.filter(task=run.task_id, turn__lt=run.turn).order_by("-turn")
-        options = before.values_list("input__options", flat=True).first()
-    return options or {}
+        return finish.fail_lost_turn(log, run, Lease(run.pk, run.fence), reason)

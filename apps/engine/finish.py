@@ -1,4 +1,4 @@
-"""Recording how a turn ended. Terminal outcomes are recorded only when no message is waiting for its turn."""
+"""Records how a turn ends. While a message waits for its turn, no terminal outcome is recorded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import dataclasses
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from django.db import transaction
 
@@ -32,13 +33,13 @@ STATES: dict[type[Outcome], TaskState] = {
     Failed: TaskState.FAILED,
     Rejected: TaskState.REJECTED,
 }
-NO_HOLD = Lease(uuid.UUID(int=0), 0)
-ANSWER = "answer"  # the name of the artifact that tokens become
+NO_LEASE = Lease(uuid.UUID(int=0), 0)
+ANSWER = "answer"  # the artifact of streamed tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
-    """The text that was streamed: the artifact that it becomes, all of it, and the piece that is not recorded yet."""
+class StreamedText:
+    """Text streamed as tokens: its artifact, the full text, and the unrecorded end."""
 
     artifact_id: str
     text: str
@@ -47,9 +48,9 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Ongoing:
-    """How an executor of the platform's own may end a turn: the task stays at work without a run.
+    """The turn ends, but the task keeps working without a run until `record_outcome`. For the platform's own executors.
 
-    It is ended later by `record_outcome`. `then` is called, soon, once that is recorded; a crash may keep it from that.
+    `then` is called after the commit, unless the process crashes.
     """
 
     then: Callable[[], object]
@@ -57,103 +58,105 @@ class Ongoing:
 
 @dataclass(slots=True)
 class Ending:
-    """How a turn ended, ready to be written: a clean outcome, or None for one that a newer message interrupted."""
+    """How a turn ended, ready to record.
+
+    Attributes:
+        outcome: clean; None if a newer message interrupted the turn.
+        session: changes of the conversation's memory.
+        streamed: were artifacts or tokens streamed?
+        no_other_events_until: see `Assignment`.
+        is_first_attempt: of the first turn, so nothing was streamed before.
+        child: the asking child, as it was then.
+        input_hash: of the turn's input, if known.
+        usage: see `record.runs.UsageTotals`.
+        fallback_id: the fallback that took the turn.
+        span: the run's trace span.
+    """
 
     lease: Lease
     outcome: Outcome | Ongoing | None
     turn: int = 1
     memory: JSON = field(default_factory=dict)
-    session: MemoryChanges | None = None  # in the conversation's memory
-    tokens: Tokens | None = None
-    streamed: bool = False  # were artifacts streamed, or tokens?
-    no_other_events_until: int | None = None  # nothing but the run was recorded between its message and this event
-    is_first_attempt: bool = False  # of the first turn: nothing can have been streamed before
+    session: MemoryChanges | None = None
+    tokens: StreamedText | None = None
+    streamed: bool = False
+    no_other_events_until: int | None = None
+    is_first_attempt: bool = False
     error: JSON | None = None
-    child: Task | None = None  # as it was when it asked what the outcome asks
-    input_hash: str = ""  # of what the turn was given, if that is at hand
-    usage: JSON = field(default_factory=dict)  # what language models took (see `record.runs.UsageTotals`)
-    fallback_id: int | None = None  # the agent that took the turn in the place of the task's own
-    span: str = ""  # the run's place in its trace
+    child: Task | None = None
+    input_hash: str = ""
+    usage: JSON = field(default_factory=dict)
+    fallback_id: int | None = None
+    span: str = ""
 
 
 def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
-    """Record the end of the turn that `message` began; gives the run of the next turn, to be published.
+    """Record the end of the turn of `message`. Returns the next turn's run, to publish.
 
-    It may be called again when it could not be recorded. Raises LeaseLost where the run is no longer held.
+    If recording fails, call it again. Raises LeaseLost.
     """
     artifacts = _artifacts(ending)
-    task = copy.copy(task)  # events are folded into it: the caller's stays as it is when they are not written
+    task = copy.copy(task)  # events change it; the caller's must stay if they are not written
     with ledger.writing(task.context) as log:
-        log.use_loaded(task, artifacts=[] if ending.is_first_attempt and not ending.streamed else None)
+        log.use_loaded(task, has_artifacts=ending.streamed or not ending.is_first_attempt)
         return _end_turn(log, task, message, ending, artifacts)
 
 
 def _end_turn(
     log: Ledger, task: Task, message: Message, ending: Ending, artifacts: Sequence[Artifact]
 ) -> uuid.UUID | None:
-    is_quiet = ending.outcome is not None and log.context.last_event == ending.no_other_events_until
-    waiting = None if is_quiet else _next_message(task, message)
-    state = _state_after(ending.outcome, waiting)
-    _close_run(log, ending, keep_memory=not state.is_terminal)
-    if ending.session is not None:
-        ending.session.write(log)
-    _deliver(log, task, ending.tokens, artifacts)
-    if ending.child is not None:
-        _discard_provisional(log, task, ending, "suspended")
-        asked = {"child": ending.child, "asked_at": ending.child.status_at}
-        Suspension.objects.update_or_create(task=task, defaults=asked)
-    if waiting is not None or ending.outcome is None:
-        return _queue_next_turn(log, task, ending, waiting)
-    if isinstance(ending.outcome, Ongoing):
-        then = ending.outcome.then
-        transaction.on_commit(lambda: db.later(then))
-    else:
-        _conclude(log, task, ending.outcome, ending)
-    return None
-
-
-def _state_after(outcome: Outcome | Ongoing | None, waiting: Message | None) -> TaskState:
-    """The task's state once the turn is over: while a message waits for its turn, nothing is terminal."""
-    if waiting is not None or outcome is None or isinstance(outcome, Ongoing):
-        return TaskState.WORKING
-    return STATES[type(outcome)]
-
-
-def _close_run(log: Ledger, ending: Ending, *, keep_memory: bool) -> None:
-    failed = ending.error is not None or isinstance(ending.outcome, Failed)
+    outcome = ending.outcome
+    is_quiet = outcome is not None and log.context.last_event == ending.no_other_events_until
+    waiting = None if is_quiet else LATER_MESSAGE.one(task.pk, message.index)
+    # While a message waits for its turn, nothing is terminal.
+    goes_on = waiting is not None or outcome is None or isinstance(outcome, Ongoing)
+    state = TaskState.WORKING if goes_on else STATES[type(outcome)]  # type: ignore[index]
+    has_failed = ending.error is not None or isinstance(outcome, Failed)
     values = {
-        "state": Run.State.FAILED if failed else Run.State.DONE,
-        "memory": ending.memory if keep_memory else {},
-        "error": ending.error or (_failure_json(ending.outcome) if isinstance(ending.outcome, Failed) else None),
+        "state": Run.State.FAILED if has_failed else Run.State.DONE,
+        "memory": {} if state.is_terminal else ending.memory,
+        "error": ending.error or (_failure_json(outcome) if isinstance(outcome, Failed) else None),
         "finished_at": log.now,
         "lease_until": None,
     }
     log.renew_lease(ending.lease, values | ({"usage": ending.usage} if ending.usage else {}))
-
-
-def _deliver(log: Ledger, task: Task, tokens: Tokens | None, artifacts: Sequence[Artifact]) -> None:
-    if tokens is not None:
+    if ending.session is not None:
+        log.remember(ending.session.changed, ending.session.forgotten)
+    if (tokens := ending.tokens) is not None:
         end = {"artifactId": tokens.artifact_id, "name": ANSWER, "text": tokens.rest}
         log.add(EventType.AGENT_TOKEN_END, end, task=task.pk, artifact_id=tokens.artifact_id)
+    _deliver(log, task, artifacts)
+    if ending.child is not None:
+        _discard_provisional(log, task, ending, "suspended")
+        _suspend(task, ending.child)
+    if waiting is not None or outcome is None:
+        return _queue_next_turn(log, task, ending, waiting)
+    if isinstance(outcome, Ongoing):
+        transaction.on_commit(partial(db.later, outcome.then))
+    else:
+        _conclude(log, task, outcome, ending)
+    return None
+
+
+def _deliver(log: Ledger, task: Task, artifacts: Sequence[Artifact]) -> None:
     for artifact in artifacts:
         payload = {"artifact": artifact.wire, "append": False, "lastChunk": True}
         log.add(EventType.ARTIFACT_UPDATE, payload, task=task.pk, artifact_id=artifact.artifact_id)
 
 
+def _suspend(task: Task, child: Task) -> None:
+    Suspension.objects.update_or_create(task=task, defaults={"child": child, "asked_at": child.status_at})
+
+
 def _failure_json(outcome: Failed) -> JSON:
-    told = {"code": outcome.code, "message": " ".join(part.get("text", "") for part in outcome.parts)}
-    return told | ({"detail": outcome.detail} if outcome.detail else {})
-
-
-def _next_message(task: Task, message: Message) -> Message | None:
-    """The oldest message of the task that no turn has taken up."""
-    return LATER_MESSAGE.one(task.pk, message.index)
+    error = {"code": outcome.code, "message": " ".join(part.get("text", "") for part in outcome.parts)}
+    return error | ({"detail": outcome.detail} if outcome.detail else {})
 
 
 def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message | None) -> uuid.UUID | None:
-    """The turn's words are recorded, the task keeps working, and the waiting message becomes its next turn.
+    """Queue the waiting message as the next turn. The task keeps working.
 
-    What the turn had begun is discarded if it failed or was interrupted.
+    A failed or interrupted turn's streamed content is discarded.
     """
     outcome = ending.outcome
     if outcome is None:
@@ -174,13 +177,13 @@ def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message |
         memory=ending.memory,
         traceparent=runs.new_span(ending.span),
     )
-    log.insert_with_events(run)
+    log.extra_rows.append(run)
     return run.pk
 
 
 def _discard_provisional(log: Ledger, task: Task, ending: Ending, code: str, *, record_if_empty: bool = False) -> None:
-    """Discard what this run has begun. The event says why; with `record_if_empty` it is recorded in any case."""
-    begun = [one.artifact_id for one in log.provisional_artifacts(log.task(task.pk)) if one.run == ending.lease.run_id]
+    """Discard this run's streamed content; `record_if_empty` adds the event in any case."""
+    begun = [one.artifact_id for one in log.provisional_artifacts(task.pk) if one.run == ending.lease.run_id]
     if begun or record_if_empty:
         log.add(EventType.AGENT_FAILED, {"code": code, "discarded": begun}, task=task.pk)
 
@@ -202,15 +205,14 @@ def _slot(ending: Ending) -> JSON | None:
         return slot
     slot["schema"] = outcome.schema
     properties = outcome.schema.get("properties")
-    # A database may keep the names of a JSON object in an order of its own; a form has the author's.
+    # A database may reorder them; the form keeps the author's order.
     return slot | ({"order": list(properties)} if isinstance(properties, dict) else {})
 
 
 def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None:
-    """The end of the task, or its question."""
     inputs = {ending.lease.run_id: ending.input_hash} if ending.input_hash else {}
     state, parts = STATES[type(outcome)], outcome.parts
-    begun = log.provisional_artifacts(log.task(task.pk)) if state.is_terminal else []
+    begun = log.provisional_artifacts(task.pk) if state.is_terminal else []
     ids, names = [one.artifact_id for one in begun], [one.name for one in begun if one.name]
     if isinstance(outcome, Completed):
         made: JSON = {"artifacts": ids}
@@ -219,11 +221,10 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         log.add(EventType.AGENT_COMPLETE, made | ({"usage": ending.usage} if ending.usage else {}), task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _failure_code(outcome), "discarded": ids}, task=task.pk)
-    # There is always a message; where the agent gave none, it names what was made.
     default_text = f"Here is {', '.join(names)}." if names and isinstance(outcome, Completed) else "Done."
     message = _agent_message(log, task, parts or [{"text": default_text}], outcome.metadata)
     link = None
-    if isinstance(outcome, AuthRequired) and ending.child is None:  # the link of a child that asks is in its words
+    if isinstance(outcome, AuthRequired) and ending.child is None:
         link = hook("CREDENTIAL_LINK")(outcome)
     if link is not None:
         message["parts"] = [*(message["parts"] if parts else []), link.part]
@@ -233,13 +234,13 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         payload["slot"] = _slot(ending)
     event = log.add(EventType.AGENT_STATUS, payload, task=task.pk)
     if link is not None:
-        log.insert_with_events(link.request(task, event.at))
+        log.extra_rows.append(link.request(task, event.at))
     if state.is_terminal and ending.turn > 1:  # earlier turns may have left memory behind
         Run.objects.filter(task=task).update(memory={})
 
 
 def _signatures(log: Ledger, task: Task, made: Sequence[Delivered], inputs: dict[uuid.UUID, str]) -> JSON:
-    """The signatures of what is delivered. They are in the event, so that a replay has the same."""
+    """Signatures are part of the event, so that a replay has the same."""
     signed: JSON = hook("ARTIFACT_SIGNER")(task, [(one, assemble_parts(log.chunks(one))) for one in made], inputs)
     return signed
 
@@ -250,96 +251,93 @@ def _agent_message(log: Ledger, task: Task, parts: Sequence[Part], metadata: JSO
         "contextId": log.context.context_id,
         "taskId": str(task.pk),
         "role": "ROLE_AGENT",
-        "parts": _storable(parts),
-        "metadata": projection.with_author(metadata, task.agent),
+        "parts": blobs.store_large([dict(part) for part in parts]),
+        "metadata": {**metadata, projection.AUTHOR_KEY: task.agent.slug},
     }
 
 
 def _artifacts(ending: Ending) -> list[Artifact]:
-    """What the outcome delivers beyond what was streamed; a completed task has at least one artifact.
+    """The outcome's artifacts without the streamed text; a completed task has at least one.
 
-    Runs before the transaction, because large content is written to files.
+    Call it before the transaction: it writes large content to files.
     """
-    outcome = ending.outcome
+    outcome, tokens = ending.outcome, ending.tokens
     if not isinstance(outcome, Completed):
         return []
-    given = [one for one in outcome.artifacts if not _is_streamed_text(one, ending)]
+    streamed = [tokens.text] if tokens else None
+    given = [one for one in outcome.artifacts if not tokens or [part.get("text") for part in one.parts] != streamed]
     if not given and not ending.streamed:
         given = [Artifact(outcome.parts or [{"text": "Done."}], name=ANSWER)]
-    return [dataclasses.replace(one, parts=_storable(one.parts)) for one in given]
-
-
-def _storable(parts: Sequence[Part]) -> list[Any]:
-    return blobs.store_large([dict(part) for part in parts])
-
-
-def _is_streamed_text(artifact: Artifact, ending: Ending) -> bool:
-    return ending.tokens is not None and [part.get("text") for part in artifact.parts] == [ending.tokens.text]
+    stored = [blobs.store_large([dict(part) for part in one.parts]) for one in given]
+    return [dataclasses.replace(one, parts=cast(list[Part], parts)) for one, parts in zip(given, stored, strict=True)]
 
 
 def fail_lost_turn(log: Ledger, run: Run, lease: Lease, reason: str) -> uuid.UUID | None:
-    """Record that a turn was lost with its worker and is not repeated; gives the run of the next turn, if one waits.
+    """Fail a turn whose worker was lost. Returns the next turn's run, if a message waits.
 
-    `run.task` and `run.message` are used. Raises LeaseLost.
+    Uses `run.task` and `run.message`. Raises LeaseLost.
     """
     if run.agent is not None:
-        run.task.agent = run.agent  # in memory: who took the turn over says it
-    lost = Ending(lease, Failed(reason, "worker_lost"), turn=run.turn, memory=run.memory)
-    lost.fallback_id, lost.span = run.agent_id, run.traceparent
+        run.task.agent = run.agent
+    lost = Ending(
+        lease,
+        Failed(reason, "worker_lost"),
+        turn=run.turn,
+        memory=run.memory,
+        fallback_id=run.agent_id,
+        span=run.traceparent,
+    )
     return _end_turn(log, run.task, run.message, lost, [])
 
 
 def fail_waiting(log: Ledger, task: Task, outcome: Failed) -> None:
-    """Record the end of a task that waits, of which nobody takes a turn."""
-    _conclude(log, task, outcome, Ending(NO_HOLD, outcome, turn=2))
+    """Fail a task that waits, without a run."""
+    _conclude(log, task, outcome, Ending(NO_LEASE, outcome, turn=2))
 
 
 def record_outcome(task: Task, outcome: Outcome | Progress, child: Task | None = None) -> bool:
-    """Record the end of a task that goes on without a run (`Ongoing`), its question (a `child`'s), or how far it is.
+    """Record the outcome, the question (of `child`) or the progress of a task that works without a run (`Ongoing`).
 
-    False, and nothing is recorded, where it is not open for that: it has ended, waits, or a run works at it. A task
-    that waits may yet fail. Call it outside a transaction; the outcome must be clean. Raises Context.DoesNotExist,
-    Task.DoesNotExist.
+    Returns False if the task has ended, waits, or has a run; a waiting one may still fail. Call it outside a
+    transaction, with a clean outcome. Raises Context.DoesNotExist, Task.DoesNotExist.
     """
-    ending = Ending(NO_HOLD, outcome if not isinstance(outcome, Progress) else None, turn=2, child=child)
+    ending = Ending(NO_LEASE, outcome if not isinstance(outcome, Progress) else None, turn=2, child=child)
     artifacts = _artifacts(ending)
     with ledger.writing(task.context_id) as log:
-        now = log.task(task.pk)
-        state = TaskState(now.state)
+        current = log.task(task.pk)
+        state = TaskState(current.state)
         is_open = state == TaskState.WORKING or (state.is_interrupted and isinstance(outcome, Failed))
         if not is_open or has_unfinished_run(task.pk):
             return False
         if isinstance(outcome, Progress):
             log.add(EventType.AGENT_STATUS, progress_status(outcome), task=task.pk)
             return True
-        _deliver(log, now, None, artifacts)
+        _deliver(log, current, artifacts)
         if child is not None:
-            asked = {"child": child, "asked_at": child.status_at}
-            Suspension.objects.update_or_create(task=now, defaults=asked)
-        _conclude(log, now, outcome, ending)
+            _suspend(current, child)
+        _conclude(log, current, outcome, ending)
     return True
 
 
 def add_remark(task: Task, text: str) -> bool:
-    """Say something on a task that waits and is at nobody's hands, which goes on waiting; False where it does not.
+    """Add an agent's message to a waiting task, which keeps waiting. Returns False if it does not wait.
 
     Call it outside a transaction. Raises Context.DoesNotExist, Task.DoesNotExist.
     """
     with ledger.writing(task.context_id) as log:
-        now = log.task(task.pk)
-        if not TaskState(now.state).is_interrupted:
+        current = log.task(task.pk)
+        if not TaskState(current.state).is_interrupted:
             return False
-        said = _agent_message(log, now, [{"text": text}], {})
-        log.add(EventType.AGENT_MESSAGE, {"message": said, "agent": now.agent_id}, task=now.pk)
+        message = _agent_message(log, current, [{"text": text}], {})
+        log.add(EventType.AGENT_MESSAGE, {"message": message, "agent": current.agent_id}, task=current.pk)
     return True
 
 
 def progress_status(progress: Progress) -> JSON:
-    """The payload of the status that tells progress."""
     parts = list(progress.parts) or [{"text": progress.text}]
     message: JSON = {"messageId": progress.message_id or str(uuid.uuid4()), "role": "ROLE_AGENT", "parts": parts}
     if progress.metadata:
         message["metadata"] = progress.metadata
-    known = {"done": progress.done, "total": progress.total}
-    far = {name: value for name, value in known.items() if value is not None}
-    return {"state": TaskState.WORKING, "message": message, "progress": far}
+    counts = {"done": progress.done, "total": progress.total}
+    counts = {name: value for name, value in counts.items() if value is not None}
+    return {"state": TaskState.WORKING, "message": message, "progress": counts}

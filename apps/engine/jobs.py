@@ -1,7 +1,4 @@
-"""Celery's tasks, the sweep, and the worker that runs inside the server's process.
-
-A wake-up names a run; the sweep finds what wake-ups and workers lost.
-"""
+"""The consumer of run messages, the sweep for lost messages and workers, and the worker inside the server's process."""
 
 from __future__ import annotations
 
@@ -33,14 +30,14 @@ from db import sql
 log = logging.getLogger("parley.engine")
 
 DRAIN_SECONDS = 8.0
-PREFETCH = 32  # messages that wait in a process for their claims
+PREFETCH = 32
 
 
 class RunConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
-    """Takes in the messages that name runs, in each worker, beside Celery's own consumer of tasks.
+    """Consumes run messages in each worker, beside Celery's own consumer.
 
-    A message is acknowledged when its run is claimed, or is not to be had; a full process gives it back. Both happen
-    where Celery's consumer runs, for a broker's connection is used by one thread.
+    It acknowledges a message when the run is claimed or gone; a full process returns it to the queue. Both happen in
+    Celery's consumer thread, because only that may use the broker's connection.
     https://docs.celeryq.dev/en/stable/userguide/extending.html#custom-message-consumers
     """
 
@@ -60,7 +57,7 @@ class RunConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
         return [consumer]
 
     def claim(self, body: Any, message: Any) -> None:
-        """Have the run claimed without waiting for it, and then acknowledge or give back its message."""
+        """Claim the run without waiting, then acknowledge or reject its message."""
         try:
             run_id = uuid.UUID(body["run"])
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -84,26 +81,26 @@ class RunConsumer(bootsteps.ConsumerStep):  # type: ignore[misc]
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator]
 def give_leases_back(sender: Any = None, **_: Any) -> None:
-    """SIGTERM: what is running may end, the rest is given back. The embedded worker sees to that itself."""
+    """On SIGTERM, let runs end or release them. `embedded_worker` does so itself."""
     if getattr(sender, "hostname", "") != EMBEDDED_NODE:
         close_current_worker(DRAIN_SECONDS)
 
 
 RUNS_PER_SWEEP = 500
-REPUBLISH_AFTER = datetime.timedelta(seconds=30)  # a backlog is not to fill the queue with its own wake-ups
+REPUBLISH_AFTER = datetime.timedelta(seconds=30)  # so that a backlog does not fill the queue
 
 
 @shared_task(name="engine.sweep")  # type: ignore[untyped-decorator]
 def sweep() -> int:
-    """Publish overdue runs again and say how many. It is safe to run it anywhere, at any time, twice."""
+    """Publish overdue runs again and return their number. It may run anywhere, at any time, twice."""
     now = sql.database_time()
     long_ago = now - datetime.timedelta(seconds=settings.SWEEP_SECONDS)
-    unheard = Q(state=Run.State.QUEUED, queued_at__lt=long_ago) & (
+    unpublished = Q(state=Run.State.QUEUED, queued_at__lt=long_ago) & (
         Q(published_at=None) | Q(published_at__lt=now - REPUBLISH_AFTER)
     )
     abandoned = Q(state=Run.State.RUNNING, lease_until__lt=now)
     overdue = list(
-        Run.objects.filter(unheard | abandoned).order_by("queued_at").values_list("pk", flat=True)[:RUNS_PER_SWEEP]
+        Run.objects.filter(unpublished | abandoned).order_by("queued_at").values_list("pk", flat=True)[:RUNS_PER_SWEEP]
     )
     Run.objects.filter(pk__in=overdue).update(published_at=now)
     for run_id in overdue:
@@ -112,7 +109,7 @@ def sweep() -> int:
     for further in hooks("SWEEPS"):
         try:
             further()
-        except Exception:  # the others are swept all the same
+        except Exception:
             log.exception("%s failed; it is tried again with the next sweep", further.__qualname__)
     return len(overdue)
 
@@ -124,13 +121,13 @@ POLL_SECONDS = 0.1
 
 @contextmanager
 def embedded_worker(*, grace: float = 5.0) -> Iterator[None]:
-    """A Celery worker and its beat in threads of this process; what they were at is given back at the end."""
+    """A Celery worker and its beat in threads of this process. Its runs are released at the end."""
     controller = current_app.WorkController(
         app=current_app, hostname=EMBEDDED_NODE, pool="threads", without_heartbeat=True, without_mingle=True,
         without_gossip=True, quiet=True,
     )  # fmt: skip
     if not _uses_memory_broker():
-        controller.timer.call_repeatedly(POLL_SECONDS, lambda: None)  # or its loop would sleep through `should_stop`
+        controller.timer.call_repeatedly(POLL_SECONDS, lambda: None)  # or its loop would miss `should_stop`
     beat = EmbeddedService(current_app, thread=True, scheduler_cls=current_app.conf.beat_scheduler)
     threads = [
         threading.Thread(target=controller.start, name="celery-worker", daemon=True),
@@ -144,13 +141,13 @@ def embedded_worker(*, grace: float = 5.0) -> Iterator[None]:
     try:
         yield
     finally:
-        beat.service.stop()  # it may sleep a while yet, but names nothing more
+        beat.service.stop()  # it may still sleep for a while
         _stop_worker(controller, threads[0])
         close_current_worker(grace)
 
 
 def _stop_worker(controller: Any, thread: threading.Thread) -> None:
-    """Stop the worker. One that listens to a socket does so itself, for two threads must not read the same socket."""
+    """With a socket the worker stops itself, because two threads must not read one socket."""
     if _uses_memory_broker():
         controller.stop()
     else:

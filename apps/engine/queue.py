@@ -1,6 +1,6 @@
-"""Waking the workers: one message names a run. The sweep finds runs whose message was lost.
+"""The queue of runs: each broker message names one. The sweep finds runs whose message was lost.
 
-Below are the transports of the brokers that Celery's messages go through, as `config.celery` names them.
+The kombu transports below are for `config.celery`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 import uuid
+from functools import cache
 from queue import Empty
 from typing import Any
 
@@ -21,16 +22,16 @@ from kombu.transport import memory, redis
 log = logging.getLogger("parley.engine")
 
 SEND_QUEUED = "queue.send"
-UNUSED_SECONDS = 24 * 60 * 60.0  # after which a broker drops a queue that no worker listens to
+UNUSED_SECONDS = 24 * 60 * 60.0  # then a broker deletes a queue without consumers
 
 
+@cache
 def run_queue() -> Queue:
-    """The queue of messages that name runs. What it loses, the sweep finds."""
     return Queue(f"{settings.INSTALLATION}.runs", expires=UNUSED_SECONDS)
 
 
 def publish(run_id: uuid.UUID) -> None:
-    """Name a run to the workers. Call it after the commit; a broker that is away is logged, and no error."""
+    """Send a run's message to the workers, after the commit. If the broker is away, this is only logged."""
     queue = run_queue()
     try:
         with current_app.producer_or_acquire() as producer:
@@ -46,7 +47,7 @@ def publish(run_id: uuid.UUID) -> None:
 
 
 def publish_queue(context_id: uuid.UUID) -> None:
-    """Name a session to the workers, whose queue may be due. As `publish`."""
+    """Have the workers check a session's message queue. Like `publish`."""
     try:
         current_app.send_task(SEND_QUEUED, (str(context_id),))
     except (OperationalError, ConnectionError, OSError) as error:
@@ -54,11 +55,11 @@ def publish_queue(context_id: uuid.UUID) -> None:
 
 
 _message_arrived = threading.Event()
-POLL_SECONDS = 1.0  # a backstop; nothing is expected to be found by it
+POLL_SECONDS = 1.0
 
 
 class MemoryChannel(memory.Channel):  # type: ignore[misc]
-    """The embedded profile's queues, whose worker is woken instead of polling for work."""
+    """The embedded profile's queues. They wake the worker, which need not poll."""
 
     def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
         super()._put(queue, message, **kwargs)
@@ -66,14 +67,14 @@ class MemoryChannel(memory.Channel):  # type: ignore[misc]
 
     def basic_ack(self, delivery_tag: Any, multiple: bool = False) -> None:
         super().basic_ack(delivery_tag, multiple)
-        _message_arrived.set()  # a consumer that had its fill may take more
+        _message_arrived.set()  # a consumer at its prefetch limit may take more
 
 
 class MemoryTransport(memory.Transport):  # type: ignore[misc]
     Channel = MemoryChannel
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
-        """Deliver one message, waiting for it up to `timeout` seconds. Raises TimeoutError."""
+        """Deliver one message, waiting up to `timeout` seconds. Raises TimeoutError."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             _message_arrived.clear()
@@ -85,17 +86,16 @@ class MemoryTransport(memory.Transport):  # type: ignore[misc]
                     raise TimeoutError from None
                 _message_arrived.wait(left)
             else:
-                _message_arrived.set()  # there may be more for another consumer
+                _message_arrived.set()
                 return
 
 
 class RedisChannel(redis.Channel):  # type: ignore[misc]
-    """One client for all that it publishes: making one takes longer than publishing."""
+    """Publishes with one client, because creating one takes longer than publishing."""
 
     _publishing: Any = None
 
     def _create_client(self, asynchronous: bool = False) -> Any:
-        """The one that polls for work is another, as in kombu."""
         if asynchronous:
             return super()._create_client(asynchronous=True)
         if self._publishing is None:

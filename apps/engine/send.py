@@ -1,7 +1,7 @@
-"""Sending a message to an agent, for every edge: A2A, the client API, pages, plans, the command line.
+"""Sends a message to an agent, for every edge: A2A, client API, pages, plans, command line.
 
-The agent answers with a message at once or by a task. A message that leads to a task is accepted (`accept`), and its
-run is published (`queue`). An answer is recorded together with what it answers, without a task or a run.
+The agent answers with a message or a task. `accept` records a task's message, and the `queue` publishes its run. An
+answer is recorded with its message, without task or run.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from agentkit import (
     ReferencedTask,
     ResponseType,
     Session,
+    SkillHandler,
     Start,
     chooses,
     text_part,
 )
-from agentkit.runner import constant_response_type, selector_takes_task
+from agentkit.runner import selector_takes_task
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents import versions
 from apps.agents.models import Agent
@@ -57,14 +58,14 @@ log = logging.getLogger("parley.engine")
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What a message led to: a task, or an answer (an A2A message) at once. `index` is where in its log it stands."""
+    """A message's result: a task, or an answer (an A2A message). `index` is its place in the log."""
 
     context: uuid.UUID
     index: int
     task: uuid.UUID | None = None
     answer: JSON | None = None
     repeated: bool = False
-    since: float | None = None  # nothing followed `index` at some time after this (see `feed.follow`)
+    since: float | None = None
 
 
 async def send(
@@ -81,33 +82,26 @@ async def send(
 ) -> Sent:
     """Send a user's message (A2A shape, checked by the edge) to an agent that `principal` may use.
 
-    A message that continues a task, or for which `require_task` is set, leads to a task; otherwise the agent chooses,
-    as it does which of its skills takes a new task. What answers the `question` of another task (see `accept`) is a
-    task too, for the `skill` that asked. With `question_index` it answers that question of its task or nothing.
-    What is to be written `extra_writes` a task is written once, and not where the agent answers with a message.
-    `traceparent` is the caller's span (see `record.runs.new_span`), if it told one.
-    Returns as soon as the message is recorded (or answered). Raises errors.Refusal; then nothing was stored.
+    The agent chooses between answer and task, and a new task's skill, unless the message continues a task, or
+    `require_task` or `question` is given. The arguments are those of `accept.accept`; `extra_writes` are for tasks
+    only.
+    Returns as soon as the message is recorded or answered. Raises errors.Refusal; then nothing is stored.
     """
     if not require_task and not message.get("taskId") and question is None:
-        answered = None
-        if await response_type(principal, agent, message) is ResponseType.MESSAGE:
-            answered = await answer_with_message(principal, agent, message)
-        else:
-            choice = await choose_skill(principal, agent, message)
-            skill = choice.skill
-            if choice.answer is not None:
-                answered = await answer_with_message(principal, agent, message, Answer([text_part(choice.answer)]))
-        if answered is not None:
+        choice = await _choose(principal, agent, message)
+        if choice.is_message:
+            answered = await answer_with_message(principal, agent, message, choice.answer)
             return Sent(answered.context, answered.index, answer=answered.message, repeated=answered.repeated)
+        skill = choice.skill
     since = feed.start_listening()
-    once = accept.idempotency_sender(principal)  # chosen before the first try: the bridge may try again
     receipt = await db.run(
         accept_and_publish,
         principal,
         agent,
         message,
         extra_writes,
-        sender=once,
+        # Chosen here, because `db.run` may try again.
+        sender=principal.sender or f"call:{uuid.uuid4().hex}",
         skill=skill,
         question=question,
         question_index=question_index,
@@ -122,100 +116,90 @@ async def send(
     )
 
 
-async def response_type(principal: Principal, agent: Agent, message: JSON) -> ResponseType:
-    """How the agent answers a message that continues no task.
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How to answer a message: by a message (`answer`, if already given) or by a task of a skill."""
 
-    A message that was sent before is answered as it was then. Where the handler fails, takes too long or cannot be
-    loaded there is a task, which can tell of it. Raises errors.Refusal.
+    is_message: bool = False
+    answer: Answer | None = None
+    skill: str | None = None
+
+
+BY_TASK = Choice()
+BY_MESSAGE = Choice(is_message=True)
+
+
+async def _choose(principal: Principal, agent: Agent, message: JSON) -> Choice:
+    """How the agent answers a message without a task. A repeated message is answered as before.
+
+    If the handler fails, is late or cannot be loaded, there is a task, which fails with the error.
+    Raises errors.Refusal for a messageId of another message.
     """
     if agent.kind != Agent.Kind.HOSTED:
-        return ResponseType.TASK
+        return BY_TASK
     try:
         handler = await handlers.handler_of(agent)
-        if (always := constant_response_type(handler)) is not None:
-            return always
+        response_type = handlers.constant_response_type(agent.handler)
     except HandlerError:
+        return BY_TASK
+    received = agentkit.Message(message, blobs.content_of)
+    if response_type is None:
+        response_type = await _select_response_type(principal, agent, handler, received)
+    if response_type is ResponseType.MESSAGE:
+        return BY_MESSAGE
+    if not chooses(handler, received) or not handlers.can_run(agent):
+        return BY_TASK
+    earlier = await db.run(_earlier_choice, principal, agent, message)
+    if earlier is not None:
+        return earlier
+    try:
+        async with asyncio.timeout(settings.ANSWER_SECONDS):
+            decision = await handlers.decide_skill(agent, received)
+    except Exception:
+        log.exception("agent %s chose no skill", agent.slug)
+        return BY_TASK
+    if isinstance(decision, Start):
+        return Choice(skill=decision.skill)
+    words = decision.question if isinstance(decision, Clarify) else decision.reason
+    return Choice(is_message=True, answer=Answer([text_part(words)]))
+
+
+async def _select_response_type(
+    principal: Principal, agent: Agent, handler: SkillHandler, received: agentkit.Message
+) -> ResponseType:
+    earlier = await db.run(_earlier_choice, principal, agent, received.wire, True)
+    if earlier is not None:
+        return ResponseType.MESSAGE if earlier.is_message else ResponseType.TASK
+    if not handlers.can_run(agent):
         return ResponseType.TASK
-    earlier = await db.run(_earlier_response_type, principal, agent, message)
-    if earlier is not None or not handlers.can_run(agent):
-        return earlier or ResponseType.TASK
     try:
         async with asyncio.timeout(settings.SELECT_SECONDS):
-            task = await db.run(_newest_task, principal, agent, message) if selector_takes_task(handler) else None
-            return await handlers.select_response_type(
-                agent, agentkit.Message.from_wire(message, load=blobs.content_of), task
-            )
+            takes_task = selector_takes_task(handler)
+            task = await db.run(_newest_task, principal, agent, received.wire) if takes_task else None
+            return await handlers.select_response_type(agent, received, task)
     except Exception as error:
         log.warning("agent %s chose no response type, so there is a task: %r", agent.slug, error)
         return ResponseType.TASK
 
 
-def _earlier_response_type(principal: Principal, agent: Agent, message: JSON) -> ResponseType | None:
-    """How the same message is, or is being, answered already."""
+def _earlier_choice(principal: Principal, agent: Agent, message: JSON, or_claimed: bool = False) -> Choice | None:
+    """How the same message was answered before, or with `or_claimed` is being answered."""
     if not principal.is_known:
         return None
     accepted = accept.find_accepted(principal.sender, agent, message["messageId"], digest_of(message))
     if accepted is None:
         return None
-    return ResponseType.TASK if accepted.task_id is not None else ResponseType.MESSAGE
+    if accepted.task_id is not None:
+        return BY_TASK
+    return BY_MESSAGE if or_claimed or accepted.answer_id is not None else None
 
 
 def _newest_task(principal: Principal, agent: Agent, message: JSON) -> ExistingTask | None:
-    """The newest task of the caller's conversation that the message goes on with."""
     context = lookup.find_target(principal, agent, message).context
     if context is None:
         return None
     newest = lineage.newest_task(context, agent=agent)
     return ExistingTask(str(newest.pk), newest.state) if newest else None
-
-
-@dataclass(frozen=True, slots=True)
-class SkillChoice:
-    """A task with this skill, if one was chosen; or no task but an answer: a question, or why not."""
-
-    skill: str | None = None
-    answer: str | None = None
-
-
-UNDECIDED = SkillChoice()
-"""A task, in whose first turn the handler is asked."""
-
-
-async def choose_skill(principal: Principal, agent: Agent, message: JSON) -> SkillChoice:
-    """What the agent's handler says to a message that begins a task.
-
-    A message that led somewhere before leads there again. A handler that fails here is asked again by the task's first
-    turn, which tells of the error. Raises errors.Refusal for a messageId that was used for another message.
-    """
-    if agent.kind != Agent.Kind.HOSTED:
-        return UNDECIDED
-    said = agentkit.Message.from_wire(message, load=blobs.content_of)
-    try:
-        if not chooses(await handlers.handler_of(agent), said) or not handlers.can_run(agent):
-            return UNDECIDED
-    except HandlerError:
-        return UNDECIDED
-    if (earlier := await db.run(_earlier_choice, principal, agent, message)) is not None:
-        return earlier
-    try:
-        async with asyncio.timeout(settings.ANSWER_SECONDS):
-            decision = await handlers.decide_skill(agent, said)
-    except Exception:
-        log.exception("agent %s chose no skill", agent.slug)
-        return UNDECIDED
-    if isinstance(decision, Start):
-        return SkillChoice(skill=decision.skill)
-    return SkillChoice(answer=decision.question if isinstance(decision, Clarify) else decision.reason)
-
-
-def _earlier_choice(principal: Principal, agent: Agent, message: JSON) -> SkillChoice | None:
-    """Where the same message led before; what was answered then is in the record."""
-    if not principal.is_known:
-        return None
-    accepted = accept.find_accepted(principal.sender, agent, message["messageId"], digest_of(message))
-    if accepted is None or (accepted.task_id is None and accepted.answer_id is None):
-        return None
-    return UNDECIDED if accepted.task_id is not None else SkillChoice(answer="")
 
 
 class NoAnswer(Refusal):
@@ -232,8 +216,6 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What an agent is given of the conversation, beside the message."""
-
     history: Sequence[agentkit.Message] = ()
     references: Sequence[ReferencedTask] = ()
     memory: JSON = field(default_factory=dict)
@@ -242,66 +224,62 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class AgentAnswer:
-    """An answer, and what the agent keeps in the conversation's memory."""
-
     answer: Answer
     kept: output.MemoryChanges | None = None
 
 
 class AnsweredMeanwhile(Exception):
-    """The answer is in the record already: of an earlier try, or of somebody who took the message over."""
+    """The answer is recorded already, by an earlier try or another claim."""
 
 
 async def answer_with_message(
     principal: Principal, agent: Agent, message: JSON, given: Answer | None = None
 ) -> Answered:
-    """The agent's answer, recorded together with the message: `given`, where it has answered already.
+    """Record the message with the agent's answer, or with `given`.
 
-    Where the agent fails, its answer is an error: a sentence, and a code for programs in `metadata.error`.
-    Raises errors.Refusal where the agent is not asked; then nothing was stored.
+    If the agent fails, the answer is an error: a sentence, and a code in `metadata.error`.
+    Raises errors.Refusal if the agent is not asked; then nothing is stored.
     """
     body_hash = digest_of(message)
     while (earlier := await db.run(_claim_message, principal, agent, message, body_hash)) is not None:
         if earlier.message:
             return earlier
-        await asyncio.sleep(0.1)  # the same message is being answered for another request of this sender
+        await asyncio.sleep(0.1)
     try:
         said = AgentAnswer(given) if given else await _ask_agent(principal, agent, message)
         said = dataclasses.replace(said, answer=_cleaned_answer(agent, said.answer))
     except BaseException:
         await db.run(_release_claim, principal, agent, message)
         raise
-    # A caller that goes away now leaves the answer in the record, for when it asks again.
+    # If the caller goes away now, the answer waits in the record.
     return await asyncio.shield(db.run(_record_answer_or_release, principal, agent, message, said))
 
 
 async def _ask_agent(principal: Principal, agent: Agent, message: JSON) -> AgentAnswer:
-    """What the agent says, or what is to be said in its place, and what it keeps. Raises NoAnswer."""
     if not handlers.can_run(agent):
         raise NoAnswer("The agent is too busy to answer. Try again in a while.")
-    known = Conversation()
+    conversation = Conversation()
     if message.get("contextId") or message.get("referenceTaskIds"):
-        known = await db.run(_conversation, principal, agent, message)
-    session = Session(copy.deepcopy(known.memory), options=known.options)
-    answer = await _ask_within_deadline(agent, message, known, session)
+        conversation = await db.run(_conversation, principal, agent, message)
+    session = Session(copy.deepcopy(conversation.memory), options=conversation.options)
+    answer = await _ask_within_deadline(agent, message, conversation, session)
     try:
-        return AgentAnswer(answer, output.memory_changes(known.memory, session.memory))
-    except output.MemoryTooLarge as much:
-        return AgentAnswer(Answer.error(str(much), much.code))
+        return AgentAnswer(answer, output.memory_changes(conversation.memory, session.memory))
+    except output.MemoryTooLarge as too_large:
+        return AgentAnswer(Answer.error(str(too_large), too_large.code))
     except ValueError:
         log.exception("agent %s keeps what cannot be kept", agent.slug)
         return AgentAnswer(Answer.error(AGENT_ERROR_MESSAGE, INVALID_RESPONSE))
 
 
-async def _ask_within_deadline(agent: Agent, message: JSON, known: Conversation, session: Session) -> Answer:
-    said = agentkit.Message.from_wire(message, load=blobs.content_of)
+async def _ask_within_deadline(agent: Agent, message: JSON, conversation: Conversation, session: Session) -> Answer:
+    received = agentkit.Message(message, blobs.content_of)
+    history, references = conversation.history, conversation.references
     try:
         async with asyncio.timeout(settings.ANSWER_SECONDS) as limit:
-            return await handlers.answer(
-                agent, said, history=known.history, references=known.references, session=session
-            )
+            return await handlers.answer(agent, received, history=history, references=references, session=session)
     except Exception as error:
-        if isinstance(error, TimeoutError) and limit.expired():  # a handler may raise one of its own
+        if isinstance(error, TimeoutError) and limit.expired():
             late = f"The agent did not answer within {settings.ANSWER_SECONDS:g} seconds. Try again, or ask for less."
             return Answer.error(late, "time_limit")
         log.exception("agent %s failed", agent.slug)
@@ -309,7 +287,6 @@ async def _ask_within_deadline(agent: Agent, message: JSON, known: Conversation,
 
 
 def _cleaned_answer(agent: Agent, said: Answer) -> Answer:
-    """The answer with its values fit for the record."""
     try:
         return Answer(clean_parts(said.parts), clean(said.metadata))
     except Exception:
@@ -328,7 +305,7 @@ def _conversation(principal: Principal, agent: Agent, message: JSON) -> Conversa
 
 
 def _claim_message(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Answered | None:
-    """None where the message is this caller's to answer; otherwise the earlier answer, empty while it is being made."""
+    """None if this caller must answer the message; otherwise the earlier answer, empty until it exists."""
     lookup.find_target(principal, agent, message)
     if not principal.is_known:
         return None
@@ -370,12 +347,10 @@ def _claim_new_message(principal: Principal, agent: Agent, message: JSON, body_h
 
 
 def _claim_deadline(now: datetime.datetime) -> datetime.datetime:
-    """Until when others leave an answer to whoever claimed it at `now`."""
     return now + datetime.timedelta(seconds=settings.ANSWER_SECONDS + 5)
 
 
 def _release_claim(principal: Principal, agent: Agent, message: JSON) -> None:
-    """What was not answered may be sent again."""
     Accepted.objects.filter(
         Q(answer=None, task=None), sender=principal.sender, agent=agent, message_id=message["messageId"]
     ).delete()
@@ -385,7 +360,7 @@ def _record_answer_or_release(principal: Principal, agent: Agent, message: JSON,
     try:
         try:
             return _record_answer(principal, agent, message, said)
-        except (IntegrityError, Context.DoesNotExist):  # its context was opened, or cleared, at this very moment
+        except (IntegrityError, Context.DoesNotExist):
             return _record_answer(principal, agent, message, said)
     except AnsweredMeanwhile:
         accepted = accept.find_accepted(principal.sender, agent, message["messageId"], digest_of(message))
@@ -400,22 +375,17 @@ def _record_answer_or_release(principal: Principal, agent: Agent, message: JSON,
 def _record_answer(principal: Principal, agent: Agent, message: JSON, said: AgentAnswer) -> Answered:
     stored = {**message, "parts": blobs.store_large(message["parts"])}
     parts = blobs.store_large([dict(part) for part in said.answer.parts])
-    answered: JSON = {"parts": parts, "metadata": projection.with_author(said.answer.metadata, agent)}
+    answered: JSON = {"parts": parts, "metadata": {**said.answer.metadata, projection.AUTHOR_KEY: agent.slug}}
     target = lookup.find_target(principal, agent, message)
     version = versions.version_at(agent.current_version_id) if agent.current_version_id else None
-    with ledger.writing(target.context.pk if target.context else ledger.new_context()) as log:
-        payload: JSON = {"message": stored}
-        if target.context is None:
-            payload["opens"] = log.opening(accept.context_opening(principal, agent, message))
-        payload |= accept.title_for(log.context, message)
-        payload["message"] = accept.with_ids(stored, log.context, None)
-        log.add(EventType.USER_MESSAGE, payload)
+    with ledger.writing(target.context.pk if target.context else Context()) as log:
+        log.add(EventType.USER_MESSAGE, accept.message_payload(log, principal, agent, stored))
         spoken = {"messageId": str(uuid.uuid4()), "contextId": log.context.context_id, "role": "ROLE_AGENT"}
         by = {"agent": agent.pk} | ({"version": version.number} if version else {})
         event = log.add(EventType.AGENT_MESSAGE, {"message": spoken | answered, **by})
         if said.kept is not None:
-            said.kept.write(log)
-        row = log.message_at(event.index)
+            log.remember(said.kept.changed, said.kept.forgotten)
+        row = log.messages[event.index]
         claimed = Accepted.objects.filter(
             sender=principal.sender, agent=agent, message_id=message["messageId"], answer=None
         )
@@ -437,7 +407,7 @@ def accept_and_publish(
     question_index: int | None = None,
     traceparent: str = "",
 ) -> Receipt:
-    """Record the message (see `accept.accept`) and name its run to the workers. Raises errors.Refusal."""
+    """Record the message (see `accept.accept`) and publish its run. Raises errors.Refusal."""
     receipt = accept.accept(
         principal,
         agent,
@@ -463,10 +433,10 @@ async def wait_until_settled[T](
     since: float | None = None,
     find: Callable[[uuid.UUID], Task | None] = TASK.one,
 ) -> T:
-    """Wait, holding no thread and no connection, until the task has ended or asks for something after event `after`.
+    """Wait without a thread or connection until the task has settled, after event `after`.
 
-    Gives what `show`, called where the database may be asked, makes of the task as `find` then reads it.
-    Raises TaskNotFound for a task that is deleted meanwhile.
+    Returns what `show` makes of the task that `find` reads; both run on a database thread. `since`: see `feed.growth`.
+    Raises TaskNotFound for a deleted task.
     """
     async with aclosing(feed.growth(context_id, after, since=since)) as grown:
         async for _ in grown:
@@ -485,9 +455,9 @@ def _show_if_settled[T](
 
 
 def run_again(task: Task) -> Receipt:
-    """Send a task's first message once more, as its owner, in a new task that references the old one.
+    """Send a task's first message again, as its owner, in a new task that references the old one.
 
-    Raises errors.Refusal where the message cannot be sent again; then nothing was stored.
+    Raises errors.Refusal; then nothing is stored.
     """
     first = Message.objects.filter(task=task, role=Message.Role.USER).order_by("index").first()
     if first is None:

@@ -31,7 +31,7 @@ RUN = Query(
     owner=User,
     message=Message,
 )
-"""A run with all that a claim looks at, and the database's time."""
+"""A run with all that a claim needs, and the database's time."""
 
 LATER_MESSAGE = Query[Message](
     "SELECT {message} FROM {message.table} WHERE message.task_id = %s AND message.role = 'user' "

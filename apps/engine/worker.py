@@ -1,4 +1,7 @@
-"""The part of a worker process that carries runs: one event loop, a bounded number of runs, one heartbeat for all."""
+"""Executes runs in a worker process: one event loop, limited runs, one thread that extends leases.
+
+Each write of a run also extends its lease (`ledger.writing`).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import logging
 import os
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
@@ -19,12 +23,11 @@ from django.db.models import F
 from structlog.contextvars import bind_contextvars
 
 import db
-from apps.agents.models import Agent
 from apps.engine import handlers
 from apps.engine.assignment import Assignment
-from apps.engine.claim import claim
+from apps.engine.claim import claim, is_repeatable
 from apps.engine.finish import fail_lost_turn
-from apps.engine.handlers import Blocked, LoopWatchdog
+from apps.engine.handlers import Blocked, LoopWatchdog, TurnOutput, turn_output
 from apps.engine.queue import publish
 from apps.engine.turn import execute_turn
 from apps.record import ledger, notifications, runs
@@ -35,29 +38,27 @@ from db.threads import Singleton
 
 log = logging.getLogger("parley.engine")
 
-MAX_REMEMBERED_STOPS = 1000  # stops that are remembered for runs that this process has not begun
-FULL_WAIT_SECONDS = 1.0  # how long a full process keeps a wake-up before it gives it back to the queue
+MAX_REMEMBERED_STOPS = 1000
+FULL_WAIT_SECONDS = 1.0
 
 
 @dataclass(slots=True)
 class ActiveRun:
-    """A run on this process's loop."""
-
     assignment: Assignment
     work: asyncio.Task[None]
     interrupted: bool = False
 
 
 class WorkerProcess:
-    """Claims runs, executes them on one event loop, keeps their leases, and stops them when told."""
+    """Claims runs, executes them on one event loop, extends their leases, and stops them."""
 
     def __init__(self) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
-        self._numbers = itertools.count(1)  # of its claims
+        self._claim_numbers = itertools.count(1)
         self._slots = RunSlots(settings.RUNS_PER_PROCESS)
         self._claiming: set[Future[bool]] = set()
         self._active: dict[str, ActiveRun] = {}
-        self._stops: dict[str, None] = {}  # runs that were told to stop while they were not carried, the oldest first
+        self._stops: dict[str, None] = {}  # runs to stop that have not begun here, oldest first
         self._closing = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="runs", daemon=True)
@@ -66,47 +67,47 @@ class WorkerProcess:
         self._ended = threading.Event()
         threading.Thread(target=self._keep_leases, name="leases", daemon=True).start()
         handlers.capture_stdout()
-        self._stop_listening = notifications.on_stop(self._told_to_stop)
+        self._stop_listening = notifications.on_stop(self._stop_soon)
 
     def _run(self) -> None:
         while True:
             try:
                 self._loop.run_forever()
                 return
-            except Blocked:  # a handler ended by itself just when it was to be ended
+            except Blocked:
                 continue
 
     def claim_and_wait(self, run_id: uuid.UUID) -> bool:
-        """Claim a run and begin it; False where this process is full or ends, so that another should be asked."""
+        """Claim a run and begin it. Returns False if this process is full or closing; then ask another."""
         return self.claim_soon(run_id).result()
 
     def claim_soon(self, run_id: uuid.UUID) -> Future[bool]:
-        """The same for a thread that is not to be held up."""
+        """Like `claim_and_wait`, without blocking the thread."""
         if self._watchdog.is_stuck:
             return _delayed_refusal()
         if self._slots.take():
-            return self._take_up(run_id)
-        return asyncio.run_coroutine_threadsafe(self._take_up_when_free(run_id), self._loop)
+            return self._claim_in_slot(run_id)
+        return asyncio.run_coroutine_threadsafe(self._claim_when_free(run_id), self._loop)
 
-    async def _take_up_when_free(self, run_id: uuid.UUID) -> bool:
+    async def _claim_when_free(self, run_id: uuid.UUID) -> bool:
         if not await self._slots.take_within(FULL_WAIT_SECONDS):
             return False
-        return await asyncio.wrap_future(self._take_up(run_id))
+        return await asyncio.wrap_future(self._claim_in_slot(run_id))
 
-    def _take_up(self, run_id: uuid.UUID) -> Future[bool]:
-        """Claim the run, for which there is room, under a name for this claim alone, and begin it if it may be had."""
-        claiming = db.submit(self._take, run_id, f"{self.name}:{next(self._numbers)}")
+    def _claim_in_slot(self, run_id: uuid.UUID) -> Future[bool]:
+        """Claim the run under a name for this one claim. The slot is taken already."""
+        claiming = db.submit(self._claim_and_begin, run_id, f"{self.name}:{next(self._claim_numbers)}")
         self._claiming.add(claiming)
         claiming.add_done_callback(self._claiming.discard)
         return claiming
 
-    def _take(self, run_id: uuid.UUID, name: str) -> bool:
+    def _claim_and_begin(self, run_id: uuid.UUID, name: str) -> bool:
         assignment = None
         try:
             if not self._closing:
                 assignment = claim(run_id, name)
         finally:
-            with suppress(RuntimeError):  # the loop has ended
+            with suppress(RuntimeError):
                 if assignment is not None:
                     self._loop.call_soon_threadsafe(self._begin, assignment)
                 else:
@@ -114,11 +115,13 @@ class WorkerProcess:
         return not self._closing
 
     def close(self, grace: float) -> None:
-        """Take no more runs, let those that are carried end within `grace` seconds, and give back the others."""
+        """Take no more runs, let active ones end within `grace` seconds, and release the others."""
+        deadline = time.monotonic() + grace
         self._closing = True
         self._stop_listening()
         wait(self._claiming, grace)
-        asyncio.run_coroutine_threadsafe(self._drain(grace), self._loop).result(grace + 30)
+        left = max(0.0, deadline - time.monotonic())
+        asyncio.run_coroutine_threadsafe(self._drain(left), self._loop).result(left + 30)
         self._ended.set()
         self._watchdog.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -129,35 +132,36 @@ class WorkerProcess:
     def _begin(self, assignment: Assignment) -> None:
         key = str(assignment.lease.run_id)
         if (lost := self._active.get(key)) is not None:
-            lost.work.cancel()  # its lease ran out before anybody noticed, and this process took the run up again
-        carried = ActiveRun(assignment, self._loop.create_task(self._carry(assignment, key)))
-        self._active[key] = carried
+            lost.work.cancel()  # its lease expired, and this process claimed it again
+        self._active[key] = ActiveRun(assignment, self._loop.create_task(self._execute(assignment, key)))
         if key in self._stops:
             del self._stops[key]
             self._stop(key)
 
-    async def _carry(self, assignment: Assignment, key: str) -> None:
-        bind_contextvars(run=key, task=str(assignment.task.pk), agent=assignment.agent.slug)  # for the log's lines
-        carried = self._active[key]
+    async def _execute(self, assignment: Assignment, key: str) -> None:
+        bind_contextvars(run=key, task=str(assignment.task.pk), agent=assignment.agent.slug)
+        printed = TurnOutput(assignment.redaction)
+        turn_output.set(printed)
+        active = self._active[key]
         try:
-            with handlers.turn_stdout(assignment.redaction):
-                await execute_turn(assignment, lambda: carried.interrupted, self._slots.released_for_a_while)
+            await execute_turn(assignment, lambda: active.interrupted, self._slots.released_for_a_while)
         except asyncio.CancelledError:
-            pass  # stopped: whoever stopped it has recorded why
+            pass
         except Exception:
             log.exception("run %s could not be recorded; it is taken up again when its lease ends", key)
         finally:
-            if self._active.get(key) is carried:
+            if printed.line or printed.lines:
+                printed.close()
+            if self._active.get(key) is active:
                 del self._active[key]
             self._slots.give()
 
-    def _told_to_stop(self, run_id: str) -> None:
-        """Called from any thread."""
-        with suppress(RuntimeError):  # the loop may have ended meanwhile
+    def _stop_soon(self, run_id: str) -> None:
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stop, run_id)
 
     def _stop(self, key: str) -> None:
-        """Look at once whether the run is to stop; of one that is claimed and not begun, when it begins."""
+        """Check now whether the run must stop, or when it begins here."""
         if key in self._active:
             self._loop.create_task(self._check(key))
             return
@@ -166,12 +170,13 @@ class WorkerProcess:
             del self._stops[next(iter(self._stops))]
 
     def _keep_leases(self) -> None:
-        """One query now and then extends all leases, one more finds the runs that are no longer this process's.
+        """Extend all leases at intervals; stop lost or interrupted runs.
 
-        In a thread of its own: a handler that blocks the loop does not cost the others their leases.
+        Its own thread keeps leases while a handler blocks the loop. If the loop stays stuck, leases expire and other
+        processes take the runs.
         """
         while not self._ended.wait(settings.RUN_LEASE_SECONDS / 6):
-            leases = [carried.assignment.lease for carried in list(self._active.values())]
+            leases = [active.assignment.lease for active in list(self._active.values())]
             if not leases or self._watchdog.is_stuck:
                 continue
             try:
@@ -181,35 +186,33 @@ class WorkerProcess:
                 log.warning("leases could not be extended; trying again", exc_info=True)
 
     async def _check(self, key: str) -> None:
-        """Stop the run if it was lost or interrupted."""
-        if (carried := self._active.get(key)) is not None:
-            leases = [carried.assignment.lease]
+        if (active := self._active.get(key)) is not None:
+            leases = [active.assignment.lease]
             self._stop_lost(leases, await db.run(check_leases, leases, extend=False))
 
-    def _stop_lost(self, leases: Sequence[Lease], states: dict[Lease, tuple[bool, bool]]) -> None:
+    def _stop_lost(self, leases: Sequence[Lease], states: dict[Lease, bool]) -> None:
         for lease in leases:
-            carried = self._active.get(str(lease.run_id))
-            if carried is None or carried.assignment.lease != lease:
+            active = self._active.get(str(lease.run_id))
+            if active is None or active.assignment.lease != lease:
                 continue
-            held, interrupted = states.get(lease, (False, False))
-            if not held or interrupted:
-                carried.interrupted = held and interrupted
-                carried.work.cancel()
+            interrupted = states.get(lease)
+            if interrupted is not False:
+                active.interrupted = interrupted is True
+                active.work.cancel()
 
     async def _drain(self, grace: float) -> None:
-        works = {carried.work for carried in self._active.values()}
+        works = {active.work for active in self._active.values()}
         if works:
             await asyncio.wait(works, timeout=grace)
         left = list(self._active.values())
-        for carried in left:
-            carried.work.cancel()
+        for active in left:
+            active.work.cancel()
         if left:
-            await asyncio.wait({carried.work for carried in left}, timeout=10)
-            await db.run(release_runs, [carried.assignment for carried in left])
+            await asyncio.wait({active.work for active in left}, timeout=10)
+            await db.run(release_runs, [active.assignment for active in left])
         await self._cancel_the_rest()
 
     async def _cancel_the_rest(self) -> None:
-        """End what is still on the loop: what stopped handlers left behind, and what lasts as long as the loop."""
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         for task in rest:
             task.cancel()
@@ -221,7 +224,7 @@ class WorkerProcess:
 
 
 def _delayed_refusal() -> Future[bool]:
-    """Refuse after a while: a message that is given back at once would be delivered again at once."""
+    """Refuse after a while, because the broker redelivers a rejected message at once."""
     refused: Future[bool] = Future()
     waiting = threading.Timer(FULL_WAIT_SECONDS, refused.set_result, [False])
     waiting.daemon = True
@@ -230,7 +233,10 @@ def _delayed_refusal() -> Future[bool]:
 
 
 class RunSlots:
-    """A semaphore for runs: any thread takes one, the process's event loop waits for one and gives it back."""
+    """A semaphore for runs. Any thread takes a slot; the event loop also waits for slots and returns them.
+
+    `threading.Semaphore` does not fit, because `released_for_a_while` may overdraw.
+    """
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -238,7 +244,6 @@ class RunSlots:
         self._freed = asyncio.Event()
 
     def take(self) -> bool:
-        """Take one, if one is free."""
         with self._lock:
             if self._free <= 0:
                 return False
@@ -246,7 +251,7 @@ class RunSlots:
             return True
 
     async def take_within(self, seconds: float) -> bool:
-        """Take one as soon as one is free, if that is soon enough."""
+        """Take a slot as soon as one is free; False if none is within these seconds."""
         try:
             async with asyncio.timeout(seconds):
                 while not self.take():
@@ -263,7 +268,7 @@ class RunSlots:
 
     @contextmanager
     def released_for_a_while(self) -> Iterator[None]:
-        """Release a slot for a while. It is taken back without waiting, so that more than there are may be in use."""
+        """Return a slot and take it back without waiting, even if none is free."""
         self.give()
         try:
             yield
@@ -272,13 +277,14 @@ class RunSlots:
                 self._free -= 1
 
 
-def check_leases(leases: Iterable[Lease], *, extend: bool) -> dict[Lease, tuple[bool, bool]]:
-    """For each run that is still held: is it, and was it interrupted? With `extend`, leases begin anew."""
+def check_leases(leases: Iterable[Lease], *, extend: bool) -> dict[Lease, bool]:
+    """The leases still held, each with whether its run was interrupted. `extend` renews them."""
     wanted = {lease.run_id: lease for lease in leases}
     now = sql.database_time()
     running = Run.objects.filter(pk__in=wanted, state=Run.State.RUNNING, lease_until__gt=now)
-    rows = running.values_list("pk", "fence", "interrupted")
-    found = {Lease(key, fence): (True, interrupted) for key, fence, interrupted in rows}
+    found = {
+        Lease(key, fence): interrupted for key, fence, interrupted in running.values_list("pk", "fence", "interrupted")
+    }
     held = [lease.run_id for lease in found if wanted[lease.run_id] == lease]
     if extend and held:
         running.filter(pk__in=held).update(lease_until=runs.lease_end(now))
@@ -286,24 +292,22 @@ def check_leases(leases: Iterable[Lease], *, extend: bool) -> dict[Lease, tuple[
 
 
 def release_runs(assignments: Iterable[Assignment]) -> None:
-    """Let others take these runs at once; the turn of an agent that must not repeat itself fails with a reason."""
+    """Queue these runs for other workers. Turns that must not be repeated fail with a reason."""
     for assignment in assignments:
         lease = assignment.lease
-        if not (assignment.agent.retry_safe or assignment.agent.kind == Agent.Kind.REMOTE):  # which works on elsewhere
+        held = Run.objects.filter(pk=lease.run_id, fence=lease.fence, state=Run.State.RUNNING)
+        if not is_repeatable(assignment.agent):
             _fail_unrepeatable(assignment)
-        elif (
-            Run.objects.filter(pk=lease.run_id, fence=lease.fence, state=Run.State.RUNNING)
-            .update(state=Run.State.QUEUED, attempt=F("attempt") - 1, lease_until=None)
-        ):  # fmt: skip
+        elif held.update(state=Run.State.QUEUED, attempt=F("attempt") - 1, lease_until=None):
             publish(lease.run_id)
 
 
 def _fail_unrepeatable(assignment: Assignment) -> None:
     reason = "The platform was restarted, and this agent's work is not repeated by itself. Send the message again."
     try:
-        with ledger.writing(assignment.context_id, lease=assignment.lease) as entry:
+        with ledger.writing(assignment.context_id, lease=assignment.lease) as log:
             run = Run.objects.select_related("task", "message", "agent").get(pk=assignment.lease.run_id)
-            following = fail_lost_turn(entry, run, assignment.lease, reason)
+            following = fail_lost_turn(log, run, assignment.lease, reason)
     except LeaseLost:
         return
     if following is not None:
@@ -314,11 +318,9 @@ _worker = Singleton(WorkerProcess)
 
 
 def current_worker() -> WorkerProcess:
-    """The one of this process, made when the first run comes."""
     return _worker.get()
 
 
 def close_current_worker(grace: float) -> None:
-    """End what this process carries (see `WorkerProcess.close`); a later run makes a new one."""
     if (closing := _worker.take()) is not None:
         closing.close(grace)

@@ -1,1 +1,1 @@
-"""What stands around the core: a package for each feature, each a Django app of its own."""
+"""Features around the core: each package is a Django app of its own."""

@@ -1,1 +1,1 @@
-"""Operators' pages: Django admin of every app, its dashboard, and its live panels."""
+"""The pages of operators: Django admin, its dashboard and live panels."""

@@ -1,9 +1,9 @@
-"""Admin pages of people, groups, workspaces and API keys, with their forms, and of the audit log."""
+"""Admin pages of people, groups, workspaces, API keys and the audit log."""
 
 from __future__ import annotations
 
 import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
@@ -27,13 +27,13 @@ from apps.accounts.principals import SCOPES
 from apps.features.sessions import deletion
 from apps.record.models import Context
 from console import cells
-from console.admin import ReadOnlyAdmin, json_cell, time_cell
+from console.admin import ReadOnlyAdmin, column, count_cell, json_cell, related_cell, time_cell
 from console.cells import Tone
 from console.fields import WordsField
 
 
 def clean_address(form: forms.ModelForm) -> str:  # type: ignore[type-arg]
-    """The form's e-mail address in the form it is kept in. Raises ValidationError where it is another person's."""
+    """In lower case. Raises ValidationError if the address is taken."""
     address = str(form.cleaned_data["email"]).strip().lower()
     if User.objects.filter(email__iexact=address).exclude(pk=form.instance.pk).exists():
         raise ValidationError("Somebody with this e-mail address exists already.")
@@ -81,6 +81,13 @@ class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
         return expires
 
 
+class UndeletableAdmin(ModelAdmin):
+    """Rows that the record refers to."""
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+
 RIGHTS = ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")
 
 
@@ -89,22 +96,24 @@ def is_superuser(request: HttpRequest) -> bool:
 
 
 @admin.register(User)
-class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]
-    """People. They are switched off rather than deleted: what they did stays in the record."""
-
+class UserAdmin(UndeletableAdmin, DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]
     form = UserForm
     add_form = NewUserForm
     change_password_form = AdminPasswordChangeForm
-    list_display = ("email", "name", "state", "is_staff", "keys", "seen")
+    keys = count_cell("API keys", ApiKey, "user__id__exact", lambda user: user.key_count, ordering="key_count")
+    seen = time_cell("last_login", "last sign-in")
+    joined = time_cell("date_joined", "joined")
+    workspace = related_cell("personal_workspace", "personal workspace")
+    list_display = ("email", "name", "state", "is_staff", keys, seen)
     list_filter = ("is_active", "is_staff", "groups")
     search_fields = ("email", "name")
     ordering = ("email",)
-    readonly_fields = ("seen", "joined", "workspace", "keys")
+    readonly_fields: ClassVar[Any] = (seen, joined, workspace, keys)
     filter_horizontal = ("groups", "user_permissions")
-    fieldsets = (
+    fieldsets: ClassVar[Any] = (
         (None, {"fields": (("email", "name"), "password")}),
         ("Rights", {"fields": (("is_active", "is_staff", "is_superuser"), "groups", "user_permissions")}),
-        ("Record", {"fields": (("workspace", "keys"), ("joined", "seen"))}),
+        ("Record", {"fields": ((workspace, keys), (joined, seen))}),
     )
     add_fieldsets = ((None, {"fields": ("email", "name", "usable_password", "password1", "password2")}),)
 
@@ -112,16 +121,13 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]
         people: QuerySet[User] = super().get_queryset(request)
         return people.select_related("personal_workspace").annotate(key_count=Count("api_keys"))
 
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
-
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Only a superuser changes one, password included."""
+        """Only superusers change superusers, passwords included."""
         allowed: bool = super().has_change_permission(request, obj)
         return allowed and (obj is None or not obj.is_superuser or is_superuser(request))
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Nobody gives rights who does not have them all."""
+        """Only superusers give rights."""
         fields = super().get_readonly_fields(request, obj)
         return fields if is_superuser(request) else (*fields, *RIGHTS[1:])
 
@@ -134,44 +140,26 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]
     def state(self, user: User) -> SafeString:
         return cells.state("active", Tone.DONE) if user.is_active else cells.state("switched off", Tone.STOPPED)
 
-    @display(description="API keys", ordering="key_count")
-    def keys(self, user: Any) -> SafeString:
-        return cells.count_link(user.key_count, ApiKey, user__id__exact=user.pk)
-
-    @display(description="last sign-in", ordering="last_login")
-    def seen(self, user: User) -> SafeString:
-        return cells.relative_time(user.last_login)
-
-    @display(description="joined", ordering="date_joined")
-    def joined(self, user: User) -> SafeString:
-        return cells.relative_time(user.date_joined)
-
-    @display(description="personal workspace")
-    def workspace(self, user: User) -> SafeString:
-        return cells.link(user.personal_workspace, cells.page_url(Workspace, user.personal_workspace.pk))
-
 
 admin.site.unregister(Group)
 
 
 @admin.register(Group)
 class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
-    """Groups of people: whom an agent's access may name, and what operators may do."""
-
-    list_display = ("name", "people")
+    people = count_cell("people", User, "groups__id__exact", lambda group: group.people_count, ordering="people_count")
+    list_display = ("name", people)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Group]:
         return super().get_queryset(request).annotate(people_count=Count("user"))
 
-    @display(description="people", ordering="people_count")
-    def people(self, group: Any) -> SafeString:
-        return cells.count_link(group.people_count, User, groups__id__exact=group.pk)
-
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(ModelAdmin):
+class ApiKeyAdmin(UndeletableAdmin):
     form = ApiKeyForm
-    list_display = ("key", "name", "person", "state", "used", "expires", "created")
+    key = column("key", lambda key: format_html("<code>{}</code>", key), "prefix")
+    person = related_cell("user", ordering="user__email")
+    used, expires, created = map(time_cell, ("last_used_at", "expires_at", "created_at"))
+    list_display = (key, "name", person, "state", used, expires, created)
     list_display_links = ("name",)
     list_filter = (("revoked_at", admin.EmptyFieldListFilter),)
     list_select_related = ("user",)
@@ -179,21 +167,18 @@ class ApiKeyAdmin(ModelAdmin):
     ordering = ("-created_at",)
     actions = ("revoke",)
     autocomplete_fields = ("user",)
-    fields = ("key", "state", "person", "name", "scopes", "expires_at", "used", "created")
+    fields = (key, "state", person, "name", "scopes", "expires_at", used, created)
     add_fieldsets = ((None, {"fields": ("user", "name", "scopes", "expires_at")}),)
-    readonly_fields = ("key", "state", "person", "used", "created")
+    readonly_fields = (key, "state", person, used, created)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
         return self.readonly_fields if obj else ()
-
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("accounts.change_apikey")
 
     def formfield_for_foreignkey(self, field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """A key is its user: nobody but a superuser makes one of a superuser."""
+        """Only superusers issue keys for superusers: a key has its user's rights."""
         if not is_superuser(request):
             kwargs["queryset"] = User.objects.filter(is_superuser=False)
         return super().formfield_for_foreignkey(field, request, **kwargs)
@@ -207,7 +192,7 @@ class ApiKeyAdmin(ModelAdmin):
         obj.pk, obj.prefix = issued.pk, issued.prefix
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
-        """The one page that shows the key: the answer to the form itself, so that it is kept nowhere on its way."""
+        """Shows the key once, as the form's own response: the key is stored nowhere."""
         page = {**self.admin_site.each_context(request), "title": "Copy the key now", "opts": self.opts, "key": obj}
         headers = {"Cache-Control": "no-store"}
         return TemplateResponse(request, "admin/accounts/key_issued.html", page, headers=headers)
@@ -221,14 +206,6 @@ class ApiKeyAdmin(ModelAdmin):
         many = "1 key was" if len(good) == 1 else f"{len(good)} keys were"
         messages.success(request, f"{many} revoked. Nothing can be done with a revoked key any more.")
 
-    @display(description="key", ordering="prefix")
-    def key(self, key: ApiKey) -> SafeString:
-        return format_html("<code>{}</code>", key)
-
-    @display(description="user", ordering="user__email")
-    def person(self, key: ApiKey) -> SafeString:
-        return cells.link(key.user, cells.page_url(User, key.user_id))
-
     @display(description="state")
     def state(self, key: ApiKey) -> SafeString:
         if key.revoked_at:
@@ -237,74 +214,42 @@ class ApiKeyAdmin(ModelAdmin):
             return cells.state("expired", Tone.STOPPED)
         return cells.state("good", Tone.DONE) if key.user.is_active else cells.state("user off", Tone.STOPPED)
 
-    @display(description="last used", ordering="last_used_at")
-    def used(self, key: ApiKey) -> SafeString:
-        return cells.relative_time(key.last_used_at)
-
-    @display(description="expires", ordering="expires_at")
-    def expires(self, key: ApiKey) -> SafeString:
-        return cells.relative_time(key.expires_at)
-
-    @display(description="created", ordering="created_at")
-    def created(self, key: ApiKey) -> SafeString:
-        return cells.relative_time(key.created_at)
-
 
 @admin.register(Workspace)
-class WorkspaceAdmin(ModelAdmin):
-    """Personal workspaces come and go with their people; further ones can be made.
+class WorkspaceAdmin(UndeletableAdmin):
+    """A page counts the sessions that retention would delete now."""
 
-    A page shows how many sessions the retention rules would delete now: look there after changing one.
-    """
-
-    list_display = ("name", "person", "created", "retention_days", "cold_after_days", "overdue")
+    person = related_cell("personal_of", "personal workspace of", ordering="personal_of__email")
+    keys = count_cell("API keys", ApiKey, "workspace__id__exact", lambda workspace: workspace.api_keys.count())
+    created = time_cell("created_at")
+    overdue = count_cell(
+        "sessions to be deleted now",
+        Context,
+        "workspace__id__exact",
+        lambda workspace: workspace.overdue_count,
+        ordering="overdue_count",
+    )
+    list_display = ("name", person, created, "retention_days", "cold_after_days", overdue)
     list_select_related = ("personal_of",)
     search_fields = ("name", "personal_of__email")
     ordering = ("name",)
-    fields = ("name", "person", "keys", "created", "retention_days", "cold_after_days", "overdue")
-    readonly_fields = ("person", "keys", "created", "overdue")
+    fields = ("name", person, keys, created, "retention_days", "cold_after_days", overdue)
+    readonly_fields = (person, keys, created, overdue)
 
     def get_queryset(self, request: HttpRequest) -> Any:
         expired = deletion.expired_sessions().order_by().filter(workspace=OuterRef("pk")).values("workspace")
         number = Coalesce(Subquery(expired.annotate(number=Count("pk")).values("number")), 0)
         return super().get_queryset(request).annotate(overdue_count=number)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
-
-    @display(description="personal workspace of", ordering="personal_of__email")
-    def person(self, workspace: Workspace) -> SafeString:
-        person: Any = workspace.personal_of
-        return cells.link(person, cells.page_url(User, person.pk)) if person else cells.NOTHING
-
-    @display(description="API keys")
-    def keys(self, workspace: Workspace) -> SafeString:
-        return cells.count_link(workspace.api_keys.count(), ApiKey, workspace__id__exact=workspace.pk)
-
-    @display(description="created", ordering="created_at")
-    def created(self, workspace: Workspace) -> SafeString:
-        return cells.relative_time(workspace.created_at)
-
-    @display(description="sessions to be deleted now", ordering="overdue_count")
-    def overdue(self, workspace: Any) -> SafeString:
-        return cells.count_link(workspace.overdue_count, Context, workspace__id__exact=workspace.pk)
-
 
 @admin.register(AuditLine)
 class AuditLineAdmin(ReadOnlyAdmin):
-    list_display = ("at_", "actor", "act", "subject_")
+    subject = column("session", lambda line: cells.identifier(line.subject, cells.page_url(Context, line.subject)))
+    list_display = (time_cell("at"), "actor", "act", subject)
     list_filter = ("act",)
     search_fields = ("=subject", "=actor")
     search_help_text = "Id of a session, or who did it"
     id_lookups = ("subject",)
     date_hierarchy = "at"
     ordering = ("-pk",)
-    fields = (time_cell("at"), "actor", "act", "subject_", json_cell("counts"))
-
-    @display(description="at", ordering="at")
-    def at_(self, line: AuditLine) -> SafeString:
-        return cells.relative_time(line.at)
-
-    @display(description="session")
-    def subject_(self, line: AuditLine) -> SafeString:
-        return cells.identifier(line.subject, cells.page_url(Context, line.subject))
+    fields = (time_cell("at"), "actor", "act", subject, json_cell("counts"))

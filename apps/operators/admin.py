@@ -1,6 +1,6 @@
-"""What Django's admin finds: the pages of each app."""
+"""The module that Django admin loads."""
 
-from apps.operators import (
+from apps.operators import (  # noqa: F401
     accounts,
     agents,
     credentials,
@@ -11,15 +11,3 @@ from apps.operators import (
     tasks,
     webhooks,
 )
-
-__all__ = [
-    "accounts",
-    "agents",
-    "credentials",
-    "plans",
-    "record",
-    "remote_agents",
-    "remote_health",
-    "tasks",
-    "webhooks",
-]

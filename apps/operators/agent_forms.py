@@ -1,4 +1,4 @@
-"""Forms in which operators register agents: hosted, remote and without code, with rows for skills and MCP servers."""
+"""Forms for agents: hosted, remote, and without code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ POLICY_FIELDS = ("time_limit", "attempts", "retry_safe")
 
 
 class PoliciesForm(forms.ModelForm):  # type: ignore[type-arg]
-    """What every agent's form has, whatever it is made of: fields that may be left empty."""
+    """Optional fields of all kinds of agents."""
 
     fallbacks = WordsField(
         required=False, help_text="Slugs of the agents that take its turns when it cannot be reached, one to a line."
@@ -57,7 +57,7 @@ class PoliciesForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class AgentForm(PoliciesForm):
-    """A hosted agent's handler is loaded before it is registered; what is left empty is taken from it."""
+    """A hosted agent; its handler fills empty fields."""
 
     input_modes = WordsField(required=False, help_text="Media types the agent takes, one to a line.")
     output_modes = WordsField(required=False, help_text="Media types the agent makes, one to a line.")
@@ -69,7 +69,7 @@ class AgentForm(PoliciesForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if kind := self.fields.get("kind"):  # the other kinds have forms of their own
+        if kind := self.fields.get("kind"):  # other kinds have their own forms
             kind.choices = [choice for choice in Agent.Kind.choices if choice[0] == Agent.Kind.HOSTED]  # type: ignore[attr-defined]
         is_new = self.instance.pk is None
         for name in STATED_FIELDS:
@@ -80,7 +80,7 @@ class AgentForm(PoliciesForm):
                     self.initial[name] = [] if isinstance(field, (WordsField, forms.JSONField)) else ""
 
     def clean_skills(self) -> list[dict[str, Any]]:
-        """A card's skills (A2A 1.0 §4.4.5). Raises ValidationError for what is none."""
+        """A2A 1.0 §4.4.5. Raises ValidationError."""
         skills = self.cleaned_data["skills"] or []
         check_skills(skills)
         return skills
@@ -114,7 +114,7 @@ class AgentForm(PoliciesForm):
 
 
 class RemoteAgentForm(PoliciesForm):
-    """Of a remote agent only what this platform decides is edited; the rest its card says."""
+    """A remote agent: only what this installation decides."""
 
     tools = WordsField(required=False, help_text="Names of the tools that the agent uses, one to a line.")
 
@@ -125,9 +125,7 @@ class RemoteAgentForm(PoliciesForm):
 
 JSON = dict[str, Any]
 DEFAULT_HEADER = "Authorization"
-HEADER_VALUE = re.compile(
-    r"[\x21-\x7e](?:[\x20-\x7e]{0,4094}[\x21-\x7e])?\Z"
-)  # what a header can carry (RFC 9110 §5.5)
+HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,4094}[\x21-\x7e])?\Z")  # in a header (RFC 9110 §5.5)
 
 
 class SkillRow(forms.Form):
@@ -151,7 +149,6 @@ class SkillRow(forms.Form):
 
 
 def skill_from_row(row: JSON) -> JSON:
-    """A skill of a definition."""
     skill = {name: row[name] for name in ("id", "name", "description")}
     examples = [line.strip() for line in row["examples"].splitlines() if line.strip()]
     tags = [tag.strip() for tag in row["tags"].split(",") if tag.strip()]
@@ -191,12 +188,11 @@ class ServerRow(forms.Form):
 
 
 def server_from_row(row: JSON) -> JSON:
-    """An MCP server of a definition."""
     return {"url": row["url"], "header": row["header"] or DEFAULT_HEADER}
 
 
 def server_row(server: JSON, *, is_let_in: bool) -> JSON:
-    """With `is_let_in` where a secret is kept for it."""
+    """`is_let_in`: a secret is stored for the server."""
     header = "" if server["header"] == DEFAULT_HEADER else server["header"]
     return {"url": server["url"], "header": header, "is_let_in": is_let_in}
 
@@ -208,9 +204,9 @@ PLAIN_FIELDS = (
 
 
 class DefinitionForm(PoliciesForm):
-    """Its fields are those of a `Definition`, and the policies of `Agent`.
+    """A `Definition`, and the policies of `Agent`.
 
-    What was opened is sent back (`opened`), so that nobody overwrites a version that they have not seen.
+    `opened` is the version that was read: nobody overwrites a version they have not seen.
     """
 
     instructions = forms.CharField(
@@ -234,7 +230,7 @@ class DefinitionForm(PoliciesForm):
     )
     max_steps = forms.IntegerField(
         min_value=1,
-        max_value=definitions.MOST_STEPS,
+        max_value=definitions.MAX_STEPS,
         initial=10,
         widget=UnfoldAdminIntegerFieldWidget,
         label="Most steps",
@@ -287,7 +283,6 @@ class DefinitionForm(PoliciesForm):
         self.initial["opened"] = version.number
 
     def _set_choices(self) -> None:
-        """The choices, and what stands for what is left empty."""
         offered, problem = _offered_tools()
         chosen = [name for name in self.initial.get("tools", []) if name not in offered]
         gone = {name: f"{name}: no longer there" for name in chosen}
@@ -308,7 +303,7 @@ class DefinitionForm(PoliciesForm):
         return cleaned
 
     def _check_base_version(self, cleaned: JSON) -> None:
-        """From here to the end of the request's transaction nobody else changes the agent."""
+        """Locks the agent until the request's transaction ends."""
         if self.instance.pk is None:
             return
         locked = Agent.objects.select_for_update().get(pk=self.instance.pk)
@@ -332,7 +327,7 @@ class DefinitionForm(PoliciesForm):
                 self.add_error(field if field in self.fields else None, sentences)
 
     def save_definition(self, author: User) -> AgentVersion:
-        """Save the agent with what the form says, as a new version where that differs. The form is valid."""
+        """Saves a new version if anything changed."""
         if self.definition is None:
             raise AssertionError("a valid form has a definition")
         version = define(self.instance, self.definition, author=author, note=self.cleaned_data["note"])
@@ -341,7 +336,7 @@ class DefinitionForm(PoliciesForm):
 
 
 def _offered_tools() -> tuple[dict[str, str], str]:
-    """The names of the tools with what they are shown as, and what is wrong if they cannot be had."""
+    """Tools and their labels, and an error message or ""."""
     try:
         return {tool.name: f"{tool.name}: {tool.summary}" for tool in definitions.registered_tools().values()}, ""
     except HandlerError as error:

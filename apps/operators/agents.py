@@ -1,4 +1,4 @@
-"""Admin pages of agents, with what is measured of their work, of their versions and of their signing keys."""
+"""Admin pages of agents, their measurements, versions and signing keys."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from django.contrib import admin, messages
 from django.contrib.admin import display
 from django.core.exceptions import ValidationError
 from django.db.models import Prefetch, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from unfold.admin import ModelAdmin
 from unfold.decorators import action
 
 from agentkit import HandlerError
-from apps.accounts.models import User
 from apps.agents import search, signing, versions
 from apps.agents.definitions import as_yaml
 from apps.agents.models import Agent, AgentStats, AgentVersion, SigningKey
@@ -31,20 +29,29 @@ from apps.operators.agent_forms import STATED_FIELDS, AgentForm, DefinitionForm,
 from apps.operators.panels import may_view
 from apps.record.models import Feedback, Run, Task
 from console import cells, charts
-from console.admin import ReadOnlyAdmin, json_cell, time_cell
+from console.admin import (
+    ConsoleAdmin,
+    ReadOnlyAdmin,
+    column,
+    id_cell,
+    json_cell,
+    page_link,
+    redirect_dialog,
+    related_cell,
+    time_cell,
+)
 from console.cells import Tone
 
-MOST_CHOICES = 100  # choices that are offered; any other can be named in the URL
+MOST_CHOICES = 100  # offered; the URL can name others
 
 CARD_FIELDS = ("pk", "skills", "input_modes", "output_modes")
 
 
 class CardFilter(admin.SimpleListFilter):
-    """By something that the cards say. The filters of a page share one query."""
+    """By content of cards. All filters of a page share one query."""
 
     @staticmethod
     def offered(agents: Iterable[Agent], /) -> list[str]:
-        """What can be chosen."""
         raise NotImplementedError
 
     @staticmethod
@@ -61,7 +68,7 @@ class CardFilter(admin.SimpleListFilter):
 
 
 def _agents_by_card(request: Any) -> list[Agent]:
-    """What all the cards say, read once for a request."""
+    """Once per request."""
     if not hasattr(request, "agents_by_card"):
         request.agents_by_card = list(Agent.objects.only(*CARD_FIELDS))
     agents: list[Agent] = request.agents_by_card
@@ -95,6 +102,13 @@ HEALTH_TONES = {
     Agent.Health.UNAVAILABLE: Tone.FAILED,
 }
 
+
+def health_state(agent: Agent) -> SafeString:
+    state = cells.state(agent.health, HEALTH_TONES[Agent.Health(agent.health)])
+    return format_html('<span title="{}">{}</span>', agent.ailment, state) if agent.ailment else state
+
+
+condition = column("health", health_state, "health")
 ACCESS_FIELDSET = ("Who may use it", {"fields": ("access", "groups")})
 NEGOTIATION_FIELDSET = ("What others ask about", {"fields": ("cost", "tools")})
 POLICIES = (
@@ -107,7 +121,10 @@ POLICIES = (
     "sign_artifacts",
     "retention_days",
 )
-RECORD_FIELDSET = ("Record", {"fields": ("address", "current", "work", "created", "updated")})
+current_version = related_cell("current_version", "version", text="number")
+created = time_cell("created_at")
+updated = time_cell("updated_at")
+RECORD_FIELDSET = ("Record", {"fields": ("address", current_version, "work", created, updated)})
 DEFINITION_FIELDSETS = (
     (None, {"fields": ("name", "slug", "is_enabled", "description", "opened")}),
     (
@@ -133,26 +150,27 @@ REMOTE_FIELDSETS = (
 )
 
 
-NEWEST_RUNS = 50  # newest runs in the pictures and their table
+NEWEST_RUNS = 50  # in the pictures and their table
 NEWEST_COMMENTS = 5
 ENDED = (Run.State.DONE, Run.State.FAILED, Run.State.CANCELED)
 
 
 @admin.register(Agent)
-class AgentAdmin(ModelAdmin):
-    """Agents of all kinds, each with its form, and with what is measured of its work."""
+class AgentAdmin(ConsoleAdmin):
+    """Each kind of agent has its own form."""
 
     form = AgentForm
     change_form_outer_before_template = "admin/agents/measured.html"
-    list_display = ("name", "address", "state", "condition", "kind", "access", "version", "work", "updated")
+    list_display = ("name", "address", "state", condition, "kind", "access", "version", "work", updated)
     list_filter = ("kind", "health", SkillFilter, TagFilter, ModeFilter, "access", "is_enabled", "groups")
     search_fields = ("slug", "name", "description", "handler")
     ordering = ("name",)
     actions = ("read_handler_again", "switch_on", "switch_off")
+    operate_permission = "agents.change_agent"
     filter_horizontal = ("groups",)
     actions_list = ("add_without_code", "add_remote")
     actions_detail = ("try_it", "show_plan", "show_card", "show_versions")
-    readonly_fields = ("address", "current", "work", "created", "updated")
+    readonly_fields = ("address", current_version, "work", created, updated)
     add_fieldsets = (
         (None, {"fields": ("slug", "is_enabled", "kind", "handler", "workspace")}),
         (
@@ -181,28 +199,25 @@ class AgentAdmin(ModelAdmin):
         return super().get_form(request, obj, change, **kwargs)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Agent | None = None) -> Any:
-        """What a remote agent says of itself is not edited here."""
+        """A remote agent's card is not edited here."""
         stated = STATED_FIELDS if obj and obj.kind == Agent.Kind.REMOTE else ()
         return (*super().get_readonly_fields(request, obj), *stated)
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
-        """Only remote agents have a card that is looked after, only plans steps."""
-        offered: list[Any] = super().get_actions_detail(request, object_id)
-        agent = self.get_object(request, object_id)  # an id may be anything that is typed into an address
-        of_kinds = {"card": Agent.Kind.REMOTE, "plan": Agent.Kind.PLAN}
-        return [one for one in offered if one.path not in of_kinds or (agent and agent.kind == of_kinds[one.path])]
+    def is_offered(self, action: str, row: Agent) -> bool:
+        kinds = {"card": Agent.Kind.REMOTE, "plan": Agent.Kind.PLAN}
+        return action not in kinds or row.kind == kinds[action]
 
     def get_prepopulated_fields(self, request: HttpRequest, obj: Agent | None = None) -> dict[str, tuple[str, ...]]:
         return {"slug": ("name",)} if obj is None and self._is_defined_here(request, obj) else {}
 
     def _is_defined_here(self, request: HttpRequest, agent: Agent | None) -> bool:
-        """Is this the form of an agent without code? Who may only look is shown what every agent has."""
+        """Whether to use the form of agents without code; viewers get the general one."""
         if agent is None:
             return request.GET.get("kind") == Agent.Kind.MODEL
         return agent.kind == Agent.Kind.MODEL and self.has_change_permission(request, agent)
 
     def save_model(self, request: HttpRequest, obj: Agent, form: Any, change: bool) -> None:
-        """An agent that was mended is well at once."""
+        """Also updates the health."""
         if isinstance(form, DefinitionForm):
             form.save_definition(request.user)  # type: ignore[arg-type]
         else:
@@ -211,24 +226,17 @@ class AgentAdmin(ModelAdmin):
                 versions.save_version(obj, versions.hosted_content(obj), author=request.user)  # type: ignore[arg-type]
         monitoring.record_health(obj, AgentStats.objects.filter(agent=obj).first())
 
-    def render_change_form(
-        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
-    ) -> HttpResponse:
-        if obj is not None:
-            context |= {"facts": facts_of(obj), "health": self.condition(obj), "ailment": obj.ailment}
-            if may_view(request.user, Run):  # type: ignore[arg-type]
-                context |= _charts(newest_runs(obj))
-            if may_view(request.user, Feedback):  # type: ignore[arg-type]
-                context["comments"] = _comments(obj)
-                context["all_feedback"] = cells.list_url(Feedback, task__agent__id__exact=obj.pk)
-        page: HttpResponse = super().render_change_form(request, context, *args, obj=obj, **kwargs)
-        return page
-
-    def has_register_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("agents.change_agent")
+    def page_context(self, request: HttpRequest, row: Agent) -> dict[str, Any]:
+        context: dict[str, Any] = {"facts": facts_of(row), "health": health_state(row), "ailment": row.ailment}
+        if may_view(request.user, Run):  # type: ignore[arg-type]
+            context |= _charts(newest_runs(row))
+        if may_view(request.user, Feedback):  # type: ignore[arg-type]
+            context["comments"] = _comments(row)
+            context["all_feedback"] = cells.list_url(Feedback, task__agent__id__exact=row.pk)
+        return context
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """Versions go with their agent, though nobody deletes one by itself."""
+        """Versions are deleted with their agent only."""
         shown, counts, forbidden, protected = super().get_deleted_objects(objs, request)
         return shown, counts, forbidden - {AgentVersion._meta.verbose_name}, protected
 
@@ -242,26 +250,21 @@ class AgentAdmin(ModelAdmin):
 
     @action(description="Card", permissions=["view"], icon="badge", url_path="card")
     def show_card(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return redirect("admin:remote_remoteagent_of", self._found(request, object_id).pk)
+        return redirect("admin:remote_remoteagent_of", self.get_or_404(request, object_id).pk)
 
     @action(description="Steps", permissions=["view"], icon="account_tree", url_path="plan")
     def show_plan(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return redirect("admin:plans_plan_change", self._found(request, object_id).pk)
+        return redirect("admin:plans_plan_change", self.get_or_404(request, object_id).pk)
 
     @action(description="Try it", permissions=["view"], icon="chat", url_path="try-it")
     def try_it(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return redirect("web:agent", self._found(request, object_id).slug)
+        return redirect("web:agent", self.get_or_404(request, object_id).slug)
 
     @action(description="Versions", permissions=["view"], icon="history", url_path="versions")
     def show_versions(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return redirect(cells.list_url(AgentVersion, agent__id__exact=self._found(request, object_id).pk))
+        return redirect(cells.list_url(AgentVersion, agent__id__exact=self.get_or_404(request, object_id).pk))
 
-    def _found(self, request: HttpRequest, object_id: str) -> Agent:
-        if (agent := self.get_object(request, object_id)) is None:
-            raise Http404
-        return agent
-
-    @admin.action(description="Read again what the handler says", permissions=["register"])
+    @admin.action(description="Read again what the handler says", permissions=["operate"])
     def read_handler_again(self, request: HttpRequest, agents: QuerySet[Agent]) -> None:
         for agent in agents.filter(kind=Agent.Kind.HOSTED):
             try:
@@ -274,11 +277,11 @@ class AgentAdmin(ModelAdmin):
                 self.log_change(request, known, "Read again what the handler says.")
                 messages.success(request, f"{known.name} is now what its handler says.")
 
-    @admin.action(description="Switch on", permissions=["register"])
+    @admin.action(description="Switch on", permissions=["operate"])
     def switch_on(self, request: HttpRequest, agents: QuerySet[Agent]) -> None:
         self._switch(request, agents, on=True)
 
-    @admin.action(description="Switch off", permissions=["register"])
+    @admin.action(description="Switch off", permissions=["operate"])
     def switch_off(self, request: HttpRequest, agents: QuerySet[Agent]) -> None:
         self._switch(request, agents, on=False)
 
@@ -298,19 +301,9 @@ class AgentAdmin(ModelAdmin):
     def state(self, agent: Agent) -> SafeString:
         return cells.state("on", Tone.DONE) if agent.is_enabled else cells.state("off", Tone.STOPPED)
 
-    @display(description="health", ordering="health")
-    def condition(self, agent: Agent) -> SafeString:
-        told = cells.state(agent.health, HEALTH_TONES[Agent.Health(agent.health)])
-        return format_html('<span title="{}">{}</span>', agent.ailment, told) if agent.ailment else told
-
-    @display(description="version")
-    def current(self, agent: Agent) -> SafeString:
-        version = agent.current_version
-        return cells.link(version.number, cells.page_url(AgentVersion, version.pk)) if version else cells.NOTHING
-
     @display(description="work")
     def work(self, agent: Agent) -> SafeString:
-        """Links without numbers: counting all the tasks of an agent would read them all."""
+        """Without numbers: counting would read all of the agent's tasks."""
         kinds = (agent.tasks.model, agent.contexts.model) if agent.pk else ()
         shown = [
             cells.link(kind._meta.verbose_name_plural, cells.list_url(kind, agent__id__exact=agent.pk))
@@ -318,17 +311,9 @@ class AgentAdmin(ModelAdmin):
         ]
         return SafeString(" · ".join(shown))
 
-    @display(description="created", ordering="created_at")
-    def created(self, agent: Agent) -> SafeString:
-        return cells.relative_time(agent.created_at)
-
-    @display(description="updated", ordering="updated_at")
-    def updated(self, agent: Agent) -> SafeString:
-        return cells.relative_time(agent.updated_at)
-
 
 def facts_of(agent: Agent) -> list[tuple[str, Any]]:
-    """What is measured of an agent, each with its name; the queue is of this moment."""
+    """Measurements; the queue's length is current."""
     stats = AgentStats.objects.filter(agent=agent).first() or AgentStats(agent=agent)
     tokens = f"{stats.input_tokens:,} in, {stats.output_tokens:,} out" if stats.input_tokens else "–"
     stars = f"{stats.mean_rating:.1f} of 5, of {stats.ratings:,}" if stats.mean_rating is not None else "–"
@@ -347,7 +332,7 @@ def facts_of(agent: Agent) -> list[tuple[str, Any]]:
 
 
 def newest_runs(agent: Agent) -> list[Run]:
-    """The agent's newest runs that have ended, the newest first, found along the index of its tasks."""
+    """Ended runs, newest first. Uses the index of the agent's tasks."""
     runs = Prefetch("runs", queryset=Run.objects.filter(state__in=ENDED).defer("input", "memory"))
     tasks = Task.objects.filter(agent=agent).order_by("-created_at").only("pk", "created_at")[: 2 * NEWEST_RUNS]
     found = [run for task in tasks.prefetch_related(runs) for run in task.runs.all() if run.finished_at]
@@ -403,67 +388,54 @@ REVERT_DIALOG = {
 
 @admin.register(AgentVersion)
 class AgentVersionAdmin(ReadOnlyAdmin):
-    """Looking at versions needs its own permission, going back that to change agents."""
+    """Viewing has its own permission; going back needs permission to change agents."""
 
-    list_display = ("shown_number", "shown_agent", "state", "note", "shown_author", time_cell("created_at"), "digest")
+    list_display = (
+        page_link("number", "version"),
+        related_cell("agent", ordering="agent__name"),
+        "state",
+        "note",
+        related_cell("author", "made by", ordering="author__email", empty="the platform"),
+        time_cell("created_at"),
+        id_cell("sha256", "SHA-256"),
+    )
     list_filter = ("agent__kind",)
-    list_select_related = ("agent__current_version", "author")
+    select_related = ("agent__current_version", "author")
     search_fields = ("agent__slug", "agent__name", "note")
     search_help_text = "Agent's name, or a note"
     ordering = ("-created_at", "-number")
     link_filters = {"agent__id__exact": ("agent", Agent)}
-    fields = ("shown_number", "shown_agent", "state", "note", "shown_author", time_cell("created_at"), "digest")
+    fields = list_display
     change_form_outer_after_template = "admin/agents/version.html"
     actions_detail = ("go_back", "download")
 
-    def has_operate_permission(self, request: HttpRequest, object_id: object = None) -> bool:
-        return request.user.has_perm("agents.change_agent")
+    operate_permission = "agents.change_agent"
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
-        """There is no going back to what the agent is, nor for one that is what its handler says."""
-        offered: list[Any] = super().get_actions_detail(request, object_id)
-        shown = self.get_object(request, object_id)  # None for an id that is none
-        if shown and is_revertible(shown.agent) and shown.agent.current_version_id != shown.pk:
-            return offered
-        return [one for one in offered if one.path != "go-back"]
+    def is_offered(self, action: str, row: AgentVersion) -> bool:
+        """Going back is not offered for the current version, nor if a handler defines the agent."""
+        return action != "go-back" or (is_revertible(row.agent) and row.agent.current_version_id != row.pk)
 
-    def render_change_form(
-        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
-    ) -> HttpResponse:
-        context |= _diff_context(obj, request.GET.get("against", ""))
-        return super().render_change_form(request, context, *args, obj=obj, **kwargs)
+    def page_context(self, request: HttpRequest, row: AgentVersion) -> dict[str, Any]:
+        return _diff_context(row, request.GET.get("against", ""))
 
     @action(description="Go back to it", permissions=["operate"], icon="undo", dialog=REVERT_DIALOG, url_path="go-back")
     def go_back(self, request: HttpRequest, form: object, object_id: str) -> HttpResponse:
-        version = self._found(request, object_id)
+        version = self.get_or_404(request, object_id)
         try:
             made = revert(version, request.user)  # type: ignore[arg-type]
         except ValidationError as error:
             messages.error(request, f"{version.agent} stays as it is. {error_text(error)}")
-            return HttpResponse(headers={"HX-Redirect": cells.page_url(AgentVersion, object_id)})
+            return redirect_dialog(AgentVersion, object_id)
         self.log_change(request, version.agent, f"Back to version {version.number}, as version {made.number}.")
         messages.success(request, f"{version.agent} is what version {version.number} says, as version {made.number}.")
-        return HttpResponse(headers={"HX-Redirect": cells.page_url(AgentVersion, made.pk)})
+        return redirect_dialog(AgentVersion, made.pk)
 
     @action(description="Download as YAML", permissions=["view"], icon="download", url_path="yaml")
     def download(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        version = self._found(request, object_id)
+        version = self.get_or_404(request, object_id)
         name = f"{version.agent.slug}-{version.number}.yaml"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return HttpResponse(as_yaml(version.content), content_type="application/yaml", headers=headers)
-
-    def _found(self, request: HttpRequest, object_id: str) -> AgentVersion:
-        if (version := self.get_object(request, object_id)) is None:
-            raise Http404
-        return version
-
-    @display(description="version", ordering="number")
-    def shown_number(self, version: AgentVersion) -> SafeString:
-        return cells.link(version.number, cells.page_url(AgentVersion, version.pk))
-
-    @display(description="agent", ordering="agent__name")
-    def shown_agent(self, version: AgentVersion) -> SafeString:
-        return cells.link(version.agent, cells.page_url(Agent, version.agent_id))
 
     @display(description="state")
     def state(self, version: AgentVersion) -> SafeString:
@@ -473,17 +445,9 @@ class AgentVersionAdmin(ReadOnlyAdmin):
         is_later = current is not None and current.number < version.number  # of a remote agent: see its note
         return cells.state("not taken", Tone.WAITING) if is_later else cells.state("earlier", Tone.STOPPED)
 
-    @display(description="made by", ordering="author__email")
-    def shown_author(self, version: AgentVersion) -> SafeString | str:
-        return cells.link(version.author, cells.page_url(User, version.author_id)) if version.author else "the platform"
-
-    @display(description="SHA-256")
-    def digest(self, version: AgentVersion) -> SafeString:
-        return cells.identifier(version.sha256)
-
 
 def _diff_context(version: AgentVersion, against: str) -> dict[str, Any]:
-    """The version as text, and beside another of its agent: the one before it unless a number says which."""
+    """A version as text, and its difference, by default from the previous one."""
     others = version.agent.versions.exclude(pk=version.pk).select_related("agent").order_by("-number")
     number = int(against) if against.isdecimal() and len(against) < 10 else version.number - 1
     other = others.filter(number=number).first()
@@ -505,44 +469,33 @@ TIMES = (time_cell("created_at"), time_cell("retired_at"), time_cell("revoked_at
 
 @admin.register(SigningKey)
 class SigningKeyAdmin(ReadOnlyAdmin):
-    list_display = ("key", "owner", "state", "algorithm", *TIMES)
+    key = id_cell("kid", "key id", ordering="kid", is_link=True)
+    owner = related_cell("agent", "signs for", ordering="agent__name", empty="the platform")
+    list_display = (key, owner, "state", "algorithm", *TIMES)
     list_filter = ("algorithm", ("revoked_at", admin.EmptyFieldListFilter), ("retired_at", admin.EmptyFieldListFilter))
     search_fields = ("=kid", "agent__slug", "agent__name")
     search_help_text = "Id of a key, agent's name"
-    list_select_related = ("agent",)
+    select_related = ("agent",)
+    deferred = ("private",)  # the page needs no decryption
+    operate_permission = "agents.change_signingkey"
     ordering = ("-created_at", "-pk")
     actions = ("rotate", "revoke")
     link_filters = {"agent__id__exact": ("agent", Agent)}
-    fields = ("key", "owner", "state", "algorithm", *TIMES, json_cell("public"))
+    fields = (key, owner, "state", "algorithm", *TIMES, json_cell("public"))
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[SigningKey]:
-        """Without the private part: a page that shows keys must open even where none can be decrypted."""
-        return super().get_queryset(request).defer("private")
-
-    def has_rotate_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("agents.change_signingkey")
-
-    @admin.action(description="Rotate: sign with a new key", permissions=["rotate"])
+    @admin.action(description="Rotate: sign with a new key", permissions=["operate"])
     def rotate(self, request: HttpRequest, keys: QuerySet[SigningKey]) -> None:
         for key in keys.current():  # type: ignore[attr-defined]
             new = signing.rotate_key(key.agent, key.algorithm)
             self.log_change(request, new, f"Follows {key.kid}.")
             messages.success(request, f"{new.owner_name} signs with a new key. The old one is still trusted.")
 
-    @admin.action(description="Revoke: trust nothing that it signed", permissions=["rotate"])
+    @admin.action(description="Revoke: trust nothing that it signed", permissions=["operate"])
     def revoke(self, request: HttpRequest, keys: QuerySet[SigningKey]) -> None:
         for key in keys.trusted():  # type: ignore[attr-defined]
             signing.revoke_key(key)
             self.log_change(request, key, "Revoked.")
             messages.success(request, f"Nothing that the key {key.kid[:8]}… of {key.owner_name} signed is trusted.")
-
-    @display(description="key id", ordering="kid")
-    def key(self, key: SigningKey) -> SafeString:
-        return cells.identifier(key.kid, cells.page_url(SigningKey, key.pk))
-
-    @display(description="signs for", ordering="agent__name")
-    def owner(self, key: SigningKey) -> SafeString | str:
-        return cells.link(key.agent.name, cells.page_url(Agent, key.agent_id)) if key.agent else "the platform"
 
     @display(description="state")
     def state(self, key: SigningKey) -> SafeString:

@@ -1,19 +1,15 @@
-"""The columns of operators' tables: the same in lists, on pages and in what is live."""
+"""Columns shared by lists, pages and live panels."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from django.contrib.admin import display
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from apps.accounts.models import User
-from apps.agents.models import Agent
 from apps.record.content.rendering import summarize, summarize_parts
 from apps.record.models import Artifact, Context, Event, Feedback, Message, Run, Task, TaskState
 from console import cells
-from console.admin import time_cell
+from console.admin import column, count_cell, id_cell, key_cell, related_cell, state_cell, time_cell
 from console.cells import Tone
 
 TASK_TONES = {
@@ -39,13 +35,44 @@ ARTIFACT_TONES = {
     Artifact.State.DISCARDED: Tone.STOPPED,
 }
 
-STARS = 5  # that there are to give
+STARS = 5  # most stars of a task
 
 created = time_cell("created_at")
 updated = time_cell("updated_at")
 queued = time_cell("queued_at")
 since = time_cell("status_at", "since")
 at = time_cell("at")
+
+id_ = column("id", lambda row: cells.row_link(type(row), row.pk))
+message_id = id_cell("message_id", "message id", ordering="message_id", field="message_id")
+context = key_cell(Context, "context_id", "context", field="context")
+task = key_cell(Task, "task_id", "task", field="task")
+run = key_cell(Run, "run", "run", field="run")
+agent = related_cell("agent", field="agent")
+owner = related_cell("owner", field="owner")
+fork_of = key_cell(Context, "parent_id", "goes on from")
+task_state = state_cell("state", TASK_TONES)
+run_state = state_cell("state", RUN_TONES)
+artifact_state = state_cell("state", ARTIFACT_TONES)
+events_of_context = count_cell(
+    "events", Event, "context__id__exact", lambda context: context.last_event, ordering="last_event"
+)
+turn = column("turn", lambda run: run.turn, "turn")
+attempt = column("attempt", lambda run: run.attempt, "attempt")
+role = column("from", lambda message: message.role, "role")
+took = column("took", lambda run: cells.duration(seconds_taken(run)))
+worker = id_cell("worker", "worker", ordering="worker")
+index = column("#", lambda row: cells.link(row.index, cells.page_url(type(row), row.pk)), "index")
+type_ = column("event", lambda event: cells.link(event.type, cells.page_url(Event, event.pk)), "type")
+event_gist = column("what", lambda event: cells.shortened(summarize(event)) or "–")
+artifact_gist = column("content", lambda artifact: cells.shortened(summarize_parts(artifact.parts), 60) or "–")
+
+
+def seconds_taken(run: Run) -> float | None:
+    """From the first start to the end."""
+    if run.started_at is None or run.finished_at is None:
+        return None
+    return (run.finished_at - run.started_at).total_seconds()
 
 
 @display(description="stars")
@@ -59,97 +86,10 @@ def comment(row: Feedback) -> SafeString:
     return cells.link(cells.shortened(row.text) or "(no words)", cells.page_url(Feedback, row.pk))
 
 
-@display(description="id")
-def id_(row: Any) -> SafeString:
-    return cells.row_link(type(row), row.pk)
-
-
-@display(description="context")
-def context(row: Task | Event | Message) -> SafeString:
-    return cells.row_link(Context, row.context_id)
-
-
-@display(description="task")
-def task(row: Event | Message | Artifact | Run) -> SafeString:
-    return cells.row_link(Task, row.task_id)
-
-
-@display(description="run")
-def run(row: Event | Artifact) -> SafeString:
-    return cells.row_link(Run, row.run)
-
-
-@display(description="agent")
-def agent(row: Context | Task | Message | Run) -> SafeString:
-    return cells.link(row.agent.name, cells.page_url(Agent, row.agent_id)) if row.agent else cells.NOTHING
-
-
-@display(description="owner")
-def owner(row: Context | Task) -> SafeString:
-    return cells.link(row.owner, cells.page_url(User, row.owner_id)) if row.owner else cells.NOTHING
-
-
-@display(description="state", ordering="state")
-def task_state(row: Task) -> SafeString:
-    return task_state_of(row.state)
-
-
-def task_state_of(state: str) -> SafeString:
-    return cells.state(state, TASK_TONES[TaskState(state)])
-
-
-@display(description="state", ordering="state")
-def run_state(row: Run) -> SafeString:
-    return cells.state(row.state, RUN_TONES[Run.State(row.state)])
-
-
-@display(description="state", ordering="state")
-def artifact_state(row: Artifact) -> SafeString:
-    return cells.state(row.state, ARTIFACT_TONES[Artifact.State(row.state)])
-
-
 @display(description="title")
 def title(row: Context) -> SafeString:
     words = "(deleted)" if row.deleted_at else row.title or "(untitled)"
     return cells.link(words, cells.page_url(Context, row.pk))
-
-
-@display(description="events", ordering="last_event")
-def events_of_context(row: Context) -> SafeString:
-    return cells.count_link(row.last_event, Event, context__id__exact=row.pk)
-
-
-@display(description="goes on from", ordering="parent")
-def fork_of(row: Context) -> SafeString:
-    """The context that it is a fork of, which may have been cleared."""
-    return cells.row_link(Context, row.parent_id)
-
-
-@display(description="turn", ordering="turn")
-def turn(row: Run) -> int:
-    return row.turn
-
-
-@display(description="attempt", ordering="attempt")
-def attempt(row: Run) -> int:
-    return row.attempt
-
-
-@display(description="from", ordering="role")
-def role(row: Message) -> str:
-    return row.role
-
-
-@display(description="took")
-def took(row: Run) -> str:
-    """From its first start to its end."""
-    return cells.duration(seconds_taken(row))
-
-
-def seconds_taken(row: Run) -> float | None:
-    if row.started_at is None or row.finished_at is None:
-        return None
-    return (row.finished_at - row.started_at).total_seconds()
 
 
 @display(description="lease ends")
@@ -157,29 +97,9 @@ def lease(row: Run) -> SafeString:
     return cells.relative_time(row.lease_until if row.state == Run.State.RUNNING else None)
 
 
-@display(description="worker", ordering="worker")
-def worker(row: Run) -> SafeString:
-    return cells.identifier(row.worker)
-
-
 @display(description="problem")
 def problem(row: Run) -> str:
     return cells.shortened(str((row.error or {}).get("message", ""))) or "–"
-
-
-@display(description="#", ordering="index")
-def index(row: Event | Message) -> SafeString:
-    return cells.link(row.index, cells.page_url(type(row), row.pk))
-
-
-@display(description="event", ordering="type")
-def type_(row: Event) -> SafeString:
-    return cells.link(row.type, cells.page_url(Event, row.pk))
-
-
-@display(description="what")
-def event_gist(row: Event) -> str:
-    return cells.shortened(summarize(row)) or "–"
 
 
 @display(description="text")
@@ -187,16 +107,6 @@ def message_gist(row: Message) -> SafeString:
     return cells.link(cells.shortened(summarize_parts(row.parts)) or "(nothing)", cells.page_url(Message, row.pk))
 
 
-@display(description="content")
-def artifact_gist(row: Artifact) -> str:
-    return cells.shortened(summarize_parts(row.parts), 60) or "–"
-
-
 @display(description="name", ordering="name")
 def artifact_name(row: Artifact) -> SafeString:
     return cells.link(row.name or row.artifact_id, cells.page_url(Artifact, row.pk))
-
-
-@display(description="message id", ordering="message_id")
-def message_id(row: Any) -> SafeString:
-    return cells.identifier(row.message_id)

@@ -1,49 +1,30 @@
-"""The WebSocket that renews an operator's live panel whenever something happens.
+"""The WebSocket of an operator's live panel.
 
-The address names the context; `?task=` or `?run=` narrows it. The page acknowledges each panel it has shown and gets
-the next one only then, so a slow page is never flooded.
+The URL names the context; `?task=` or `?run=` narrows it. The page acknowledges each panel before it gets the next.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from contextlib import aclosing
 from dataclasses import dataclass
 from urllib.parse import parse_qs
 
-from channels.generic.websocket import AsyncWebsocketConsumer
-from django.contrib.auth import get_user
 from django.contrib.sessions.backends.base import SessionBase
-from django.http import HttpRequest
 from django.urls import path
 
 import db
+from apps.accounts.consumers import NOT_FOUND, SIGNED_OUT, Closed, PageConsumer, signed_in_user
 from apps.accounts.models import User
 from apps.operators.panels import Subject, may_view, panel
 from apps.record import feed
 from apps.record.models import Context, Event, Run, Task, TaskState
 
-log = logging.getLogger("parley.web")
-
-SIGNED_OUT = 4401
-NOT_FOUND = 4404
-TOO_SLOW = 4408
-INTERNAL_ERROR = 1011
-
-
-class Closed(Exception):
-    """The line is closed with this code."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A panel as it is now; `reached` is the context's newest event, `is_active` says that a run goes on."""
+    """A panel now; `reached` is the context's newest event, `is_active` means that a run goes on."""
 
     html: str
     reached: int
@@ -52,7 +33,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """Who looks (a browser session) and at what."""
+    """A browser session and its subject."""
 
     session: SessionBase
     context: uuid.UUID
@@ -60,22 +41,20 @@ class Watcher:
     run: uuid.UUID | None
 
     def render(self) -> Snapshot:
-        """Raises Closed where the session ended or its user may not see this (any more)."""
+        """Raises Closed if the session ended or access is denied."""
         viewer, subject = self._viewer(), self._subject()
         if subject is None or not may_view(viewer, type(subject)):
             raise Closed(NOT_FOUND)
         reached = Context.objects.values_list("last_event", flat=True).get(pk=self.context)
         is_active = (
             Run.objects.unfinished().filter(task__context=self.context).exists()
-            or Task.objects.filter(context=self.context, state=TaskState.WORKING).exists()  # without a run: a plan
+            or Task.objects.filter(context=self.context, state=TaskState.WORKING).exists()  # a plan has no run
         )
         return Snapshot(panel(subject, viewer), reached, is_active)
 
     def _viewer(self) -> User:
-        request = HttpRequest()
-        request.session = self.session.__class__(self.session.session_key)
-        user = get_user(request)
-        if not user.is_authenticated or not user.is_staff:
+        user = signed_in_user(self.session)
+        if user is None or not user.is_staff:
             raise Closed(SIGNED_OUT)
         return user
 
@@ -88,45 +67,25 @@ class Watcher:
         return Context.objects.select_related(*related).filter(pk=self.context).first()
 
 
-class LivePanelConsumer(AsyncWebsocketConsumer):
-    """One page that follows one context, task or run."""
+class LivePanelConsumer(PageConsumer):
+    """A page of one context, task or run."""
 
     MIN_INTERVAL_SECONDS = 0.25  # between two panels
-    ACTIVE_SECONDS = 5.0  # while a run goes on: its lease moves without an event
-    IDLE_SECONDS = 45.0  # otherwise, and to see whether the operator is still signed in
-    SLOW_SECONDS = 60.0  # how long the line waits for a page that shows nothing
+    ACTIVE_SECONDS = 5.0  # during a run: its lease changes without an event
+    IDLE_SECONDS = 45.0  # otherwise, and between checks of the sign-in
 
-    _work: asyncio.Task[None] | None = None
-
-    async def connect(self) -> None:
-        self._shown = asyncio.Event()
-        await self.accept()  # a line that was never open cannot say why it closes
-        self._work = asyncio.create_task(self._run())
-
-    async def disconnect(self, code: int) -> None:
-        if self._work:
-            self._work.cancel()
+    async def opened(self) -> None:
+        self.start(self._follow(self._watcher()))
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """Whatever the page says means that it has shown the panel."""
-        self._shown.set()
-
-    async def _run(self) -> None:
-        try:
-            await self._follow(self._watcher())
-        except Closed as refusal:
-            await self.close(refusal.code)
-        except TimeoutError:
-            await self.close(TOO_SLOW)
-        except Exception:
-            log.exception("an operator's live line broke")
-            await self.close(INTERNAL_ERROR)
+        """Any message acknowledges the panel."""
+        self.acknowledged.set()
 
     def _watcher(self) -> Watcher:
-        """Raises Closed for ids that are none."""
-        narrowed = parse_qs(self.scope["query_string"].decode("ascii", "replace"))
+        """Raises Closed for malformed ids."""
+        query = parse_qs(self.scope["query_string"].decode("ascii", "replace"))
         try:
-            task, run = (uuid.UUID(narrowed[name][0]) if name in narrowed else None for name in ("task", "run"))
+            task, run = (uuid.UUID(query[name][0]) if name in query else None for name in ("task", "run"))
         except ValueError:
             raise Closed(NOT_FOUND) from None
         return Watcher(self.scope["session"], self.scope["url_route"]["kwargs"]["context"], task, run)
@@ -148,10 +107,9 @@ class LivePanelConsumer(AsyncWebsocketConsumer):
                 await asyncio.wait({news})
 
     async def _show(self, snapshot: Snapshot) -> None:
-        self._shown.clear()
+        self.acknowledged.clear()
         await self.send(snapshot.html)
-        async with asyncio.timeout(self.SLOW_SECONDS):
-            await self._shown.wait()
+        await self.wait_for_page()
         await asyncio.sleep(self.MIN_INTERVAL_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""Admin pages of credentials, for agents and for Parley at remote agents: set, replaced, revoked, never shown."""
+"""Admin pages of credentials. They never show secrets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from apps.remote.authentication.credential_forms import FormProblems
 from apps.remote.models import RemoteCredential
 from apps.remote.probes import check_access
 from console import cells
-from console.admin import ReadOnlyAdmin, time_cell
+from console.admin import ReadOnlyAdmin, column, page_link, time_cell
 from console.cells import Tone
 
 REQUEST_TONES = {
@@ -43,10 +43,10 @@ REQUEST_TONES = {
 
 @admin.register(Credential)
 class CredentialAdmin(ReadOnlyAdmin):
-    """The secrets are not even read. Revoking one erases it."""
+    """Revoking a credential erases it."""
 
     list_display = (
-        "service_",
+        page_link("service"),
         "agent",
         "whose",
         "auth_type",
@@ -67,12 +67,9 @@ class CredentialAdmin(ReadOnlyAdmin):
         *map(time_cell, ("given_at", "last_used_at", "revoked_at")),
     )  # fmt: skip
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Credential]:
-        found = super().get_queryset(request).select_related("agent", "user", "given_by")
-        return found.defer("secret", "username")
-
-    def has_operate_permission(self, request: HttpRequest, object_id: object = None) -> bool:
-        return request.user.has_perm("credentials.change_credential")
+    select_related = ("agent", "user", "given_by")
+    deferred = ("secret", "username")
+    operate_permission = "credentials.change_credential"
 
     @admin.action(description="Revoke", permissions=["operate"])
     def revoke_selected(self, request: HttpRequest, credentials: QuerySet[Credential]) -> None:
@@ -81,10 +78,6 @@ class CredentialAdmin(ReadOnlyAdmin):
             one.revoke()
             self.log_change(request, one, "Revoked.")
         messages.success(request, f"{len(usable)} revoked. Their agents ask anew when they need them.")
-
-    @display(description="service", ordering="service")
-    def service_(self, credential: Credential) -> SafeString:
-        return cells.link(credential.service, cells.page_url(Credential, credential.pk))
 
     @display(description="of")
     def whose(self, credential: Credential) -> object:
@@ -99,7 +92,7 @@ class CredentialAdmin(ReadOnlyAdmin):
 @admin.register(CredentialRequest)
 class CredentialRequestAdmin(ReadOnlyAdmin):
     list_display = (
-        "service_",
+        page_link("service"),
         "state",
         columns.task,
         "auth_type",
@@ -117,12 +110,8 @@ class CredentialRequestAdmin(ReadOnlyAdmin):
         "answered_by",
     )  # fmt: skip
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[CredentialRequest]:
-        return super().get_queryset(request).select_related("task", "answered_by").defer("digest")
-
-    @display(description="service", ordering="service")
-    def service_(self, asked: CredentialRequest) -> SafeString:
-        return cells.link(asked.service, cells.page_url(CredentialRequest, asked.pk))
+    select_related = ("task", "answered_by")
+    deferred = ("digest",)
 
     @display(description="state")
     def state(self, asked: CredentialRequest) -> SafeString:
@@ -134,17 +123,17 @@ CREDENTIALS_OF_AGENT = "remote_remotecredential_of"
 
 
 def credentials_url(agent: Agent) -> str:
-    """Where operators set the credentials of a remote agent."""
     return reverse(f"admin:{CREDENTIALS_OF_AGENT}", args=[agent.pk])
 
 
 @admin.register(RemoteCredential)
 class RemoteCredentialAdmin(ReadOnlyAdmin):
-    """The list of all, and a page for each agent. The secrets are not even read."""
+    """A list, and a page for each agent."""
 
+    agent = column("agent", lambda row: cells.link(row.agent, credentials_url(row.agent)), "agent__name")
     list_display = (
-        "scheme_",
-        "agent_",
+        page_link("scheme"),
+        agent,
         "whose",
         "kind",
         "state",
@@ -160,67 +149,66 @@ class RemoteCredentialAdmin(ReadOnlyAdmin):
     link_filters = {"agent__id__exact": ("agent", Agent)}
     actions = ("erase_selected",)
     fields = (
-        "scheme", "agent_", "whose", "kind", "state", "origin", "issuer", "given_by",
+        "scheme", agent, "whose", "kind", "state", "origin", "issuer", "given_by",
         *map(time_cell, ("updated_at", "last_used_at", "expires_at")),
     )  # fmt: skip
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[RemoteCredential]:
-        found: QuerySet[RemoteCredential] = super().get_queryset(request)
-        return found.select_related("agent", "user", "given_by").defer("secret", "token")
+    select_related = ("agent", "user", "given_by")
+    deferred = ("secret", "token")
+    operate_permission = "remote.change_remotecredential"
 
     def get_urls(self) -> list[Any]:
         of_agent = path("of/<int:agent>/", self.admin_site.admin_view(self.of_agent), name=CREDENTIALS_OF_AGENT)
         return [of_agent, *super().get_urls()]
 
-    def has_operate_permission(self, request: HttpRequest, object_id: object = None) -> bool:
-        return request.user.has_perm("remote.change_remotecredential")
-
     @method_decorator((never_cache, sensitive_post_parameters()))
     def of_agent(self, request: HttpRequest, agent: int) -> HttpResponse:
-        """What an agent's card asks for, with a form for each: write-only."""
+        """Write-only forms of an agent's credentials."""
         if not self.has_operate_permission(request):
             raise PermissionDenied
         remote = Agent.objects.filter(pk=agent, kind=Agent.Kind.REMOTE).select_related("current_version").first()
         if remote is None:
             raise Http404
         if request.method != "POST":
-            return self._shown(request, remote)
-        if problems := self._heard(request, remote):
-            return self._shown(request, remote, problems)
+            return self._render(request, remote)
+        if problems := self._handle_form(request, remote):
+            return self._render(request, remote, problems)
         return redirect(credentials_url(remote))
 
-    def _heard(self, request: HttpRequest, agent: Agent) -> FormProblems | None:
+    def _handle_form(self, request: HttpRequest, agent: Agent) -> FormProblems | None:
         by, scheme = request.user, request.POST.get("scheme", "")
         assert isinstance(by, User)
         match request.POST.get("do"):
             case "give":
                 if problems := credential_forms.save_form(agent, None, request.POST, by):
                     return problems
-                self._note(request, agent, f"Gave a credential for {scheme}.")
+                self._log(request, agent, f"Gave a credential for {scheme}.")
             case "remove" if credentials.erase(agent, None, scheme, by):
-                self._note(request, agent, f"Removed the credential for {scheme}.")
+                self._log(request, agent, f"Removed the credential for {scheme}.")
             case "personal" | "common" as which:
-                return self._brought(request, agent, scheme, which == "personal", by)
+                return self._set_personal(request, agent, scheme, which == "personal", by)
             case "try":
-                knocked = asyncio.run(check_access(agent))
-                (messages.success if knocked.is_allowed else messages.error)(request, knocked.sentence)
+                probe = asyncio.run(check_access(agent))
+                (messages.success if probe.is_allowed else messages.error)(request, probe.sentence)
         return None
 
-    def _brought(self, request: HttpRequest, agent: Agent, scheme: str, own: bool, by: User) -> FormProblems | None:
+    def _set_personal(
+        self, request: HttpRequest, agent: Agent, scheme: str, own: bool, by: User
+    ) -> FormProblems | None:
         try:
             credentials.set_personal(agent, scheme, own, by)
         except ValidationError as error:
             return FormProblems(scheme, None, {"": " ".join(error.messages)})
-        self._note(
+        self._log(
             request, agent, f"Each person brings their own {scheme}." if own else f"One {scheme} serves everybody."
         )
         return None
 
-    def _note(self, request: HttpRequest, agent: Agent, what: str) -> None:
+    def _log(self, request: HttpRequest, agent: Agent, what: str) -> None:
         self.log_change(request, agent, what)
         messages.success(request, what)
 
-    def _shown(self, request: HttpRequest, agent: Agent, problems: FormProblems | None = None) -> HttpResponse:
+    def _render(self, request: HttpRequest, agent: Agent, problems: FormProblems | None = None) -> HttpResponse:
         about = {
             **self.admin_site.each_context(request),
             "title": f"Credentials for {agent}",
@@ -241,14 +229,6 @@ class RemoteCredentialAdmin(ReadOnlyAdmin):
                 request, row.agent, f"Removed the credential of {row.user or 'everybody'} for {row.scheme}."
             )
         messages.success(request, f"{len(erased)} erased.")
-
-    @display(description="scheme", ordering="scheme")
-    def scheme_(self, row: RemoteCredential) -> SafeString:
-        return cells.link(row.scheme, cells.page_url(RemoteCredential, row.pk))
-
-    @display(description="agent", ordering="agent__name")
-    def agent_(self, row: RemoteCredential) -> SafeString:
-        return cells.link(row.agent, credentials_url(row.agent))
 
     @display(description="of")
     def whose(self, row: RemoteCredential) -> object:

@@ -1,4 +1,4 @@
-"""The numbers on the first page of the admin, each a link to what it counts."""
+"""The admin's first page: numbers, each with a link to its rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAILURES = 8
 
 
 def dashboard_numbers(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """What unfold's `DASHBOARD_CALLBACK` adds to the first page, as far as the operator may see it."""
+    """Unfold's `DASHBOARD_CALLBACK`: adds what the operator may see."""
     context["title"] = "Dashboard"
     viewer = request.user
     assert isinstance(viewer, User)
@@ -35,19 +35,17 @@ def dashboard_numbers(request: HttpRequest, context: dict[str, Any]) -> dict[str
 
 
 def _task_states(since: datetime.datetime) -> list[tuple[SafeString, SafeString]]:
-    """Every state with the number of tasks that came into it since then."""
+    """Tasks that entered each state."""
     counts = dict(Task.objects.filter(status_at__gte=since).values_list("state").annotate(Count("pk")))
     return [
         (
-            columns.task_state_of(state),
-            cells.count_link(counts.get(state, 0), Task, state__exact=state, **_since_filter(since)),
+            cells.state(state, columns.TASK_TONES[state]),
+            cells.count_link(
+                counts.get(state, 0), Task, state__exact=state, status_at__gte=since.isoformat(timespec="seconds")
+            ),
         )
         for state in TaskState
     ]
-
-
-def _since_filter(since: datetime.datetime) -> dict[str, str]:
-    return {"status_at__gte": since.isoformat(timespec="seconds")}
 
 
 def _run_states() -> list[tuple[SafeString, SafeString]]:
@@ -59,13 +57,12 @@ def _run_states() -> list[tuple[SafeString, SafeString]]:
 
 
 def _oldest_queued() -> tuple[SafeString, SafeString] | None:
-    """The queued run that has waited longest: since when, and where it is."""
+    """The longest-queued run: since when, and a link."""
     oldest = Run.objects.filter(state=Run.State.QUEUED).order_by("queued_at").only("pk", "queued_at").first()
     return (cells.relative_time(oldest.queued_at), cells.row_link(Run, oldest.pk)) if oldest else None
 
 
 def _failures(since: datetime.datetime) -> list[dict[str, Any]]:
-    """The newest tasks that failed or were rejected."""
     failed = Task.objects.filter(state__in=(TaskState.FAILED, TaskState.REJECTED), status_at__gte=since)
     newest = failed.select_related("agent").order_by("-status_at")[:FAILURES]
     return [

@@ -1,4 +1,4 @@
-"""Live panels of the pages of contexts, tasks and runs: rendered with the page, and again when something happens."""
+"""Live panels of contexts, tasks and runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Model, QuerySet
 from django.forms import Media, Script
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
@@ -18,31 +18,23 @@ from apps.record import lineage
 from apps.record.content.rendering import summarize_parts
 from apps.record.models import Artifact, Context, Event, Feedback, Message, Run, Task
 from console import cells
-from console.admin import ReadOnlyAdmin
+from console.admin import Column, ReadOnlyAdmin
 
 
 class LiveAdmin(ReadOnlyAdmin):
-    """The panel is rendered with the page; `live.js` renews it over the socket that `live_path` names."""
+    """A page with a live panel, which `live.js` updates over `live_path`."""
 
     change_form_outer_before_template = "admin/console/live.html"
-    select_related: tuple[str, ...] = ()
 
     @property
     def media(self) -> Media:
         return super().media + Media(js=[Script("console/live.js", type="module")])  # type: ignore[list-item]
 
-    def get_queryset(self, request: HttpRequest) -> Any:
-        return super().get_queryset(request).select_related(*self.select_related)
-
-    def render_change_form(
-        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
-    ) -> HttpResponse:
-        context |= {"panel": panel(obj, request.user), "live_path": live_path(obj)}  # type: ignore[arg-type]
-        return super().render_change_form(request, context, *args, obj=obj, **kwargs)
+    def page_context(self, request: HttpRequest, row: Subject) -> dict[str, Any]:
+        return {"panel": panel(row, request.user), "live_path": live_path(row)}  # type: ignore[arg-type]
 
 
 def live_path(subject: Subject) -> str:
-    """The socket of a subject's page: of its context, narrowed to the subject."""
     match subject:
         case Context():
             return f"/ws/admin/contexts/{subject.pk}"
@@ -52,15 +44,14 @@ def live_path(subject: Subject) -> str:
             return f"/ws/admin/contexts/{subject.task.context_id}?run={subject.pk}"
 
 
-NEWEST_ROWS = 50  # rows of each table; a link leads to all of them
+NEWEST_ROWS = 50  # in each table, with a link to all
 
 Subject = Context | Task | Run
-Column = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class Table:
-    """The newest rows of one kind that belong to the subject, and where all of them are."""
+    """The subject's newest rows of a model; `narrowing` are the lookups for all."""
 
     title: str
     rows: QuerySet[Any]
@@ -76,17 +67,17 @@ class Table:
         return {
             "title": self.title,
             "headings": [vars(column)["short_description"] for column in self.columns],
-            "rows": [(f"{self.model._meta.model_name}-{row.pk}", self._cells(row)) for row in found[:NEWEST_ROWS]],
+            "rows": [
+                (f"{self.model._meta.model_name}-{row.pk}", [column(row) for column in self.columns])
+                for row in found[:NEWEST_ROWS]
+            ],
             "is_cut": len(found) > NEWEST_ROWS,
             "all": cells.list_url(self.model, **self.narrowing),
         }
 
-    def _cells(self, row: Model) -> list[Any]:
-        return [column(row) for column in self.columns]
-
 
 def panel(subject: Subject, viewer: User) -> SafeString:
-    """The panel of a context, task or run, with the tables that `viewer` may see."""
+    """Has only the tables that `viewer` may see."""
     facts, tables = PANELS[type(subject)](subject)
     allowed = [table.rendered() for table in tables if may_view(viewer, table.model)]
     return render_to_string("admin/console/panel.html", {"facts": facts, "tables": allowed})
@@ -105,7 +96,7 @@ def _context_panel(context: Context) -> tuple[list[tuple[str, Any]], list[Table]
     ]
     if context.forked_at is not None:
         facts += [("goes on from", columns.fork_of(context)), ("after event", context.forked_at)]
-    # Of a fork the tables have its past too; the lists that they lead to have what is its own.
+    # A fork's tables include its past; the linked lists do not.
     tasks = lineage.tasks(context).select_related("agent").order_by("-created_at")
     return facts, [
         Table("Tasks", tasks, TASKS, whole := {"context__id__exact": context.pk}),

@@ -1,4 +1,4 @@
-"""Admin pages of plans and of their runs: pictures, steps, a form that starts a plan, and what is done with a run."""
+"""Admin pages of plans and plan runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.forms import Media
 from django.forms.fields import InvalidJSONInput
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.utils import timezone
@@ -32,7 +32,7 @@ from unfold.widgets import (
 
 from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS
-from apps.agents.models import Agent, AgentVersion
+from apps.agents.models import Agent
 from apps.engine.cancel import cancel_task
 from apps.operators import columns
 from apps.plans import progress, registry, runs
@@ -45,7 +45,17 @@ from apps.record.errors import Refusal
 from apps.record.lookup import check_may_use
 from apps.record.models import Task, TaskState
 from console import cells
-from console.admin import ReadOnlyAdmin, json_cell, time_cell
+from console.admin import (
+    ReadOnlyAdmin,
+    column,
+    id_cell,
+    json_cell,
+    key_cell,
+    page_link,
+    redirect_dialog,
+    related_cell,
+    time_cell,
+)
 from console.cells import Tone
 
 STYLES = ("css/timeline.css", "css/task.css", "css/plan.css")
@@ -63,7 +73,7 @@ STEP_TONES = {
 
 
 class DiagramAdmin(ReadOnlyAdmin):
-    """A read-only page with a picture at its head."""
+    """A read-only page with a picture."""
 
     @property
     def media(self) -> Media:
@@ -71,12 +81,11 @@ class DiagramAdmin(ReadOnlyAdmin):
 
 
 def task_url(task: Task) -> str:
-    """Where operators see a task."""
     return cells.page_url(Task, task.pk)
 
 
 def steps_table(steps: list[Step], titles: dict[str, str]) -> dict[str, Any]:
-    """Steps of a run as a table; their tasks should be loaded."""
+    """The steps' tasks should be loaded."""
     headings = ("step", "state", "agent", "round", "attempt", "task", "asked", "began", "ended", "why")
     return {"headings": headings, "rows": [(f"step-{step.pk}", _step_cells(step, titles)) for step in steps]}
 
@@ -99,12 +108,12 @@ def _step_cells(step: Step, titles: dict[str, str]) -> tuple[Any, ...]:
 
 
 JSON = dict[str, Any]
-INPUT_PREFIX = "input-"  # so that no input is called like a field of the form
-LONG_TEXT = 200  # characters of a text from which on it gets several lines
+INPUT_PREFIX = "input-"  # inputs cannot collide with fields
+LONG_TEXT = 200  # characters; longer texts get several lines
 
 
 class StrictJsonField(forms.JSONField):
-    """JSON that can be kept: no NaN, no U+0000, not nested too deeply. It is shown again as it was written."""
+    """JSON that the database can store; errors keep the text."""
 
     def to_python(self, value: Any) -> Any:
         if value in self.empty_values:
@@ -121,7 +130,7 @@ class StrictJsonField(forms.JSONField):
 
 
 class StartForm(forms.Form):
-    """`key` is the id of the message, so that pressing twice starts the plan once."""
+    """`key` is the message id: a double click starts the plan once."""
 
     text = forms.CharField(
         label="Message",
@@ -145,12 +154,11 @@ class StartForm(forms.Form):
 
     @property
     def inputs(self) -> JSON:
-        """What was filled in."""
         filled = ((name, value) for name, value in self.cleaned_data.items() if name.startswith(INPUT_PREFIX))
         return {name.removeprefix(INPUT_PREFIX): value for name, value in filled if value not in (None, "")}
 
     def complain(self, path: str, sentence: str) -> None:
-        """Say at the field of a path such as `inputs.city` what is wrong."""
+        """For a path such as `inputs.city`."""
         field = INPUT_PREFIX + path.removeprefix("inputs.").partition(".")[0]
         self.add_error(
             field if field in self.fields else None, sentence if field in self.fields else f"{path}: {sentence}"
@@ -185,22 +193,24 @@ def _input_field(name: str, schema: JSON, required: bool) -> forms.Field:
 
 @admin.register(Plan)
 class PlanAdmin(DiagramAdmin):
-    """Changing one is for its page in the browser; how it is used is on its page as an agent."""
+    """Plans are edited on the web pages."""
 
-    list_display = ("shown_name", "slug", "access", "shown_version", "steps", time_cell("updated_at"))
+    name = page_link("name")
+    version = related_cell("current_version", "version", text="number")
+    list_display = (name, "slug", "access", version, column("steps", lambda plan: plan.size), time_cell("updated_at"))
     list_filter = ("access", "is_enabled")
     search_fields = ("slug", "name", "description")
     search_help_text = "Name, or a word of the description"
     id_lookups = ()
     ordering = ("name",)
     fields = (
-        "shown_name",
+        name,
         "slug",
         "description",
         "access",
-        "shown_version",
-        "works",
-        "as_agent",
+        version,
+        column("can be worked at", lambda plan: registry.health_problem(plan) or "yes"),
+        column("as an agent", lambda plan: cells.link(f"/a2a/{plan.slug}", cells.page_url(Agent, plan.pk))),
         time_cell("updated_at"),
     )
     change_form_outer_before_template = "admin/plans/plan.html"
@@ -213,19 +223,17 @@ class PlanAdmin(DiagramAdmin):
     def has_start_permission(self, request: HttpRequest, object_id: object = None) -> bool:
         return request.user.has_perm("plans.add_planrun")
 
-    def render_change_form(
-        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
-    ) -> HttpResponse:
-        definition = registry.definition_of(obj)
-        context["graph"] = progress.definition_graph(definition) if definition else None
-        context["yaml"] = as_yaml(obj.current_version.content) if obj.current_version else ""
-        page: HttpResponse = super().render_change_form(request, context, *args, obj=obj, **kwargs)
-        return page
+    def page_context(self, request: HttpRequest, row: Plan) -> dict[str, Any]:
+        definition = registry.definition_of(row)
+        return {
+            "graph": progress.definition_graph(definition) if definition else None,
+            "yaml": as_yaml(row.current_version.content) if row.current_version else "",
+        }
 
     @action(description="Start", permissions=["start"], icon="play_arrow", url_path="start")
     def start(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """In the operator's own name: the run is theirs, and they are asked what it asks."""
-        plan, user = self._found(request, object_id), request.user
+        """In the operator's name."""
+        plan, user = self.get_or_404(request, object_id), request.user
         assert isinstance(user, User)
         definition = registry.definition_of(plan)
         if definition is None:
@@ -240,7 +248,7 @@ class PlanAdmin(DiagramAdmin):
         return TemplateResponse(request, "admin/plans/start.html", page | {"form": form, "plan": plan})
 
     def _begun(self, form: StartForm, user: User, plan: Plan) -> Any:
-        """The task of the run; None where it was refused, which the form then says."""
+        """The run's task; None if refused, with errors in the form."""
         given, key = form.inputs, str(form.cleaned_data["key"])
         try:
             check_may_use(user.principal, plan)
@@ -254,37 +262,11 @@ class PlanAdmin(DiagramAdmin):
 
     @action(description="Change it", permissions=["view"], icon="edit", url_path="edit")
     def change_it(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return redirect("web:plan-edit", self._found(request, object_id).slug)
+        return redirect("web:plan-edit", self.get_or_404(request, object_id).slug)
 
     @action(description="Runs", permissions=["view"], icon="account_tree", url_path="runs")
     def show_runs(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return redirect(cells.list_url(PlanRun, task__agent__id__exact=self._found(request, object_id).pk))
-
-    def _found(self, request: HttpRequest, object_id: str) -> Plan:
-        if (plan := self.get_object(request, object_id)) is None:
-            raise Http404
-        return plan
-
-    @display(description="name", ordering="name")
-    def shown_name(self, plan: Plan) -> SafeString:
-        return cells.link(plan.name, cells.page_url(Plan, plan.pk))
-
-    @display(description="version")
-    def shown_version(self, plan: Plan) -> SafeString:
-        version = plan.current_version
-        return cells.link(version.number, cells.page_url(AgentVersion, version.pk)) if version else cells.NOTHING
-
-    @display(description="steps")
-    def steps(self, plan: Plan) -> int:
-        return plan.size  # type: ignore[attr-defined]
-
-    @display(description="can be worked at")
-    def works(self, plan: Plan) -> str:
-        return registry.ailment_of(plan) or "yes"
-
-    @display(description="as an agent")
-    def as_agent(self, plan: Plan) -> SafeString:
-        return cells.link(f"/a2a/{plan.slug}", cells.page_url(Agent, plan.pk))
+        return redirect(cells.list_url(PlanRun, task__agent__id__exact=self.get_or_404(request, object_id).pk))
 
 
 MOST_REASONS = 20
@@ -306,14 +288,12 @@ CANCEL_DIALOG = {
 
 
 class RunAgainForm(BaseDialogForm):
-    """From which step on it is done anew."""
-
     step = forms.ChoiceField(label="From the step", widget=UnfoldAdminSelectWidget)
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         run = None
-        with suppress(ValidationError):  # the address names what is no id
+        with suppress(ValidationError):  # no id in the URL
             run = PlanRun.objects.select_related("task__agent").filter(pk=self.object_id).first()
         if run is not None:
             plan = plan_at(run.task.agent.current_version_id or run.version_id)
@@ -333,14 +313,15 @@ RUN_AGAIN_DIALOG = {
 
 @admin.register(PlanRun)
 class PlanRunAdmin(DiagramAdmin):
-    """What it does is its task's; here is how far its steps are, and how it is held back or run again."""
-
+    plan = related_cell("task.agent", "plan", ordering="task__agent__name")
+    owner = column("owner", lambda run: columns.owner(run.task))
+    version = related_cell("version", text="number")
     list_display = (
-        "key",
-        "shown_plan",
+        columns.id_,
+        plan,
         "state",
-        "owner",
-        "version_",
+        owner,
+        version,
         time_cell("created_at", "began"),
         time_cell("finished_at"),
     )
@@ -351,49 +332,38 @@ class PlanRunAdmin(DiagramAdmin):
     ordering = ("-created_at",)
     link_filters = {"task__agent__id__exact": ("plan", Agent)}
     fields = (
-        "shown_plan",
+        plan,
         "state",
-        "owner",
-        "version_",
-        "its_task",
-        "continues_",
+        owner,
+        version,
+        key_cell(Task, "pk", "task"),
+        key_cell(PlanRun, "continues_id", "goes on from"),
         "begun_at_step",
         *map(time_cell, ("created_at", "paused_at", "advanced_at", "finished_at")),
         json_cell("inputs"),
-        "trace",
+        id_cell("traceparent", "trace"),
     )
     change_form_outer_before_template = "admin/plans/run.html"
     actions_detail = ("pause", "resume", "cancel", "again")
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[PlanRun]:
-        found: QuerySet[PlanRun] = super().get_queryset(request)
-        return found.select_related("task__agent", "task__owner", "version").defer("version__content")
+    select_related = ("task__agent", "task__owner", "version")
+    deferred = ("version__content",)
+    operate_permission = "plans.change_planrun"
 
-    def has_operate_permission(self, request: HttpRequest, object_id: object = None) -> bool:
-        return request.user.has_perm("plans.change_planrun")
+    def is_offered(self, action: str, row: PlanRun) -> bool:
+        if row.task.is_finished:
+            return action == "again"
+        return action in ("cancel", "resume" if row.paused_at else "pause")
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
-        """Only what can be done with it as it is."""
-        offered: list[Any] = super().get_actions_detail(request, object_id)
-        run = self.get_object(request, object_id)
-        if run is None:
-            return offered
-        fits = {"again"} if run.task.is_finished else {"cancel", "resume" if run.paused_at else "pause"}
-        return [one for one in offered if one.path in fits]
-
-    def render_change_form(
-        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
-    ) -> HttpResponse:
-        progress, now, is_over = Progress.of(obj), timezone.now(), obj.task.is_finished
+    def page_context(self, request: HttpRequest, row: PlanRun) -> dict[str, Any]:
+        progress, now, is_over = Progress.of(row), timezone.now(), row.task.is_finished
         titles = {key: progress.plan.title_of(key) for key in progress.plan.definition.steps}
-        context |= {
+        return {
             "graph": run_graph(progress, now, task_url),
             "gantt": run_gantt(progress, now, task_url, is_over=is_over),
             "reasons": [] if is_over else waiting_reasons(progress)[:MOST_REASONS],
             "steps": steps_table(progress.steps, titles),
         }
-        page: HttpResponse = super().render_change_form(request, context, *args, obj=obj, **kwargs)
-        return page
 
     @action(description="Pause", permissions=["operate"], icon="pause", dialog=PAUSE_DIALOG, url_path="pause")
     def pause(self, request: HttpRequest, form: object, object_id: str) -> HttpResponse:
@@ -419,7 +389,7 @@ class PlanRunAdmin(DiagramAdmin):
                 self.log_change(request, run, f"Run again as {begun.task}.")
                 new = cells.link(begun.task, cells.page_url(Task, begun.task))
                 messages.success(request, format_html("Running again as task {}.", new))
-        return _redirect_to_run(object_id)
+        return redirect_dialog(PlanRun, object_id)
 
     def _done(self, request: HttpRequest, object_id: str, word: str, do: Any) -> HttpResponse:
         if (run := self.get_object(request, object_id)) is not None and do(run):
@@ -427,40 +397,12 @@ class PlanRunAdmin(DiagramAdmin):
             messages.success(request, f"{word}.")
         else:
             messages.warning(request, "Nothing was done: the run stands otherwise by now.")
-        return _redirect_to_run(object_id)
-
-    @display(description="id")
-    def key(self, run: PlanRun) -> SafeString:
-        return cells.row_link(PlanRun, run.pk)
-
-    @display(description="plan", ordering="task__agent__name")
-    def shown_plan(self, run: PlanRun) -> SafeString:
-        return cells.link(run.task.agent.name, cells.page_url(Agent, run.task.agent_id))
+        return redirect_dialog(PlanRun, object_id)
 
     @display(description="state", ordering="task__state")
     def state(self, run: PlanRun) -> SafeString:
         shown: SafeString = columns.task_state(run.task)
         return format_html("{} (paused)", shown) if run.paused_at and not run.task.is_finished else shown
-
-    @display(description="owner")
-    def owner(self, run: PlanRun) -> SafeString:
-        return columns.owner(run.task)
-
-    @display(description="version")
-    def version_(self, run: PlanRun) -> SafeString:
-        return cells.link(run.version.number, cells.page_url(AgentVersion, run.version_id))
-
-    @display(description="task")
-    def its_task(self, run: PlanRun) -> SafeString:
-        return cells.row_link(Task, run.pk)
-
-    @display(description="goes on from")
-    def continues_(self, run: PlanRun) -> SafeString:
-        return cells.row_link(PlanRun, run.continues_id)
-
-    @display(description="trace")
-    def trace(self, run: PlanRun) -> SafeString:
-        return cells.identifier(run.traceparent)
 
 
 def _cancel_unless_ended(run: PlanRun) -> bool:
@@ -468,8 +410,3 @@ def _cancel_unless_ended(run: PlanRun) -> bool:
         return False
     cancel_task(run.task)
     return True
-
-
-def _redirect_to_run(object_id: str) -> HttpResponse:
-    """The dialog is htmx's: it follows this header to the run's page, where the messages are."""
-    return HttpResponse(headers={"HX-Redirect": cells.page_url(PlanRun, object_id)})

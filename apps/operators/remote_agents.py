@@ -1,17 +1,16 @@
-"""Admin pages of remote agents: registering one, its card and who signed it, and what waits for a decision.
+"""Admin pages of remote agents: registration, cards, signatures, and changes to approve.
 
-Registering has two steps: where the agent is, and, with its card in sight, how it is used here. The same two give a
-registered agent another card. All that a card says is somebody else's text and is shown as text.
+Registration has two steps: the agent's location, then its card and how to use it. Replacing a card takes the same
+steps. Everything in a card is untrusted text.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin import display
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
@@ -28,7 +27,7 @@ from apps.agents.definitions import as_yaml
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import error_text
 from apps.agents.versions import side_by_side
-from apps.operators.agents import AgentAdmin
+from apps.operators.agents import health_state
 from apps.operators.credentials import credentials_url
 from apps.operators.remote_health import HealthPanel
 from apps.remote import registration
@@ -38,7 +37,7 @@ from apps.remote.errors import RemoteError
 from apps.remote.models import Checkup, RemoteAgent, SignatureStatus
 from apps.remote.registration import Preview, RefreshOutcome, RefreshResult
 from console import cells
-from console.admin import ReadOnlyAdmin, time_cell
+from console.admin import ReadOnlyAdmin, column, time_cell
 from console.cells import Tone
 from outbound import OutboundError
 
@@ -52,13 +51,11 @@ SIGNATURE_TONES = {
 
 
 def signature_state(label: str) -> Any:
-    """What is known of the card's signature, as a sign and a word."""
     known = SignatureStatus(label)
     return cells.state(known.label, SIGNATURE_TONES[known])
 
 
 def card_facts(card: JSON, label: str, sha256: str) -> list[tuple[str, Any]]:
-    """What a card says, each with its name."""
     able = card["capabilities"]
     provider = card.get("provider") or {}
     can = [word for name, word in (("streaming", "streams"), ("pushNotifications", "webhooks")) if able.get(name)]
@@ -78,7 +75,6 @@ def card_facts(card: JSON, label: str, sha256: str) -> list[tuple[str, Any]]:
 
 
 def card_tables(card: JSON) -> list[JSON]:
-    """Its interfaces and its skills, as tables."""
     interfaces = [
         (
             f"interface-{place}",
@@ -96,11 +92,11 @@ def card_tables(card: JSON) -> list[JSON]:
     ]
 
 
-LONGEST_CARD = 512 * 1024  # characters of a card that is pasted
+LONGEST_CARD = 512 * 1024  # characters of a pasted card
 
 
 class SourceForm(forms.Form):
-    """Where the agent is."""
+    """The agent's location."""
 
     source = forms.CharField(
         label="URL",
@@ -111,7 +107,7 @@ class SourceForm(forms.Form):
 
 
 class UseForm(SourceForm):
-    """How it is used here; `sha256` is the digest of what was shown."""
+    """How to use the agent; `sha256` is the shown card's digest."""
 
     source = forms.CharField(max_length=LONGEST_CARD, widget=forms.HiddenInput)
     sha256 = forms.CharField(widget=forms.HiddenInput)
@@ -131,15 +127,15 @@ class UseForm(SourceForm):
 
 
 class RegistrationWizard:
-    """One request of the page: what it shows next, or the agent that came of it.
+    """One request of the registration page.
 
     Attributes:
-        agent: that was registered, or None.
-        context: for the page's template.
+        agent: the registered agent, or None.
+        context: for the template.
     """
 
     def __init__(self, request: HttpRequest, known: Agent | None = None) -> None:
-        """`known` is the agent that is to get another card."""
+        """`known`: an agent whose card is replaced."""
         self.agent: Agent | None = None
         self._known = known
         self.context: dict[str, Any] = {}
@@ -193,7 +189,7 @@ class RegistrationWizard:
                 self.agent = registration.save(self._known.slug, shown, author=author, update=True)
             else:
                 access = values["access"]
-                # The house's own workspace has no members: one that is for a workspace is for that of who adds it.
+                # The installation's workspace has no members: an agent for one is in its author's.
                 home = author.personal_workspace if access == Agent.Access.WORKSPACE else None
                 self.agent = registration.save(values["slug"], shown, workspace=home, author=author, access=access)
         except ValidationError as error:
@@ -224,28 +220,41 @@ OF_AGENT = "remote_remoteagent_of"
 
 @admin.register(RemoteAgent)
 class RemoteAgentAdmin(HealthPanel, ReadOnlyAdmin):
-    """The list, a page for each, and the page that registers one. Of all that only `history_messages` is edited."""
+    """Only `history_messages` can be edited."""
 
-    list_display = ("shown_name", "address", "condition", "card", "signed", "origin", time_cell("refreshed_at"))
+    list_display = (
+        column("name", lambda row: cells.link(row.agent.name, cells.page_url(RemoteAgent, row.pk)), "agent__name"),
+        column("address", lambda row: _agent_link(row), "agent__slug"),
+        column("health", lambda row: health_state(row.agent), "agent__health"),
+        column("card", lambda row: card_state(row)),
+        column("signature", lambda row: signature_state(row.signature), "signature"),
+        "origin",
+        time_cell("refreshed_at"),
+    )
     list_display_links = None
     list_filter = ("signature", ("proposed", admin.EmptyFieldListFilter), "agent__health", "agent__is_enabled")
-    list_select_related = ("agent",)
+    select_related = ("agent",)
     search_fields = ("agent__slug", "agent__name", "card_url", "origin")
     search_help_text = "Agent's name, or a part of a URL"
     id_lookups = ()
     link_filters = {"agent__id__exact": ("agent", Agent)}
     ordering = ("agent__name",)
     actions = ("refresh_selected",)
-    fields = (
-        "shown_agent",
+    readonly_fields: ClassVar[Any] = (
+        column("agent", lambda row: _agent_link(row)),
         "card_url",
-        "lets_in",
-        "shown_versions",
-        "shown_health",
-        "history_messages",
+        column("credentials", lambda row: _credentials_link(row.agent)),
+        column(
+            "versions",
+            lambda row: cells.link("all of them", cells.list_url(AgentVersion, agent__id__exact=row.agent_id)),
+        ),
+        column(
+            "health",
+            lambda row: cells.link("checks, uptime and calls", cells.list_url(Checkup, agent__id__exact=row.agent_id)),
+        ),
         "registered_by",
     )
-    readonly_fields = ("shown_agent", "card_url", "lets_in", "shown_versions", "shown_health", "registered_by")
+    fields = (*readonly_fields[:-1], "history_messages", readonly_fields[-1])
     change_form_outer_after_template = "admin/remote/remote_agent.html"
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -264,7 +273,7 @@ class RemoteAgentAdmin(HealthPanel, ReadOnlyAdmin):
         ]
 
     def of_agent(self, request: HttpRequest, agent: int) -> HttpResponse:
-        """From an agent's own page to this one of it."""
+        """Redirects from an agent's page."""
         if (pk := Agent.objects.filter(pk=agent).values_list("remote", flat=True).first()) is None:
             raise Http404
         return redirect(cells.page_url(RemoteAgent, pk))
@@ -275,10 +284,7 @@ class RemoteAgentAdmin(HealthPanel, ReadOnlyAdmin):
         return self._registering(request, RegistrationWizard(request), "Add a remote agent")
 
     def another_card(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Another card for an agent: where it is, or the card itself; an operator has looked at it then."""
-        remote = self.get_object(request, str(pk))
-        if remote is None:
-            raise Http404
+        remote = self.get_or_404(request, pk)
         if not self.has_change_permission(request, remote):
             raise PermissionDenied
         return self._registering(request, RegistrationWizard(request, remote.agent), f"Another card for {remote}")
@@ -295,23 +301,17 @@ class RemoteAgentAdmin(HealthPanel, ReadOnlyAdmin):
         page = {**self.admin_site.each_context(request), "title": title, "opts": self.opts, "again": request.path}
         return TemplateResponse(request, "admin/remote/add_remote_agent.html", page | adding.context)
 
-    def render_change_form(
-        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
-    ) -> HttpResponse:
-        may_decide = self.has_change_permission(request, obj)
-        context |= page_context(obj) | {"may_decide": may_decide, "show_save": may_decide}
-        shown: HttpResponse = super().render_change_form(request, context, *args, obj=obj, **kwargs)
-        return shown
+    def page_context(self, request: HttpRequest, row: RemoteAgent) -> dict[str, Any]:
+        may_decide = self.has_change_permission(request, row)
+        context = super().page_context(request, row) | page_context(row)
+        return context | {"may_decide": may_decide, "show_save": may_decide}
 
     def save_model(self, request: HttpRequest, obj: RemoteAgent, form: Any, change: bool) -> None:
-        """What was edited and nothing else: a refresh may have changed the rest since it was read."""
+        """Save only edited fields: a refresh may have changed the rest."""
         obj.save(update_fields=form.changed_data)
 
     def act(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Refresh, approve or decline, as the button says that was pressed."""
-        remote = self.get_object(request, str(pk))
-        if remote is None:
-            raise Http404
+        remote = self.get_or_404(request, pk)
         if not self.has_change_permission(request, remote):
             raise PermissionDenied
         match request.POST.get("do"):
@@ -346,50 +346,19 @@ class RemoteAgentAdmin(HealthPanel, ReadOnlyAdmin):
         self.log_change(request, remote, f"Looked at the card again: {refreshed.outcome}.")
         messages.add_message(request, level, sentence.format(remote, refreshed.reason))
 
-    @display(description="name", ordering="agent__name")
-    def shown_name(self, remote: RemoteAgent) -> SafeString:
-        return cells.link(remote.agent.name, cells.page_url(RemoteAgent, remote.pk))
 
-    @display(description="agent")
-    def shown_agent(self, remote: RemoteAgent) -> SafeString:
-        return cells.link(f"/a2a/{remote.agent.slug}", cells.page_url(Agent, remote.agent_id))
+def _agent_link(remote: RemoteAgent) -> SafeString:
+    return cells.link(f"/a2a/{remote.agent.slug}", cells.page_url(Agent, remote.agent_id))
 
-    @display(description="address", ordering="agent__slug")
-    def address(self, remote: RemoteAgent) -> SafeString:
-        return cells.link(f"/a2a/{remote.agent.slug}", cells.page_url(Agent, remote.agent_id))
 
-    @display(description="health", ordering="agent__health")
-    def condition(self, remote: RemoteAgent) -> SafeString:
-        return AgentAdmin.condition(self, remote.agent)
-
-    @display(description="card")
-    def card(self, remote: RemoteAgent) -> SafeString:
-        return card_state(remote)
-
-    @display(description="signature", ordering="signature")
-    def signed(self, remote: RemoteAgent) -> SafeString:
-        return signature_state(remote.signature)
-
-    @display(description="credentials")
-    def lets_in(self, remote: RemoteAgent) -> SafeString:
-        lack = credentials.missing(remote.agent, None)
-        if lack is None:
-            return cells.link("what lets Parley in", credentials_url(remote.agent))
-        return cells.link(
-            "each person's own" if lack.is_personal else "wanted: give them", credentials_url(remote.agent)
-        )
-
-    @display(description="health")
-    def shown_health(self, remote: RemoteAgent) -> SafeString:
-        return cells.link("checks, uptime and calls", cells.list_url(Checkup, agent__id__exact=remote.agent_id))
-
-    @display(description="versions")
-    def shown_versions(self, remote: RemoteAgent) -> SafeString:
-        return cells.link("all of them", cells.list_url(AgentVersion, agent__id__exact=remote.agent_id))
+def _credentials_link(agent: Agent) -> SafeString:
+    lack = credentials.missing(agent, None)
+    words = "what lets Parley in" if lack is None else "each person's own" if lack.is_personal else "wanted: give them"
+    return cells.link(words, credentials_url(agent))
 
 
 def card_state(remote: RemoteAgent) -> SafeString:
-    """Whether the card is current, waits for a decision, or could not be loaded."""
+    """Current, waiting for a decision, or failed to load."""
     if remote.has_proposal:
         return cells.state("waits for approval", Tone.WAITING)
     if remote.card_error:
@@ -398,7 +367,7 @@ def card_state(remote: RemoteAgent) -> SafeString:
 
 
 def page_context(remote: RemoteAgent) -> dict[str, Any]:
-    """What the page shows below its form: the card, what waits, and how the last look at it went."""
+    """Shown below the form."""
     version, proposed = remote.agent.current_version, remote.proposed
     facts: list[tuple[str, Any]] = [
         ("card", card_state(remote)),

@@ -1,19 +1,17 @@
-"""Admin pages of how remote agents do: checks, uptime, and the circuit breaker."""
+"""Admin pages of remote agents' health."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.admin import display
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import path, reverse
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
-from unfold.admin import ModelAdmin
 
 from apps.agents.models import Agent
 from apps.operators.agents import HEALTH_TONES
@@ -21,11 +19,11 @@ from apps.remote import circuit_breaker, health_checks
 from apps.remote.health_checks import Uptime, percent
 from apps.remote.models import Breaker, Check, Checkup
 from console import cells, charts
-from console.admin import ReadOnlyAdmin, time_cell
+from console.admin import ConsoleAdmin, ReadOnlyAdmin, column, time_cell
 from console.cells import Tone
 from db.sql import database_time
 
-NEWEST_CHECKS = 120  # checks in the picture, two hours of them
+NEWEST_CHECKS = 120  # two hours in the picture
 TABLE_ROWS = 30
 BREAKER_TONES = {
     Breaker.State.CLOSED: Tone.DONE,
@@ -35,7 +33,6 @@ BREAKER_TONES = {
 
 
 def health_panel(agent: Agent) -> dict[str, Any]:
-    """How a remote agent does: status, uptime, latency with its picture, the last error, and whether it is called."""
     known = health_checks.uptime_of(agent)
     told = {"facts": uptime_facts(known), "condition": condition(agent), "ailment": agent.ailment}
     is_open = known.state_of_calls != Breaker.State.CLOSED
@@ -43,12 +40,11 @@ def health_panel(agent: Agent) -> dict[str, Any]:
 
 
 def uptime_facts(known: Uptime) -> list[tuple[str, Any]]:
-    """Each with its name."""
     row = known.breaker
     facts: list[tuple[str, Any]] = [
         ("up, last 24 hours", percent(known.day)),
         ("up, last 30 days", percent(known.month)),
-        ("a check takes", "–" if known.median_ms is None else cells.duration(known.median_ms / 1000)),
+        ("a check takes", _median(known)),
         ("checked", cells.relative_time(known.checked_at)),
         ("circuit breaker", _breaker_state(known)),
     ]
@@ -62,6 +58,10 @@ def uptime_facts(known: Uptime) -> list[tuple[str, Any]]:
     if known.last_error:
         facts += [("last error", known.last_error), ("at", cells.relative_time(known.last_error_at))]
     return facts
+
+
+def _median(known: Uptime) -> str:
+    return "–" if known.median_ms is None else cells.duration(known.median_ms / 1000)
 
 
 def condition(agent: Agent) -> SafeString:
@@ -97,35 +97,28 @@ def _result(check: Check) -> Any:
     return cells.state("ok", Tone.DONE) if check.ok else check.error
 
 
-class HealthPanel(ModelAdmin):
-    """The page of something that has an `agent`, with how that does, and what operators can do about it."""
+class HealthPanel(ConsoleAdmin):
+    """A page that also shows the health of the row's `agent`."""
 
     change_form_outer_before_template = "admin/remote/health.html"
+    operate_permission = "agents.change_agent"
 
     def get_urls(self) -> list[Any]:
-        acting = self.admin_site.admin_view(require_POST(self.look_after))
-        return [path("<int:pk>/health/", acting, name=self._name_of_looking_after()), *super().get_urls()]
+        acting = self.admin_site.admin_view(require_POST(self.act_on_health))
+        return [path("<int:pk>/health/", acting, name=self._health_url_name()), *super().get_urls()]
 
-    def render_change_form(
-        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
-    ) -> HttpResponse:
-        if obj is not None:
-            address = reverse(f"admin:{self._name_of_looking_after()}", args=[obj.pk])
-            context["health"] = health_panel(obj.agent) | {"act": address if _may_operate(request) else ""}
-        shown: HttpResponse = super().render_change_form(request, context, *args, obj=obj, **kwargs)
-        return shown
+    def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        address = reverse(f"admin:{self._health_url_name()}", args=[row.pk])
+        return {"health": health_panel(row.agent) | {"act": address if self.has_operate_permission(request) else ""}}
 
-    def look_after(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Have it checked, or close its breaker, as the button says that was pressed."""
-        found = self.get_object(request, str(pk))
-        if found is None:
-            raise Http404
-        if not _may_operate(request):
+    def act_on_health(self, request: HttpRequest, pk: int) -> HttpResponse:
+        found = self.get_or_404(request, pk)
+        if not self.has_operate_permission(request):
             raise PermissionDenied
         agent: Agent = found.agent
         match request.POST.get("do"):
             case "check":
-                now = database_time()  # which says what is due
+                now = database_time()  # decides what is due
                 Checkup.objects.filter(agent=agent).update(next_check_at=now, next_probe_at=now)
                 messages.success(request, f"{agent.name} is checked within a few seconds.")
             case "close":
@@ -134,21 +127,26 @@ class HealthPanel(ModelAdmin):
                 messages.success(request, f"Calls to {agent.name} go through again.")
         return redirect(cells.page_url(self.model, pk))
 
-    def _name_of_looking_after(self) -> str:
+    def _health_url_name(self) -> str:
         return f"{self.opts.app_label}_{self.opts.model_name}_health"
-
-
-def _may_operate(request: HttpRequest) -> bool:
-    return request.user.has_perm("agents.change_agent")
 
 
 @admin.register(Checkup)
 class CheckupAdmin(HealthPanel):
-    """All remote agents by how they do; on the page of one, the message by which it is probed."""
+    """All remote agents; a page edits the probes' message."""
 
-    list_display = ("agent", "health", "calls", "up_day", "up_month", "latency", time_cell("checked_at"), "error")
+    list_display = (
+        "agent",
+        column("health", lambda checkup: condition(checkup.agent), "agent__health"),
+        column("circuit breaker", lambda checkup: _breaker_state(checkup.uptime)),
+        column("24 hours", lambda checkup: percent(checkup.uptime.day)),
+        column("30 days", lambda checkup: percent(checkup.uptime.month)),
+        column("a check takes", lambda checkup: _median(checkup.uptime)),
+        time_cell("checked_at"),
+        column("last error", lambda checkup: cells.shortened(checkup.last_error) or "–", "last_error_at"),
+    )
     list_filter = ("agent__health",)
-    list_select_related = ("agent",)
+    select_related = ("agent",)
     search_fields = ("agent__name", "agent__slug", "last_error")
     ordering = ("agent__name",)
     fields = ("probe",)
@@ -164,60 +162,28 @@ class CheckupAdmin(HealthPanel):
         return remote
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """The page's rows with the uptime of each, by three statements for all of them."""
+        """Adds the rows' uptime, in three queries."""
         changelist = super().get_changelist_instance(request)
         known = health_checks.uptimes_of([row.agent for row in changelist.result_list])
         for row in changelist.result_list:
             row.uptime = known[row.agent_id]
         return changelist
 
-    @display(description="health", ordering="agent__health")
-    def health(self, checkup: Checkup) -> SafeString:
-        return condition(checkup.agent)
-
-    @display(description="circuit breaker")
-    def calls(self, checkup: Checkup) -> SafeString:
-        return _breaker_state(_uptime(checkup))
-
-    @display(description="24 hours")
-    def up_day(self, checkup: Checkup) -> str:
-        return percent(_uptime(checkup).day)
-
-    @display(description="30 days")
-    def up_month(self, checkup: Checkup) -> str:
-        return percent(_uptime(checkup).month)
-
-    @display(description="a check takes")
-    def latency(self, checkup: Checkup) -> str:
-        took = _uptime(checkup).median_ms
-        return "–" if took is None else cells.duration(took / 1000)
-
-    @display(description="last error", ordering="last_error_at")
-    def error(self, checkup: Checkup) -> str:
-        return cells.shortened(checkup.last_error) or "–"
-
-
-def _uptime(checkup: Any) -> Uptime:
-    known: Uptime = checkup.uptime
-    return known
-
 
 @admin.register(Check)
 class CheckAdmin(ReadOnlyAdmin):
-    list_display = ("agent", time_cell("at"), "kind", "result", "took")
+    list_display = (
+        "agent",
+        time_cell("at"),
+        "kind",
+        column("result", _result),
+        column("took", lambda check: cells.duration(check.milliseconds / 1000)),
+    )
     list_filter = ("kind", "ok", "agent")
-    list_select_related = ("agent",)
+    select_related = ("agent",)
     search_fields = ("agent__slug", "agent__name", "error")
     search_help_text = "Name of an agent, or words of an error"
     id_lookups = ()
     ordering = ("-at",)
     link_filters = {"agent__id__exact": ("agent", Agent)}
-    fields = ("agent", time_cell("at"), "kind", "result", "took")
-
-    @display(description="result")
-    def result(self, check: Check) -> Any:
-        return _result(check)
-
-    @display(description="took")
-    def took(self, check: Check) -> str:
-        return cells.duration(check.milliseconds / 1000)
+    fields = list_display

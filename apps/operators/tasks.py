@@ -1,8 +1,6 @@
-"""Admin pages of tasks, with what operators can do to them, and of their runs."""
+"""Admin pages of tasks and runs."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin import display
@@ -20,10 +18,10 @@ from apps.engine.send import run_again
 from apps.operators import columns
 from apps.operators.panels import LiveAdmin
 from apps.record.errors import Refusal, TaskNotCancelable
-from apps.record.models import TERMINAL_STATES, Context, Message, Run, Task
+from apps.record.models import Context, Message, Run, Task
 from apps.record.runs import UsageTotals
 from console import cells
-from console.admin import json_cell, time_cell
+from console.admin import column, count_cell, id_cell, json_cell, key_cell, redirect_dialog, time_cell
 
 CANCEL_DIALOG = {
     "title": "Cancel this task?",
@@ -39,8 +37,6 @@ RUN_AGAIN_DIALOG = {
 
 @admin.register(Task)
 class TaskAdmin(LiveAdmin):
-    """Tasks; who may change tasks cancels them and runs them again."""
-
     list_display = (
         columns.id_,
         columns.task_state,
@@ -65,71 +61,50 @@ class TaskAdmin(LiveAdmin):
         "parent__id__exact": ("children of", Task),
     }
     fields = (
-        "key",
+        id_cell("pk"),
         columns.created,
         "refines",
-        "parent_task",
+        key_cell(Task, "parent_id", "parent"),
         "plan",
         "workspace",
-        "children",
+        count_cell("children", Task, "parent__id__exact", lambda task: task.children.count()),
         "language_models",
-        json_cell("slot"),
-        json_cell("status_message"),
-        json_cell("metadata"),
+        *map(json_cell, ("slot", "status_message", "metadata")),
     )
+    operate_permission = "record.change_task"
     actions = ("cancel_selected", "run_selected_again")
     actions_detail = ("cancel", "run_again")
-
-    @display(description="id")
-    def key(self, task: Task) -> SafeString:
-        return cells.identifier(task.pk)
 
     @display(description="refines")
     def refines(self, task: Task) -> SafeString:
         found = [cells.row_link(Task, key) for key in task.references]
         return SafeString(" ".join(found)) if found else cells.NOTHING
 
-    @display(description="parent")
-    def parent_task(self, task: Task) -> SafeString:
-        return cells.row_link(Task, task.parent_id)
-
     @display(description="run of a plan")
     def plan(self, task: Task) -> SafeString:
-        """The run that it is, or is a step of."""
+        """The plan run that the task is, or is a step of."""
         tasks = [task, *([task.parent] if task.parent else [])]
         run = next((one.pk for one in tasks if one.agent.kind == Agent.Kind.PLAN), None)
         return cells.identifier(run, reverse("admin:plans_planrun_change", args=[run])) if run else cells.NOTHING
-
-    @display(description="children")
-    def children(self, task: Task) -> SafeString:
-        return cells.count_link(task.children.count(), Task, parent__id__exact=task.pk)
 
     @display(description="language models")
     def language_models(self, task: Task) -> SafeString:
         return cells.lines(UsageTotals.of(task.runs.values_list("usage", flat=True)).lines)
 
-    def has_operate_permission(self, request: HttpRequest, object_id: object = None) -> bool:
-        return request.user.has_perm("record.change_task")
-
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
-        """A task that has ended offers no cancel."""
-        offered: list[Any] = super().get_actions_detail(request, object_id)
-        shown = self.get_object(request, object_id)  # None for an id that is none
-        if shown is None or shown.state not in TERMINAL_STATES:
-            return offered
-        return [one for one in offered if one.path != "cancel"]
+    def is_offered(self, action: str, row: Task) -> bool:
+        return action != "cancel" or not row.is_finished
 
     @action(description="Cancel", permissions=["operate"], icon="stop_circle", dialog=CANCEL_DIALOG, url_path="cancel")
     def cancel(self, request: HttpRequest, form: object, object_id: str) -> HttpResponse:
         self._cancel(request, list(self.get_queryset(request).filter(pk=object_id)))
-        return self._back_to(object_id)
+        return redirect_dialog(Task, object_id)
 
     @action(
         description="Run again", permissions=["operate"], icon="replay", dialog=RUN_AGAIN_DIALOG, url_path="run-again"
     )
     def run_again(self, request: HttpRequest, form: object, object_id: str) -> HttpResponse:
         self._run_again(request, list(self.get_queryset(request).filter(pk=object_id)))
-        return self._back_to(object_id)
+        return redirect_dialog(Task, object_id)
 
     @admin.action(description="Cancel", permissions=["operate"])
     def cancel_selected(self, request: HttpRequest, tasks: QuerySet[Task]) -> None:
@@ -165,10 +140,6 @@ class TaskAdmin(LiveAdmin):
             new = cells.link(receipt.task, cells.page_url(Task, receipt.task))
             messages.success(request, format_html("Running again as task {}.", new))
 
-    def _back_to(self, object_id: str) -> HttpResponse:
-        """The dialog is htmx's: it follows this header to the task's page, where the messages are."""
-        return HttpResponse(headers={"HX-Redirect": cells.page_url(Task, object_id)})
-
 
 def _tasks_were(number: int) -> str:
     return "1 task was" if number == 1 else f"{number} tasks were"
@@ -197,35 +168,23 @@ class RunAdmin(LiveAdmin):
     select_related = ("task", "message", "agent")
     link_filters = {"task__id__exact": ("task", Task)}
     fields = (
-        "key",
+        id_cell("pk"),
         "fence",
         "interrupted",
         "resumed",
         *map(time_cell, ("queued_at", "published_at", "started_at", "finished_at")),
         "answers",
-        "stand_in",
+        column("taken by", columns.agent),
         "version",
-        "input_hash_",
-        "trace",
+        id_cell("input_hash", "input hash"),
+        id_cell("traceparent", "trace"),
         "language_models",
         *map(json_cell, ("error", "notes", "input", "memory", "slot", "remote")),
     )
 
-    @display(description="id")
-    def key(self, run: Run) -> SafeString:
-        return cells.identifier(run.pk)
-
     @display(description="message")
     def answers(self, run: Run) -> SafeString:
         return cells.identifier(run.message.message_id, cells.page_url(Message, run.message_id))
-
-    @display(description="taken by")
-    def stand_in(self, run: Run) -> SafeString:
-        return columns.agent(run)
-
-    @display(description="trace")
-    def trace(self, run: Run) -> SafeString:
-        return cells.identifier(run.traceparent)
 
     @display(description="version of the agent")
     def version(self, run: Run) -> SafeString:
@@ -235,7 +194,3 @@ class RunAdmin(LiveAdmin):
     @display(description="language models")
     def language_models(self, run: Run) -> SafeString:
         return cells.lines(UsageTotals.of([run.usage]).lines)
-
-    @display(description="input hash")
-    def input_hash_(self, run: Run) -> SafeString:
-        return cells.identifier(run.input_hash)

@@ -1,4 +1,4 @@
-"""Operators' pages of webhooks: whom tasks tell of their events, what came of it, and how to tell it again."""
+"""Admin pages of webhooks and their deliveries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apps.a2a.webhooks import retry_deliveries
 from apps.operators import columns
 from apps.record.models import Event, Task
 from console import cells
-from console.admin import ReadOnlyAdmin, time_cell
+from console.admin import ReadOnlyAdmin, column, id_cell, time_cell
 from console.cells import Tone
 
 DELIVERY_TONES = {
@@ -28,9 +28,14 @@ next_call = time_cell("due_at", "next call")
 
 @admin.register(PushConfig)
 class PushConfigAdmin(ReadOnlyAdmin):
-    """The secrets are not even read: a page shows that there are some, by the scheme that they are of."""
+    """A page shows only a secret's scheme."""
 
-    list_display = ("config", columns.task, "address", next_call, "told", columns.created)
+    config = id_cell("config_id", ordering="config_id", is_link=True)
+    address = column("URL", lambda config: cells.shortened(config.url), "url")
+    told = column(
+        "deliveries", lambda config: cells.link("deliveries", cells.list_url(Delivery, config__id__exact=config.pk))
+    )
+    list_display = (config, columns.task, address, next_call, told, columns.created)
     list_filter = ("version", ("due_at", admin.EmptyFieldListFilter))
     search_fields = ("=config_id", "url")
     search_help_text = "Id of a webhook or task, or a URL"
@@ -38,37 +43,24 @@ class PushConfigAdmin(ReadOnlyAdmin):
     ordering = ("-created_at",)
     link_filters = {"task__id__exact": ("task", Task)}
     fields = (
-        "config",
+        config,
         columns.task,
-        "address",
+        address,
         "scheme",
         "version",
         next_call,
         time_cell("lease_until"),
-        "told",
+        told,
         columns.created,
     )
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[PushConfig]:
-        return super().get_queryset(request).defer("token", "credentials")
-
-    @display(description="id", ordering="config_id")
-    def config(self, config: PushConfig) -> SafeString:
-        return cells.identifier(config.config_id, cells.page_url(PushConfig, config.pk))
-
-    @display(description="URL", ordering="url")
-    def address(self, config: PushConfig) -> str:
-        return cells.shortened(config.url)
-
-    @display(description="deliveries")
-    def told(self, config: PushConfig) -> SafeString:
-        return cells.link("deliveries", cells.list_url(Delivery, config__id__exact=config.pk))
+    deferred = ("token", "credentials")
 
 
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnlyAdmin):
+    number = column("#", lambda delivery: cells.link(delivery.pk, cells.page_url(Delivery, delivery.pk)), "pk")
     list_display = (
-        "number",
+        number,
         "state_",
         "webhook",
         "event",
@@ -96,12 +88,9 @@ class DeliveryAdmin(ReadOnlyAdmin):
         time_cell("finished_at"),
     )
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Delivery]:
-        found = super().get_queryset(request).select_related("config__task")
-        return found.defer("config__token", "config__credentials")
-
-    def has_operate_permission(self, request: HttpRequest, object_id: object = None) -> bool:
-        return request.user.has_perm("a2a.change_delivery")
+    select_related = ("config__task",)
+    deferred = ("config__token", "config__credentials")
+    operate_permission = "a2a.change_delivery"
 
     @admin.action(description="Send again", permissions=["operate"])
     def send_selected_again(self, request: HttpRequest, deliveries: QuerySet[Delivery]) -> None:
@@ -114,10 +103,6 @@ class DeliveryAdmin(ReadOnlyAdmin):
             messages.success(request, f"{queued} queued to be sent again.")
         if left := len(chosen) - queued:
             messages.warning(request, f"{left} left alone: only what was given up is sent again.")
-
-    @display(description="#", ordering="pk")
-    def number(self, delivery: Delivery) -> SafeString:
-        return cells.link(delivery.pk, cells.page_url(Delivery, delivery.pk))
 
     @display(description="state", ordering="state")
     def state_(self, delivery: Delivery) -> SafeString:

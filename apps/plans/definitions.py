@@ -1,8 +1,7 @@
-"""The definition of a plan: a graph of steps, each of which becomes a task. Files, forms and versions hold the same.
+"""Plan definitions: the Pydantic models, their JSON Schemas, and their YAML form.
 
-A plan is an agent of the kind `plan`; its definition is the content of the agent's version (`apps.agents.versions`).
-This module checks each part by itself, the JSON Schemas in it, and the YAML of files. `graphs` checks whether the
-steps work together, `registry` whether their agents are here.
+A definition is the content of a plan agent's version. `graphs` checks how its steps fit together, `registry` whether
+its agents exist. Docstrings of classes and fields are published as descriptions in the JSON Schema.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal, Self
 
 import pydantic
@@ -38,13 +38,13 @@ MOST_NAMED = 20  # in a sentence
 
 
 def listed(names: Iterable[Any]) -> str:
-    """Names in a sentence, as many as can be read."""
+    """Names for a sentence, at most MOST_NAMED."""
     quoted = [f"`{name}`" for name in names]
     return ", ".join(quoted[:MOST_NAMED]) + (", …" if len(quoted) > MOST_NAMED else "")
 
 
 class BadSchema(ValueError):
-    """A JSON Schema cannot be; `path` leads to what is wrong in it."""
+    """A JSON Schema is invalid; `path` leads to the problem."""
 
     def __init__(self, sentence: str, path: Sequence[Any] = ()) -> None:
         super().__init__(sentence)
@@ -52,7 +52,7 @@ class BadSchema(ValueError):
 
 
 def check_schema(schema: JSON) -> JSON:
-    """The schema. Raises BadSchema for what is no schema, or uses what is not checked here."""
+    """Raises BadSchema if the schema is invalid or uses an unsupported feature."""
     try:
         wrong = best_match(Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema))
     except (SchemaError, RecursionError, TypeError) as error:
@@ -69,7 +69,7 @@ def check_schema(schema: JSON) -> JSON:
 
 
 def check_object_schema(schema: JSON) -> JSON:
-    """The schema of an object, or {}. Raises BadSchema, also for a default that it does not allow."""
+    """The schema of an object, or {}. Raises BadSchema, also for an invalid default."""
     check_schema(schema)
     if schema and schema.get("type") != "object":
         raise BadSchema("Write `type: object`, and what there is as `properties`.", ["type"])
@@ -90,7 +90,7 @@ def properties_of(schema: Mapping[str, Any]) -> JSON:
 
 
 def with_defaults(schema: Mapping[str, Any], given: JSON) -> JSON:
-    """The object with the defaults of what it lacks, those of objects in it too."""
+    """The object with defaults filled in, at every level."""
     made = dict(given)
     for name, field in properties_of(schema).items():
         if not isinstance(field, dict):
@@ -115,7 +115,7 @@ def _schema_references(schema: Any) -> list[str]:
 
 
 MOST_BYTES = 500_000  # of a definition as a file
-MOST_STEPS = 2_000  # that a run may have, those of fan-outs and repetitions included
+MOST_STEPS = 2_000  # that a run may have, including those of fan-outs and repetitions
 LONGEST_TEMPLATE = 50_000  # characters
 INPUT_MODES = ("text/plain", "application/json", "*/*")
 OUTPUT_MODES = ("text/plain", "application/json", "*/*")
@@ -135,7 +135,7 @@ class _Part(StrictModel):
 
 
 class Check(_Part):
-    """What a step has to deliver: else it has failed."""
+    """What a step must deliver."""
 
     artifact: OptionalLine = ""
     """The name of an artifact that must be there; without one the first is looked at."""
@@ -148,18 +148,18 @@ class Check(_Part):
 
 
 class Person(_Part):
-    """A step that a person does: days may pass."""
+    """A step that a person does."""
 
     ask: Template
     """What the person is asked; a template."""
     json_schema: Schema | None = Field(None, alias="schema")
-    """A JSON Schema of the answer: the person is shown its form."""
+    """A JSON Schema of the answer: the person gets a form made from it."""
     upload: bool = False
     """Is a file wanted? `output` says what it must be."""
 
 
 class Repeat(_Part):
-    """Cycles of improvement: the step is done again until that holds, with its last result at hand as `last`."""
+    """Repeats a step until a condition holds; `last` is its last result."""
 
     until: Expression
     """A condition, such as `last.data.score >= 0.9`."""
@@ -168,7 +168,7 @@ class Repeat(_Part):
 
 
 class Fallback(_Part):
-    """Another agent, which takes a step over that failed."""
+    """Another agent that takes over a failed step."""
 
     agent: Line
     """Its slug."""
@@ -177,31 +177,31 @@ class Fallback(_Part):
 def _read_on_failure(given: Any, read: ValidatorFunctionWrapHandler) -> Any:
     try:
         return read(given)
-    except pydantic.ValidationError:
+    except pydantic.ValidationError:  # the errors of a union are hard to read
         raise ValueError("Write `fail`, `skip`, `ask` or `{agent: SLUG}`.") from None
 
 
 class StepDefinition(_Part):
-    """One step. Exactly one of `agent`, `find` and `person` says who does it."""
+    """One step, done by exactly one of `agent`, `find` and `person`."""
 
     title: Annotated[str, Field(max_length=120), BeforeValidator(clean_text)] = ""
     """How people see the step; without one they see its key."""
     agent: OptionalLine = ""
     """The slug of the agent that does it."""
     find: OptionalLine = ""
-    """What is to be done: whichever agent ranks best for it does it."""
+    """What is to be done: the agent that ranks best for it does the step."""
     person: Person | None = None
     """A person does it."""
     skill: OptionalLine = ""
     """The id of the agent's skill that is meant."""
     message: OptionalTemplate = ""
-    """What the agent is sent: a template over `inputs` and `steps`, `item` and `index`, and `last`."""
+    """The message to the agent: a template over `inputs` and `steps`, `item` and `index`, and `last`."""
     attach: list[Expression] = Field([], max_length=100)
     """Expressions that give artifacts, or lists of them, which go along with the message."""
     depends_on: list[Key] = Field([], max_length=MOST_STEPS)
-    """Steps that it waits for. Those that its templates and expressions speak of need not be named."""
+    """Steps that it waits for. Steps that its templates and expressions use need not be named."""
     when: Expression | None = None
-    """A condition: the step is skipped where it does not hold."""
+    """A condition: the step is skipped if it does not hold."""
     for_each: Expression | None = None
     """An expression that gives a list: the step is done for each `item` of it, at the same time."""
     repeat: Repeat | None = None
@@ -216,7 +216,7 @@ class StepDefinition(_Part):
     output: Check | None = None
     """What it has to deliver."""
     approve: Literal["", "before", "after"] = ""
-    """A person agrees before it begins, or to what it delivered."""
+    """A person approves the step before it begins, or approves what it delivered."""
 
     @model_validator(mode="after")
     def _by_one(self) -> Self:
@@ -228,7 +228,6 @@ class StepDefinition(_Part):
 
 
 def _map_schemas(step: JSON, change: Callable[[Any], Any]) -> JSON:
-    """A step with its JSON Schemas as `change` makes them."""
     parts = {
         name: part for name in ("person", "output") if isinstance(part := step.get(name), dict) and "schema" in part
     }
@@ -236,7 +235,7 @@ def _map_schemas(step: JSON, change: Callable[[Any], Any]) -> JSON:
 
 
 def _schema_from_text(given: Any) -> Any:
-    """A JSON Schema as a version keeps it: a text, of which no database changes the order."""
+    """Parses a schema from a version, where it is text because jsonb does not keep key order."""
     try:
         return json.loads(given) if isinstance(given, str) else given
     except (ValueError, RecursionError):
@@ -244,7 +243,6 @@ def _schema_from_text(given: Any) -> Any:
 
 
 def _parse_schemas(content: JSON) -> JSON:
-    """The content of a version, or a file, with its schemas as JSON."""
     kept = {"inputs": _schema_from_text(content["inputs"])} if "inputs" in content else {}
     steps = content.get("steps")
     if isinstance(steps, list):
@@ -253,7 +251,7 @@ def _parse_schemas(content: JSON) -> JSON:
 
 
 def _steps_by_key(given: Any) -> Any:
-    """Steps as a version keeps them, a list whose order no database changes, as a mapping."""
+    """A version has a list of steps, because jsonb does not keep key order; this gives a mapping."""
     if not isinstance(given, list) or not all(
         isinstance(one, dict) and isinstance(one.get("key"), str) for one in given
     ):
@@ -265,33 +263,33 @@ def _steps_by_key(given: Any) -> Any:
 
 
 class PlanDefinition(_Part):
-    """A plan: steps that agents and people do, each when those that it waits for are done."""
+    """A plan: a graph of steps."""
 
     name: Name
     """How people see the plan."""
     description: Text
     """What it does; people and agents find it by that."""
     inputs: ObjectSchema = {}
-    """A JSON Schema of type object: what whoever starts the plan gives. A message's text is `inputs.text` and its
+    """A JSON Schema of type object: the inputs that a run starts with. A message's text is `inputs.text` and its
     files are `inputs.files`, without being stated."""
     limit: int = Field(10, ge=1, le=500)
-    """How many steps may be worked at at the same time."""
+    """How many steps may run at the same time."""
     agent_limits: dict[Line, Annotated[int, Field(ge=1, le=500)]] = {}
     """The same for single agents, by their slugs."""
     answering: OptionalLine = ""
-    """The slug of the agent that answers what steps ask; without one the plan's owner does."""
+    """The slug of the agent that answers the questions of steps; without one, the plan's owner answers."""
     skills: list[SkillDefinition] = Field([], max_length=100)
-    """What the plan's card says that it can do; without them a general skill of its name and description."""
+    """The skills on the plan's card; by default one skill with the plan's name and description."""
     steps: Annotated[dict[Key, StepDefinition], BeforeValidator(_steps_by_key)] = Field(
         min_length=1, max_length=MOST_STEPS
     )
     """The steps by their keys."""
     outputs: list[Key] = Field([], max_length=MOST_STEPS)
-    """The steps whose artifacts the plan delivers; without them those that no other step waits for."""
+    """The steps whose artifacts the plan delivers; by default those that no other step waits for."""
 
     @classmethod
     def read(cls, content: Any) -> Self:
-        """From JSON. Raises ValidationError with sentences by their paths, such as `steps.review.agent`."""
+        """From JSON. Raises ValidationError by path, such as `steps.review.agent`."""
         if not isinstance(content, dict):
             raise ValidationError({"file": "Write a mapping with name, description and steps."})
         content = {name: value for name, value in content.items() if (name, value) != ("kind", Agent.Kind.PLAN)}
@@ -304,7 +302,7 @@ class PlanDefinition(_Part):
 
     @classmethod
     def from_yaml(cls, text: str) -> Self:
-        """From a file's text, YAML or JSON. Raises ValidationError."""
+        """From YAML or JSON text. Raises ValidationError."""
         check_size(text)
         try:
             return cls.read(read_yaml(text))
@@ -316,12 +314,11 @@ class PlanDefinition(_Part):
 
     @property
     def as_json(self) -> JSON:
-        """As a person would write it: in the order of the schema, without defaults."""
+        """In the order of the schema, without defaults."""
         return self.model_dump(by_alias=True, exclude_defaults=True)
 
     @property
     def content(self) -> JSON:
-        """The content of a version."""
         written = self.as_json
         steps = [{"key": key, **_map_schemas(step, json.dumps)} for key, step in written["steps"].items()]
         inputs = {"inputs": json.dumps(written["inputs"])} if "inputs" in written else {}
@@ -353,22 +350,19 @@ class PlanDefinition(_Part):
 
 
 def as_yaml(content: JSON) -> str:
-    """The content of a version as a file, in the order in which a person would write it."""
-    try:
-        return write_yaml(PlanDefinition.read(content).as_json)
-    except ValidationError:  # of a time when other things could be said
-        return write_yaml(content)
+    with suppress(ValidationError):  # a version in an older format is written unchanged
+        content = PlanDefinition.read(content).as_json
+    return write_yaml(content)
 
 
 def plan_schema(address: str = "") -> JSON:
-    """The JSON Schema of definitions, for editors and for who writes plans; `address` is where it is published."""
+    """The JSON Schema of definitions; `address` is where it is published."""
     made = PlanDefinition.model_json_schema(by_alias=True)
     known = {"$id": address} if address else {}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **known, **made, "title": "Plan"}
 
 
 def check_size(text: str) -> None:
-    """Raises ValidationError for a definition that is too large, as YAML or as JSON."""
     try:
         is_large = len(text.encode()) > MOST_BYTES
     except UnicodeEncodeError:
@@ -378,7 +372,7 @@ def check_size(text: str) -> None:
 
 
 def _check_json(content: JSON) -> None:
-    """Raises ValidationError for what no database keeps, or that cannot be told apart by its digest."""
+    """Raises ValidationError for JSON that cannot be stored or canonicalized."""
     try:
         text = rfc8785.dumps(content).decode()
     except (ValueError, RecursionError) as error:
@@ -399,7 +393,6 @@ ERROR_SENTENCES = {
 
 
 def _error_sentences(error: pydantic.ValidationError) -> dict[str, list[str]]:
-    """By path: what is wrong."""
     found: dict[str, list[str]] = {}
     for problem in error.errors(include_url=False, include_input=False):
         path, cause = list(problem["loc"]), problem.get("ctx", {}).get("error")
@@ -413,9 +406,7 @@ def _error_sentences(error: pydantic.ValidationError) -> dict[str, list[str]]:
     return found
 
 
-OWN_INPUTS = ("text", "files")
-"""Inputs that every plan has: what the message said, and brought along."""
-
+OWN_INPUTS = ("text", "files")  # inputs of every plan, from its message
 
 YAML_TAG = "tag:yaml.org,2002:"
 YAML_PLAIN_SCALARS = {
@@ -424,13 +415,12 @@ YAML_PLAIN_SCALARS = {
     "int": ("-+0123456789", r"[-+]?(0|[1-9][0-9]*)"),
     "float": ("-+.0123456789", r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?"),
 }
-"""What is not text, where it is not quoted: with which letters it begins, and its pattern."""
-ODD_LINE_BREAKS = frozenset("\r\x85\u2028\u2029")  # ends of lines that would come back as others
-YAML_TYPES = ("null", "bool", "int", "float", "str", "seq", "map")
+"""The first characters and the pattern of unquoted values that are not text."""
+ODD_LINE_BREAKS = frozenset("\r\x85\u2028\u2029")  # a block scalar would change them
 
 
 class InvalidYaml(ValueError):
-    """A text is no YAML; the text says why, in a sentence, and `line` where (from 1; 0: it is not known)."""
+    """A text is not YAML; `line` counts from 1, 0 means unknown."""
 
     def __init__(self, reason: str, line: int = 0) -> None:
         where = f" (line {line})" if line else ""
@@ -454,7 +444,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts of many lines are written as such, and nothing by alias."""
+    """Writes multi-line texts as blocks, and no aliases."""
 
     yaml_implicit_resolvers = {}
 
@@ -463,7 +453,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def read_yaml(text: str) -> Any:
-    """What a text says: JSON. Raises InvalidYaml."""
+    """The JSON value of a YAML text. Raises InvalidYaml."""
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - it makes nothing but JSON
     except yaml.MarkedYAMLError as error:
@@ -479,7 +469,6 @@ def read_yaml(text: str) -> Any:
 
 
 def write_yaml(content: Any) -> str:
-    """JSON as text, in its order."""
     written: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     return written
 
@@ -508,7 +497,7 @@ def _represent_text(dumper: _Dumper, text: str) -> ScalarNode:
     return dumper.represent_scalar(f"{YAML_TAG}str", text, style='"' if is_odd else "|" if "\n" in text else None)
 
 
-for _name in YAML_TYPES:
+for _name in ("null", "bool", "int", "float", "str", "seq"):
     _Loader.add_constructor(f"{YAML_TAG}{_name}", yaml.SafeLoader.yaml_constructors[f"{YAML_TAG}{_name}"])
 
 

@@ -1,7 +1,4 @@
-"""The graph of a plan: which step waits for which, in which order, and what can be wrong with it.
-
-Runs go by `plan_at`, which works out the graph of a version once in a process.
-"""
+"""The dependency graph of a plan, and problems with it."""
 
 from __future__ import annotations
 
@@ -30,11 +27,11 @@ from apps.plans.templates import References, TemplateProblem
 
 @dataclass(frozen=True)
 class CompiledPlan:
-    """A definition, with what follows from it.
+    """A definition with its dependencies.
 
     Attributes:
-        needs: by step, the keys of the steps that it waits for.
-        fan_out_sources: by fan-out, the steps that its list is made of; each element sees its own part of them.
+        needs: by step, the keys of its dependencies.
+        fan_out_sources: by fan-out, the steps that only its list needs; each item refers only to its part of them.
     """
 
     definition: PlanDefinition
@@ -51,7 +48,7 @@ class CompiledPlan:
 
 @lru_cache(maxsize=200)
 def plan_at(version: uuid.UUID) -> CompiledPlan:
-    """The plan of an agent's version, which never changes."""
+    """The plan of an agent's version, compiled once per process: versions never change."""
     definition = PlanDefinition.read(versions.version_at(version).content)
     sources = {key: fan_out_sources(step) for key, step in definition.steps.items()}
     return CompiledPlan(definition, dependencies(definition), sources, output_steps(definition))
@@ -61,12 +58,11 @@ NO_TIME = (
     f"The conditions and lists that speak of nothing take longer than {SECONDS:g} s together. Write out what they give."
 )
 
-Problems = list[tuple[str, str]]
-"""What is wrong: (path, sentence)."""
+Problems = list[tuple[str, str]]  # (path, sentence)
 
 
 class TemplateSource(NamedTuple):
-    """A template or an expression of a step. `names`: which of `item`, `index` and `last` have a meaning in it."""
+    """A template or expression of a step. `names`: which of `item`, `index` and `last` it may use."""
 
     field: str
     text: str
@@ -75,12 +71,11 @@ class TemplateSource(NamedTuple):
 
     @property
     def references(self) -> References:
-        """The names that it uses. Raises TemplateProblem."""
+        """Raises TemplateProblem."""
         return templates.references_of(self.text, is_expression=self.is_expression)
 
 
 def template_sources(step: StepDefinition) -> Iterator[TemplateSource]:
-    """All templates and expressions of a step."""
     item = frozenset({"item", "index"}) if step.for_each else frozenset()
     last = frozenset({"last"}) if step.repeat else frozenset()
     if step.when:
@@ -98,9 +93,9 @@ def template_sources(step: StepDefinition) -> Iterator[TemplateSource]:
 
 
 def dependencies(definition: PlanDefinition, *, skip_invalid: bool = False) -> dict[str, set[str]]:
-    """The steps that each step waits for: those it names, and those that its templates use.
+    """By step, the steps that it names or that its templates use.
 
-    Raises TemplateProblem for a template that cannot be read (see `graph_problems`), unless it is to `skip_invalid`.
+    Raises TemplateProblem for an invalid template, unless `skip_invalid`.
     """
     found = {key: set(step.depends_on) for key, step in definition.steps.items()}
     for key, step in definition.steps.items():
@@ -111,14 +106,13 @@ def dependencies(definition: PlanDefinition, *, skip_invalid: bool = False) -> d
 
 
 def fan_out_sources(step: StepDefinition) -> frozenset[str]:
-    """The steps that a fan-out's list is made of, and that nothing else in it needs: an element sees its own part."""
     found = list(template_sources(step))
     listed = frozenset[str]().union(*(one.references.steps for one in found if one.field == "for_each"))
     return listed.difference(step.depends_on, *(one.references.steps for one in found if one.field != "for_each"))
 
 
 def topological_order(definition: PlanDefinition) -> list[str]:
-    """The steps, each after those that it waits for; of several the first written first. The plan has no circle."""
+    """Each step after its dependencies; ties in the order of the definition. The plan must be acyclic."""
     place = {key: number for number, key in enumerate(definition.steps)}
     sorter = TopologicalSorter(dependencies(definition))
     sorter.prepare()
@@ -131,17 +125,16 @@ def topological_order(definition: PlanDefinition) -> list[str]:
 
 
 def with_descendants(definition: PlanDefinition, keys: Iterable[str]) -> set[str]:
-    """These steps, and all that wait for one of them, however indirectly."""
-    waiting = dependencies(definition)
-    reached = set(keys)
+    """These steps and all that depend on them, directly or not."""
+    needs, reached = dependencies(definition), set(keys)
     for key in topological_order(definition):
-        if not reached.isdisjoint(waiting[key]):
+        if not reached.isdisjoint(needs[key]):
             reached.add(key)
     return reached
 
 
 def output_steps(definition: PlanDefinition) -> list[str]:
-    """The steps whose artifacts the plan delivers: those it names, else those for which no other waits."""
+    """The steps whose artifacts the plan delivers: `outputs`, or else the steps that no other step needs."""
     if definition.outputs:
         return list(definition.outputs)
     awaited = set().union(*dependencies(definition).values())
@@ -149,8 +142,8 @@ def output_steps(definition: PlanDefinition) -> list[str]:
 
 
 def graph_problems(definition: PlanDefinition) -> Problems:
-    """Why the steps cannot work together; empty if they can."""
-    time = TimeBudget()  # of all that is worked out here: a definition may have hundreds of constants
+    """Why the steps cannot work together."""
+    time = TimeBudget()  # shared, because a definition may have hundreds of constants
     found = [problem for key in definition.steps for problem in _step_problems(definition, key, time)]
     found += _output_problems(definition)
     most = sum(step.repeat.max if step.repeat else 1 for step in definition.steps.values())
@@ -182,7 +175,6 @@ def _dependency_problem(definition: PlanDefinition, key: str, other: str, earlie
 
 
 def _template_problems(definition: PlanDefinition, key: str, source: TemplateSource, time: TimeBudget) -> Iterator[str]:
-    """What is wrong with a template of a step."""
     try:
         references = source.references
     except TemplateProblem as problem:
@@ -214,7 +206,7 @@ def _name_problem(name: str, field: str) -> str:
 
 
 def _constant_problem(source: TemplateSource, time: TimeBudget) -> str:
-    """Why a step never runs, whatever the inputs are."""
+    """Why an expression without references keeps its step from ever running."""
     if source.field not in ("when", "for_each"):
         return ""
     if time.seconds_left <= 0:
@@ -231,7 +223,6 @@ def _constant_problem(source: TemplateSource, time: TimeBudget) -> str:
 
 
 def _combination_problems(step: StepDefinition) -> Iterator[tuple[str, str]]:
-    """Fields of a step that do not go together."""
     if step.repeat and step.for_each:
         yield "repeat", "A step with `for_each` is not repeated. Make a plan of what is repeated, and call that."
     if step.person:

@@ -1,8 +1,8 @@
-"""When runs of plans are advanced, by whom, and how they learn that a task moved.
+"""Schedules ticks of plan runs when a task changes.
 
-A ledger listener marks the steps whose tasks moved, in the transaction of the event. After the commit their runs get a
-tick, from a thread of this process if it is a worker's, else from a Celery task. One tick sees all events so far. The
-rows say what to do, so the sweep finds what was lost. The listener locks neither the run nor the plan's context.
+A ledger listener marks the affected steps in the transaction of the event. After the commit their runs get a tick: in a
+thread of this process if it is a worker, else in a Celery task. The sweep finds runs whose tick was lost. The listener
+locks neither the run nor the plan's context.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOVING = (State.RUNNING, State.ASKING)
 
 
 def mark_steps(context: Context, events: Sequence[Event]) -> None:
-    """Mark the steps whose tasks moved, and tick their runs after the commit, and the runs of plans that ended."""
+    """Mark the steps whose tasks changed, and tick their runs and the runs that ended."""
     states = {
         event.task_id: TaskState(event.payload["state"])
         for event in events
@@ -52,14 +52,13 @@ def mark_steps(context: Context, events: Sequence[Event]) -> None:
 
 
 def _mark_steps_of(task: uuid.UUID, state: TaskState) -> set[uuid.UUID]:
-    """Mark the steps that a task works for; gives the runs to tick."""
     found = [step for step in STEPS_OF_TASK.all(task, task) if step.state in MOVING and step.worked_at_by == task]
     if not state.is_settled:
         if any(step.state == State.ASKING for step in found):
-            went_on = {"due_at": F("due_at") + (Now() - F("asked_at")), "asked_at": None}  # waiting is not counted
-            _steps_worked_at_by(found, task).filter(state=State.ASKING).update(state=State.RUNNING, **went_on)
+            resumed = {"due_at": F("due_at") + (Now() - F("asked_at")), "asked_at": None}  # waiting does not count
+            _steps_worked_at_by(found, task).filter(state=State.ASKING).update(state=State.RUNNING, **resumed)
         return set()
-    if found and state.is_interrupted:  # whoever is to answer has no questions to ask
+    if found and state.is_interrupted:  # an answering agent must not ask questions
         _steps_worked_at_by(found, task).filter(phase=Phase.ANSWERING).update(state=State.ENDED)
         _steps_worked_at_by(found, task).update(state=State.ASKING, asked_at=Now())
     elif found and not (len(found) == 1 and _mark_ended(found[0])):
@@ -68,13 +67,12 @@ def _mark_steps_of(task: uuid.UUID, state: TaskState) -> set[uuid.UUID]:
 
 
 def _steps_worked_at_by(found: list[Step], task: uuid.UUID) -> StepQuerySet:
-    """Those of these steps that the task works for at this moment."""
     works = Q(phase=Phase.WORK, task=task) | ~Q(phase=Phase.WORK) & Q(consulted=task)
     return Step.objects.filter(works, pk__in=[step.pk for step in found], state__in=MOVING)
 
 
 def _mark_ended(step: Step) -> bool:
-    """Mark a step whose task has ended; False where it has moved since it was read."""
+    """One statement; False if the step has changed since it was read."""
     worker = "task" if step.phase == Phase.WORK else "consulted"
     as_read = {"id": step.pk, "state": step.state, "phase": step.phase, worker: step.worked_at_by}
     return bool(sql.update(Step, as_read, {"state": State.ENDED}))
@@ -82,39 +80,38 @@ def _mark_ended(step: Step) -> bool:
 
 log = logging.getLogger("parley.plans")
 
-TICK_THREADS = 4  # of a process; a tick waits for the database more than it works
+TICK_THREADS = 4  # per process; a tick mostly waits for the database
 
 _lock = threading.Lock()
-_ticking: dict[uuid.UUID, bool] = {}  # runs that a thread ticks: is it to tick again?
-_queued: set[uuid.UUID] = set()  # runs that wait for one of this process's own threads
-_threads: db.DatabaseThreads | None = None  # of a worker's process
+_ticking: dict[uuid.UUID, bool] = {}  # runs being ticked: is another tick needed?
+_queued: set[uuid.UUID] = set()  # runs that wait for a thread
+_threads: db.DatabaseThreads | None = None  # in a worker process
 
 
 @worker_init.connect  # type: ignore[untyped-decorator]
 def start_threads(**_: Any) -> None:
-    """In a worker's process: from now on it ticks by itself the runs that move in it."""
     global _threads
     _threads = _threads or db.DatabaseThreads(TICK_THREADS, "plans")
 
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator]
 def stop_threads(**_: Any) -> None:
-    """Finish the ticks that have begun, and leave those that wait to other processes."""
+    """Finish the current ticks; waiting runs go to Celery."""
     global _threads
     threads, _threads = _threads, None
     if threads is not None:
-        threads.close()
+        threads.shutdown()
 
 
 def tick_soon(run: uuid.UUID) -> None:
-    """Tick a run, here or in whichever worker comes first. Call it after the commit."""
+    """Tick a run, here or in a Celery task. Call it after the commit."""
     threads = _threads
     if threads is None or not _queue_here(threads, run):
         enqueue_tick(run)
 
 
 def _queue_here(threads: db.DatabaseThreads, run: uuid.UUID) -> bool:
-    """Leave it to one of these threads, or to the one that has this run already."""
+    """Queue a tick on these threads, unless one is due anyway; False if they are closed."""
     with _lock:
         if run in _ticking:
             _ticking[run] = True
@@ -124,7 +121,7 @@ def _queue_here(threads: db.DatabaseThreads, run: uuid.UUID) -> bool:
         _queued.add(run)
     try:
         threads.submit(_tick_queued, run)
-    except RuntimeError:  # they were closed just now
+    except RuntimeError:  # they are closed
         _queued.discard(run)
         return False
     return True
@@ -138,38 +135,33 @@ def _tick_queued(run: uuid.UUID) -> None:
         else:
             db.with_database(tick, run)
     except Exception:
-        log.exception("plan run %s could not be looked at; it waits for the sweep", run)
+        log.exception("plan run %s could not be advanced; it waits for the sweep", run)
 
 
 def tick(run: uuid.UUID) -> None:
-    """Move a run on: this tick, or one that begins after it, sees all that is committed by now."""
     with _lock:
         is_ticking = run in _ticking
         _ticking[run] = is_ticking
     if is_ticking:
         return
     try:
-        engine.advance(run)
-        while _is_to_tick_again(run):
+        while True:
             engine.advance(run)
+            with _lock:
+                if not _ticking[run]:
+                    del _ticking[run]
+                    return
+                _ticking[run] = False
     except BaseException:
-        _ticking.pop(run, None)  # what it did not see is left to the sweep
+        _ticking.pop(run, None)  # the sweep finds what this tick did not see
         raise
-
-
-def _is_to_tick_again(run: uuid.UUID) -> bool:
-    with _lock:
-        again = _ticking.pop(run)
-        if again:
-            _ticking[run] = False
-        return again
 
 
 ADVANCE = "plans.advance"
 
 
 def enqueue_tick(run: uuid.UUID) -> None:
-    """Name a run of a plan to the workers. Call it after the commit; a broker that is away is logged, and no error."""
+    """Tick a run in a Celery task, after the commit. Only logs an unreachable broker."""
     try:
         current_app.send_task(ADVANCE, (str(run),))
     except (OperationalError, ConnectionError, OSError) as error:
@@ -186,21 +178,21 @@ RUNS_PER_SWEEP = 500
 
 @shared_task(name="plans.sweep")  # type: ignore[untyped-decorator]
 def sweep() -> int:
-    """Name runs that are due to the workers, and say how many. It is safe to run it anywhere, at any time, twice."""
+    """Enqueue the runs that are due; returns their number. Idempotent."""
     now = sql.database_time()
     long_ago = now - datetime.timedelta(seconds=settings.SWEEP_SECONDS)
     _mark_missed_moves()
     steps = Step.objects.filter(run=OuterRef("pk"))
     to_do = steps.filter(Q(state__in=(State.ENDED, State.FAILED)) | Q(state=State.STARTING, due_at__lt=now))
-    at_rest = ~Exists(steps.filter(state__in=Step.ACTIVE))
+    is_idle = ~Exists(steps.filter(state__in=Step.ACTIVE))
     is_done = ~Exists(steps.open())
     overdue = steps.filter(state=State.RUNNING, due_at__lt=now)
-    unheard = Q(advanced_at=None) | Q(advanced_at__lt=long_ago)
+    is_stale = Q(advanced_at=None) | Q(advanced_at__lt=long_ago)
     asks = Exists(steps.filter(state=State.ASKING)) & Q(task__state=TaskState.WORKING)
-    is_to_be_begun = Q(advanced_at=None) | Q(paused_at=None) & at_rest
-    due = unheard & (Exists(to_do) | asks | is_to_be_begun | is_done | Q(task__state__in=TERMINAL_STATES))
-    behind = Q(told=engine.REPORT_PENDING, told_at__lt=now - engine.REPORT_INTERVAL)
-    found = PlanRun.objects.going_on().filter(due | Exists(overdue) | behind).order_by("advanced_at")
+    is_startable = Q(advanced_at=None) | Q(paused_at=None) & is_idle
+    due = is_stale & (Exists(to_do) | asks | is_startable | is_done | Q(task__state__in=TERMINAL_STATES))
+    is_report_due = Q(told=engine.REPORT_PENDING, told_at__lt=now - engine.REPORT_INTERVAL)
+    found = PlanRun.objects.unfinished().filter(due | Exists(overdue) | is_report_due).order_by("advanced_at")
     runs = list(found.values_list("pk", flat=True)[:RUNS_PER_SWEEP])
     for run in runs:
         enqueue_tick(run)
@@ -208,7 +200,7 @@ def sweep() -> int:
 
 
 def _mark_missed_moves() -> None:
-    """Steps whose tasks moved while they were given another phase, and those whose conversations were deleted."""
+    """Mark steps whose tasks changed during a phase change, or were deleted."""
     moving = Step.objects.filter(run__finished_at=None, state__in=(State.RUNNING, State.ASKING))
     is_lost = Q(phase=Phase.WORK, task=None) | ~Q(phase=Phase.WORK) & Q(consulted=None)
     moving.filter(is_lost | _task_is_in(TERMINAL_STATES)).update(state=State.ENDED)

@@ -1,4 +1,4 @@
-"""The execution of plans: rows that say how far each step is. What was said and made is in the record."""
+"""Plan runs and their steps: execution state. Messages and results are in the record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apps.record.models import Task
 
 
 class Plan(Agent):
-    """An agent that is a plan, as operators look at it."""
+    """The registry's view of an agent that is a plan."""
 
     class Meta:
         proxy = True
@@ -23,12 +23,12 @@ class PlanRunQuerySet(models.QuerySet["PlanRun"]):
     def visible_to(self, principal: Principal) -> PlanRunQuerySet:
         return self.filter(task__owner_id=principal.user_id)
 
-    def going_on(self) -> PlanRunQuerySet:
+    def unfinished(self) -> PlanRunQuerySet:
         return self.filter(finished_at=None)
 
 
 class PlanRun(models.Model):
-    """One execution of a plan: a task of the plan's agent. Whether it ended, and how, is the task's state."""
+    """One execution of a plan. Its state is that of its task."""
 
     task = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="plan_run")
     version = models.ForeignKey(AgentVersion, on_delete=models.PROTECT, related_name="+")
@@ -59,7 +59,7 @@ class PlanRun(models.Model):
 
 
 class StartKey(models.Model):
-    """Which plan a caller's key was used for: the same key starts no other (see `runs.claim_key`)."""
+    """Ties a caller's messageId to the one plan that it starts (see `runs.claim_key`)."""
 
     sender = models.CharField(max_length=60)
     key = models.CharField(max_length=200)
@@ -80,12 +80,12 @@ class StepQuerySet(models.QuerySet["Step"]):
         return self.filter(state__in=Step.OPEN)
 
     def asking(self) -> StepQuerySet:
-        """Those that ask a person now."""
+        """Steps that ask a person now."""
         return self.filter(state=Step.State.ASKING, run__finished_at=None).exclude(phase=Step.Phase.ANSWERING)
 
 
 class Step(models.Model):
-    """One step of a run; of a fan-out one for each element, of a repetition one for each round."""
+    """One step of a run; a fan-out has a row per item, a repetition one per round."""
 
     class State(models.TextChoices):
         WAITING = "waiting", "waits for others"
@@ -173,5 +173,5 @@ class Step(models.Model):
 
     @property
     def worked_at_by(self) -> uuid.UUID | None:
-        """The task that is to end, or to be answered, before the step goes on."""
+        """The task that the step waits for."""
         return self.task_id if self.phase == self.Phase.WORK else self.consulted_id

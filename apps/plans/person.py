@@ -1,7 +1,7 @@
-"""People in plans: the agent `person`, the questions that it asks them, and what waits for them.
+"""People in plans: the agent `person`, its questions, and the tasks that wait for a person.
 
-A step that a person does, an approval, and a decision after a failure are each a task of that agent. Callers see each
-question once, at the task that asks it, where they can answer it.
+A step for a person, an approval, and a decision after a failure are each a task of that agent. Callers see each
+question once, at the task where they can answer it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ UPLOAD = "file"
 
 
 class Person(SkillHandler):
-    """Asks the person whom the work is for: for decisions, for approval, and for files such as measurements.
+    """Asks the task's owner for answers, approval, decisions and files.
 
-    The message says what is wanted: text for the person, and a data part `{"parleyRequest": {"schema", "upload",
-    "output"}}`. If an answer does not fit, it says why and asks again.
+    The message has text for the person and a data part `{"parleyRequest": {"schema", "upload", "output"}}`. The agent
+    asks again until the answer fits.
     """
 
     name = "Person"
@@ -54,7 +54,7 @@ class Person(SkillHandler):
 
     def on_request(self, task: SyncTaskContext) -> Outcome:
         wanted = _request_in(task.message.data)
-        request = next(filter(_is_request, task.message.parts), None)  # later ones are data to be shown
+        request = next(filter(_is_request, task.message.parts), None)  # later requests are data to show
         shown = [part for part in task.message.parts if part is not request]
         task.memory["wanted"] = wanted
         return InputRequired(shown or [{"text": "What is your answer?"}], slot=ANSWER, schema=_form_schema(wanted))
@@ -68,11 +68,10 @@ class Person(SkillHandler):
 
 
 class _InvalidAnswer(Exception):
-    """An answer is not what was wanted; the text says why and what to send."""
+    """An answer does not fit; the text says why."""
 
 
 def _outcome_of(task: SyncTaskContext, wanted: dict[str, Any]) -> Outcome:
-    """What the person delivers. Raises _InvalidAnswer."""
     made: list[Artifact] = []
     if wanted.get("upload"):
         if not task.message.files:
@@ -81,7 +80,9 @@ def _outcome_of(task: SyncTaskContext, wanted: dict[str, Any]) -> Outcome:
         name = check.artifact
         for number, file in enumerate(task.message.files):
             made.append(Artifact([file.part], name if name and not number else file.name or f"file {number + 1}"))
-        _check_files(check, made)
+        results = [artifact_result([dict(part) for part in one.parts], one.name) for one in made]
+        if problem := check_problem(check, results):
+            raise _InvalidAnswer(f"{problem} Please send another file.")
     text = task.message.text.strip()
     if (schema := wanted.get("schema")) is not None:
         made.append(Artifact.json(ANSWER, _form_answer(task.message.data, text, schema)))
@@ -94,14 +95,8 @@ def _outcome_of(task: SyncTaskContext, wanted: dict[str, Any]) -> Outcome:
     return Completed(said, made)
 
 
-def _check_files(check: Check, made: list[Artifact]) -> None:
-    results = [artifact_result([dict(part) for part in one.parts], one.name) for one in made]
-    if problem := check_problem(check, results):
-        raise _InvalidAnswer(f"{problem} Please send another file.")
-
-
 def _form_answer(given: list[Any], text: str, schema: dict[str, Any]) -> Any:
-    """The answer, as its schema says. Raises _InvalidAnswer."""
+    """The answer, checked by its schema. Raises _InvalidAnswer."""
     values = [*given, *_read_json(text)]
     properties = schema.get("properties")
     if not values and text and isinstance(properties, dict) and len(properties) == 1:
@@ -135,7 +130,6 @@ def _is_request(part: Part) -> bool:
 
 
 def _form_schema(wanted: dict[str, Any]) -> dict[str, Any] | None:
-    """The schema of the answer, which people see as a form; a file is a field of it."""
     schema: dict[str, Any] | None = wanted.get("schema")
     if not wanted.get("upload"):
         return schema
@@ -165,7 +159,6 @@ DECISION_SCHEMA: JSON = {
 
 
 def parts_for_person(definition: StepDefinition, ask: str) -> list[Any]:
-    """The question of a step that a person does."""
     person = definition.person
     assert person is not None
     wanted: JSON = {"upload": person.upload}
@@ -177,14 +170,13 @@ def parts_for_person(definition: StepDefinition, ask: str) -> list[Any]:
 
 
 def approval_before(run_state: RunState, step: Step, message: JSON) -> JSON:
-    """The question before a step begins, with the message to its agent."""
+    """Asks whether a step may begin, and shows the message for its agent."""
     title = run_state.plan.title_of(step.key)
     text = f"May the step “{title}” begin? Its agent is to be sent the following."
     return _question_message(step, text, APPROVAL_SCHEMA, message["parts"])
 
 
 def approval_after(run_state: RunState, step: Step, task: Task) -> JSON:
-    """The question about what a step delivered, with that."""
     made = Delivered.objects.delivered().filter(task=task).order_by("first_event")
     parts = [part for artifact in made for part in artifact.parts]
     return _question_message(
@@ -193,14 +185,14 @@ def approval_after(run_state: RunState, step: Step, task: Task) -> JSON:
 
 
 def decision_after_failure(run_state: RunState, step: Step, why: str) -> JSON:
-    """The question after a step has failed."""
+    """Asks how to continue after a failure."""
     return _question_message(
         step, f"The step “{run_state.plan.title_of(step.key)}” failed: {why} How is the plan to go on?", DECISION_SCHEMA
     )
 
 
 def answer_of_person(task: Task | None) -> JSON:
-    """What the person answered; empty if the question ended without an answer."""
+    """The person's answer; {} if there is none."""
     if task is None or task.state != TaskState.COMPLETED:
         return {}
     given = Delivered.objects.delivered().filter(task=task, name=ANSWER).first()
@@ -209,13 +201,13 @@ def answer_of_person(task: Task | None) -> JSON:
 
 
 def is_approved(step: Step) -> bool:
-    """Was the last question about a step its approval, and was it given?"""
+    """Was the last question about the step an approval, and was it given?"""
     return answer_of_person(Task.objects.filter(plan_consultations=step).first()).get("approved") is True
 
 
 def _question_message(step: Step, text: str, schema: JSON, shown: list[Any] | None = None) -> JSON:
     kind = "decision" if schema is DECISION_SCHEMA else "approval"
-    number = f"{step.attempt}:{kind}:{step.consulted_id or ''}"  # the id of the question before makes each id new
+    number = f"{step.attempt}:{kind}:{step.consulted_id or ''}"  # unique by the previous question's id
     return {
         "messageId": f"{step.key}:{step.item}:{step.round}:{number}",
         "role": "ROLE_USER",
@@ -225,11 +217,11 @@ def _question_message(step: Step, text: str, schema: JSON, shown: list[Any] | No
 
 @dataclass(frozen=True)
 class OpenQuestions:
-    """The open questions in somebody's runs.
+    """The open questions in a person's runs.
 
     Attributes:
-        steps: by the task that asks, the run of its step, and the runs that called for that one, the nearest first.
-        relayed: tasks that only repeat the question of one of these.
+        steps: by the task that asks, its run and the runs that called that one, innermost first.
+        relayed: tasks that only repeat one of these questions.
     """
 
     steps: dict[uuid.UUID, list[uuid.UUID]] = field(default_factory=dict)
@@ -237,8 +229,8 @@ class OpenQuestions:
 
     @classmethod
     def of(cls, principal: Principal) -> OpenQuestions:
-        """One query where no run goes on, otherwise a few, however many questions there are."""
-        runs = set(PlanRun.objects.visible_to(principal).going_on().values_list("pk", flat=True))
+        """A few queries, however many questions there are; one if no run is unfinished."""
+        runs = set(PlanRun.objects.visible_to(principal).unfinished().values_list("pk", flat=True))
         if not runs:
             return cls()
         suspended = Task.objects.visible_to(principal).filter(state__in=INTERRUPTED_STATES, suspension__isnull=False)
@@ -256,27 +248,27 @@ class OpenQuestions:
 
 
 def waiting_for(principal: Principal) -> TaskQuerySet:
-    """All tasks that wait for the caller: in their sessions, and for plans the steps that ask rather than the plan."""
+    """All tasks that wait for the caller. For plans these are the steps that ask, not the plan."""
     own, asked = lookup.waiting_tasks(principal), OpenQuestions.of(principal)
     if asked.relayed:
         own = own.exclude(pk__in=asked.relayed)
     if not asked.steps:
         return own
-    tops = {way[-1] for way in asked.steps.values()}
-    begun = Task.objects.filter(pk__in=tops, context__in=lookup.unarchived_contexts(principal))
-    seen = set(begun.values_list("pk", flat=True))
-    askers = [task for task, way in asked.steps.items() if way[-1] in seen]
+    outermost = {path[-1] for path in asked.steps.values()}
+    unarchived = Task.objects.filter(pk__in=outermost, context__in=lookup.unarchived_contexts(principal))
+    shown = set(unarchived.values_list("pk", flat=True))
+    askers = [task for task, path in asked.steps.items() if path[-1] in shown]
     return own | Task.objects.visible_to(principal).filter(state__in=INTERRUPTED_STATES, pk__in=askers)
 
 
 def waiting_in_run(principal: Principal, run: PlanRun) -> TaskQuerySet:
-    """The tasks that wait for the caller in a run, and in the runs that it called for."""
-    askers = [task for task, way in OpenQuestions.of(principal).steps.items() if run.pk in way]
+    """The tasks that wait for the caller in a run and the runs within it."""
+    askers = [task for task, path in OpenQuestions.of(principal).steps.items() if run.pk in path]
     return Task.objects.visible_to(principal).filter(state__in=INTERRUPTED_STATES, pk__in=askers)
 
 
 def steps_asking_by(principal: Principal, tasks: Iterable[Task]) -> dict[uuid.UUID, Step]:
-    """By task, the step that asks through it, with its run."""
+    """By task, the step that asks through it."""
     keys = [task.pk for task in tasks if task.parent_id is not None]
     if not keys:
         return {}
@@ -286,7 +278,6 @@ def steps_asking_by(principal: Principal, tasks: Iterable[Task]) -> dict[uuid.UU
 
 
 def _chain(task: uuid.UUID, leads_to: Mapping[uuid.UUID, uuid.UUID | None]) -> Iterator[uuid.UUID]:
-    """A task, and those that it leads to. There are no circles."""
     at: uuid.UUID | None = task
     while at is not None:
         yield at
@@ -294,7 +285,6 @@ def _chain(task: uuid.UUID, leads_to: Mapping[uuid.UUID, uuid.UUID | None]) -> I
 
 
 def _callers(tasks: set[uuid.UUID]) -> dict[uuid.UUID, uuid.UUID | None]:
-    """By task, its parent, all the way up."""
     found: dict[uuid.UUID, uuid.UUID | None] = {}
     while tasks:
         above = dict(Task.objects.filter(pk__in=tasks).values_list("pk", "parent"))
@@ -304,5 +294,5 @@ def _callers(tasks: set[uuid.UUID]) -> dict[uuid.UUID, uuid.UUID | None]:
 
 
 def steps_asking(principal: Principal) -> QuerySet[Step]:
-    """The steps of somebody's runs that ask them something."""
+    """The visible steps that ask."""
     return Step.objects.visible_to(principal).asking().select_related("run__task__agent", "task", "consulted")

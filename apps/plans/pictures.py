@@ -1,7 +1,6 @@
-"""The pictures of a plan: its steps as a graph, and who worked when as a Gantt chart, in pages and as SVG files.
+"""The graph and the Gantt chart of a plan, drawn by `plans/_graph.html` and `plans/_gantt.html` or as SVG files.
 
-In both, a fan-out of many items is one box or row, which says how many of them are in which state. `plans/_graph.html`
-and `plans/_gantt.html` draw them.
+Both fold a large fan-out into one box or row with counts.
 """
 
 from __future__ import annotations
@@ -17,23 +16,22 @@ from console.drawing.axis import Span, Tick, TimeAxis, axis_ticks, long_duration
 from console.drawing.layout import Edge, Link, Sizes, draw_edges, lay_out
 from console.drawing.svg import render_svg, shortened
 
-UNFOLDED = 6  # items of a fan-out that are drawn one by one
+UNFOLDED = 6  # the most items of a fan-out that are drawn separately
 LARGE, SMALL = Sizes(208, 76, 64), Sizes(192, 52, 56, 12)
-STATELESS = Sizes(208, 54, 64)  # of a definition, which has no states
-MANY = 40  # boxes from which on they are small
-STACK = 4  # pixels that the sheets of a stack are apart
-LETTER, LETTER_OF_TITLE = 8.0, 9.6  # pixels that one takes in a wide typeface
+STATELESS = Sizes(208, 54, 64)  # for definitions
+MANY = 40  # with more boxes than this, all are small
+STACK = 4  # pixels between the sheets of a stack
+LETTER, LETTER_OF_TITLE = 8.0, 9.6  # widths in pixels, in a wide typeface
 ROW = 28  # pixels
 PAUSES = {"asking", "waiting"}
 PROFILE_COLUMNS = 240  # of the profile of a fan-out
-SHORTEST_WAIT = 1.0  # % of the axis: how long something has to wait for its agent to be drawn
-SIGNS = ("person", "working", "waiting", "done", "failed", "canceled", "none")
-"""Of the sprite `static/icons.svg`: those that pictures use."""
+SHORTEST_WAIT = 1.0  # % of the axis; shorter waits are not drawn
+SIGNS = ("person", "working", "waiting", "done", "failed", "canceled", "none")  # in the sprite `static/icons.svg`
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A sign of the sprite, which also sets the color, and the word beside it."""
+    """A sign of the sprite, which also sets the color, and its word."""
 
     sign: str
     word: str
@@ -50,47 +48,34 @@ LOOKS = {
     "skipped": Look("canceled", "Skipped"),
     "canceled": Look("canceled", "Stopped"),
 }
-"""By `Step.State`. The steps of a definition have no state."""
-
+# A group shows the first of these states that any member has.
 FOREMOST = ("asking", "running", "starting", "ended", "failed", "waiting", "canceled", "skipped", "done")
-"""Of several states, the first of these stands for all: what readers should know first."""
-
-BAR_ORDER = ("done", "running", "asking", "failed", "canceled", "waiting")
-"""The order of states in a bar, left to right."""
-
-SHOWN_AS = {"starting": "running", "ended": "running", "skipped": "canceled"}
-"""States that a bar shows as others."""
+BAR_ORDER = ("done", "running", "asking", "failed", "canceled", "waiting")  # left to right
+SHOWN_AS = {"starting": "running", "ended": "running", "skipped": "canceled"}  # in a bar
 
 
 def look_of(state: str) -> Look:
-    """The look of a state, also of one that is unknown here."""
     return LOOKS.get(state) or Look("none", state.capitalize())
 
 
 def foremost(states: set[str]) -> str:
-    """The state that stands for several."""
     return next((state for state in FOREMOST if state in states), "")
 
 
 @dataclass(frozen=True, slots=True)
 class StepBox:
-    """A step as it is drawn.
+    """A step to draw.
 
     Attributes:
-        key: names it within the picture; an item of a fan-out has a key of its own, such as `search-0`.
-        title: any text; the picture shows the key where it is empty.
-        state: a `Step.State`; empty in the picture of a definition.
-        agent: who does it, as people see it.
-        duration: how long it took, or has taken so far.
+        key: unique in the picture; an item of a fan-out has its own, such as `search-0`.
+        state: a `Step.State`; "" in the picture of a definition.
         question: what it asks a person now.
-        href: where a click leads; empty: nowhere.
-        depends_on: keys of others; that of a fan-out means all its items.
-        counts: of a fan-out that is one box, how many items are in which state.
-        round: of a repetition, from 1.
-        note: why it failed or waits, as a sentence.
+        depends_on: keys; that of a fan-out means all its items.
+        counts: the number of items by state, for a folded fan-out.
+        note: why it failed or waits.
         fan_out: the key of the fan-out that it is an item of.
-        is_person: a person does it, or has to agree.
-        asking: how many items of a folded fan-out ask something.
+        is_person: a person does or approves it.
+        asking: how many items of a folded fan-out ask.
     """
 
     key: str
@@ -110,7 +95,7 @@ class StepBox:
 
 
 def fold_fan_outs(boxes: Iterable[StepBox]) -> list[StepBox]:
-    """The same with one box for each fan-out of more than UNFOLDED items; what needs one needs all its items."""
+    """Replaces each fan-out of more than UNFOLDED items by one box, also in dependencies."""
     boxes = list(boxes)
     items: dict[str, list[StepBox]] = defaultdict(list)
     for box in boxes:
@@ -125,15 +110,13 @@ def fold_fan_outs(boxes: Iterable[StepBox]) -> list[StepBox]:
             shown.append(_folded_box(box.fan_out, items[box.fan_out]))
     meant = {key: [key] if key in folded else [one.key for one in found] for key, found in items.items()}
     meant |= {box.key: [box.fan_out] for box in boxes if box.fan_out in folded}
-    return [replace(box, depends_on=_resolve_keys(box.depends_on, meant)) for box in shown]
-
-
-def _resolve_keys(keys: Iterable[str], meant: Mapping[str, list[str]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one for key in keys for one in meant.get(key, [key])))
+    return [
+        replace(box, depends_on=tuple(dict.fromkeys(one for key in box.depends_on for one in meant.get(key, [key]))))
+        for box in shown
+    ]
 
 
 def _folded_box(key: str, items: list[StepBox]) -> StepBox:
-    """It leads to where the item does that readers should look at first."""
     rank = {state: number for number, state in enumerate(FOREMOST)}
     first = min(items, key=lambda one: rank.get(one.state, len(rank)))
     counts = Counter(one.state for one in items)
@@ -155,7 +138,7 @@ def _folded_box(key: str, items: list[StepBox]) -> StepBox:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A piece of the bar of a fan-out: its left edge and width in pixels."""
+    """A segment of a fan-out's bar: left edge and width in pixels."""
 
     sign: str
     words: str
@@ -165,8 +148,6 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class PlacedBox:
-    """A step's box: its place and its words."""
-
     box: StepBox
     x: int
     y: int
@@ -191,7 +172,6 @@ class PlacedBox:
 
     @property
     def word(self) -> str:
-        """Its state, shown beside the sign."""
         if self.box.counts is not None:
             return f"{self.box.counts.get('done', 0)} of {self.total}" + (" done" if self.total < 1000 else "")
         word = look_of(self.box.state).word if self.box.state else ""
@@ -211,12 +191,11 @@ class PlacedBox:
 
     @property
     def counted(self) -> str:
-        """All that is in the bar of a fan-out, in words."""
         return ", ".join(share.words for share in self.shares)
 
     @property
     def shares(self) -> list[Share]:
-        """The bar of a fan-out, in which even small shares can be seen."""
+        """The segments of a fan-out's bar; small ones have a minimum width."""
         counts = Counter[str]()
         for state, count in (self.box.counts or {}).items():
             counts[SHOWN_AS.get(state, state)] += count
@@ -234,7 +213,7 @@ class PlacedBox:
 
     @property
     def words(self) -> str:
-        """The whole box, for readers who cannot see the picture or point at it."""
+        """The whole box as text, for screen readers and tooltips."""
         many = f"{self.total} items: {self.counted}" if self.box.counts is not None else self.word
         asked = f"asks: {self.box.question}" if self.box.question else ""
         by = f"by {self.box.agent}" if self.box.agent else ""
@@ -243,19 +222,18 @@ class PlacedBox:
 
     @property
     def css_class(self) -> str:
-        """The box and what it looks like."""
         states = {"waiting": " is-waiting", "asking": " is-asking", "failed": " is-failed", "skipped": " is-skipped"}
         return "step" + (" is-asking" if self.box.question else states.get(self.box.state, ""))
 
     @property
     def stack(self) -> tuple[int, ...]:
-        """Of a fan-out, by how many pixels the sheets behind the box stick out."""
+        """Offsets of the sheets behind the box of a fan-out, in pixels."""
         return (2 * STACK, STACK) if self.box.counts is not None else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The picture. `name` sets it apart from others on its page."""
+    """The graph; `name` is unique on its page."""
 
     title: str
     boxes: list[PlacedBox]
@@ -271,13 +249,11 @@ class Graph:
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        """Each sign and word that is in the picture."""
         states = {box.box.state for box in self.boxes} | {one for box in self.boxes for one in box.box.counts or {}}
         return [(look.sign, look.word) for state, look in LOOKS.items() if state in states]
 
 
 def draw_graph(boxes: Iterable[StepBox], *, title: str = "The steps of the plan") -> Graph:
-    """Lay out up to 2,000 steps; fan-outs of many items are folded first."""
     shown = fold_fan_outs(boxes)
     has_states = any(box.state or box.counts for box in shown)
     sizes = SMALL if len(shown) > MANY else LARGE if has_states else STATELESS
@@ -296,7 +272,7 @@ def draw_graph(boxes: Iterable[StepBox], *, title: str = "The steps of the plan"
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """A time in which a step was in one state (`ends` None: still); an ended attempt is done, failed or canceled."""
+    """A time in one state. `ends` None: until now. An attempt that ended is done, failed or canceled."""
 
     state: str
     begins: datetime.datetime
@@ -307,7 +283,7 @@ class Spell:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A step in time. `state`: as it is now; `fan_out`: the key of the fan-out that it is an item of."""
+    """A step in the chart. `state` is the current one; `fan_out` is the key of its fan-out."""
 
     key: str
     title: str = ""
@@ -320,7 +296,7 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A spell in the picture: left edge and width in % of the axis."""
+    """A spell in the chart: left edge and width in % of the axis."""
 
     spell: Spell
     left: float
@@ -345,13 +321,12 @@ class Bar:
 
     @property
     def is_wide(self) -> bool:
-        """Wide enough for a sign."""
-        return self.width >= 3
+        return self.width >= 3  # room for a sign
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A step's bars; of a folded fan-out also `profile`, a path in a square of 100: how many ran at once."""
+    """A step's bars. A folded fan-out has a `profile`: the number of working items as a path in a square of 100."""
 
     step: StepRow
     y: int
@@ -378,8 +353,6 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Gantt:
-    """The picture; `cuts` are pauses that are drawn shorter: where (%), and how long they were."""
-
     rows: list[Row]
     ticks: list[Tick]
     cuts: list[tuple[float, str]]
@@ -407,12 +380,11 @@ class Gantt:
 
 
 def draw_gantt(steps: Iterable[StepRow], now: datetime.datetime, *, is_over: bool = False) -> Gantt:
-    """What still goes on lasts until `now`. A fan-out of many items is one row."""
+    """Unfinished bars last until `now`."""
     steps = list(steps)
     spells = [spell for step in steps for spell in step.spells]
     if not spells:
-        rows = [Row(step, at * ROW, []) for at, step in enumerate(steps)]
-        return Gantt(rows, [], [], None, is_over)
+        return Gantt([Row(step, at * ROW, []) for at, step in enumerate(steps)], [], [], None, is_over)
     known = [_span(spell, now) for spell in spells]
     span = (min(begins for begins, _ in known), max(ends for _, ends in known))
     axis = TimeAxis(span, _merge_spans(_span(spell, now) for spell in spells if spell.state not in PAUSES))
@@ -421,7 +393,6 @@ def draw_gantt(steps: Iterable[StepRow], now: datetime.datetime, *, is_over: boo
 
 
 def _groups(steps: Sequence[StepRow]) -> list[list[StepRow]]:
-    """Each step by itself, but together the items of a fan-out of many."""
     items: dict[str, list[StepRow]] = defaultdict(list)
     for step in steps:
         items[step.fan_out or step.key].append(step)
@@ -448,7 +419,7 @@ def _row(y: int, group: Sequence[StepRow], axis: TimeAxis, now: datetime.datetim
 
 
 def _profile(spans: Sequence[Span], axis: TimeAxis) -> str:
-    """How many there were at once, as a path in a square of 100 with its base below."""
+    """The number of overlapping spans over time, as a path in a square of 100."""
     changes = [0] * (PROFILE_COLUMNS + 1)
     for begins, ends in spans:
         left, right = (int(axis.place(at) * PROFILE_COLUMNS / 100) for at in (begins, ends))
@@ -465,7 +436,6 @@ def _profile(spans: Sequence[Span], axis: TimeAxis) -> str:
 
 
 def _peak(spans: Sequence[Span]) -> int:
-    """The most that there were at one time; one that begins as another ends is after it."""
     changes = sorted([(begins, 1) for begins, _ in spans] + [(ends, -1) for _, ends in spans])
     return max(accumulate((change for _, change in changes), initial=0))
 
@@ -475,7 +445,6 @@ def _span(spell: Spell, now: datetime.datetime) -> Span:
 
 
 def _merge_spans(spans: Iterable[Span]) -> list[Span]:
-    """The same time without overlaps."""
     found: list[Span] = []
     for begins, ends in sorted(spans):
         if found and begins <= found[-1][1]:

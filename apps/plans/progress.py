@@ -1,8 +1,4 @@
-"""How far plans and their runs are, as people see it: what the pictures show, and why a step waits.
-
-A run's graph has a box for each step. Its Gantt chart has a row with each attempt, wait and question, as the tasks of
-the step recorded them.
-"""
+"""The progress of plans and their runs for people: graphs, Gantt charts, and why steps wait."""
 
 from __future__ import annotations
 
@@ -27,20 +23,19 @@ from apps.record.events import JSON, EventType
 from apps.record.models import Accepted, Event, Task, TaskState
 
 State, Phase = Step.State, Step.Phase
-MOST_QUESTIONS = 100  # that are read
+MOST_QUESTIONS = 100
 LONGEST_QUESTION = 300  # characters
 STEP_FIELDS = (
     "run", "key", "item", "round", "attempt", "state", "phase", "agent", "why", "started_at", "asked_at", "ended_at",
     "reused", "task__state", "task__context", "consulted__state", "consulted__context",
 )  # fmt: skip
 
-type Address = Callable[[Task], str]
-"""Gives the address of a task's page."""
+type Address = Callable[[Task], str]  # the URL of a task's page
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: its steps in the order of its plan, and their questions."""
+    """A run, its steps in the order of its plan, and their questions."""
 
     run: PlanRun
     plan: CompiledPlan
@@ -59,28 +54,24 @@ class Progress:
         return cls(run, plan, steps, {key: message_words(message) for key, message in said})
 
     def question_of(self, step: Step) -> str:
-        """What a step asks, if that was read."""
         task = shown_task(step)
         return self.questions.get(task.pk, "") if task and step.state == State.ASKING else ""
 
     def latest_rounds(self) -> list[Step]:
-        """The last round of each step."""
         return list({(step.key, step.item): step for step in self.steps}.values())
 
 
 def shown_task(step: Step) -> Task | None:
-    """The task that says most about a step now: the question about it, or its work."""
+    """The task to show for a step: the question about it, or its work."""
     is_consulted = step.state in Step.ACTIVE and step.phase != Phase.WORK
     return step.consulted if is_consulted and step.consulted else step.task or step.consulted
 
 
 def message_words(message: JSON | None) -> str:
-    """The beginning of a message, as words."""
     return " ".join(message_text(message, " ").split())[:LONGEST_QUESTION]
 
 
 def definition_graph(definition: PlanDefinition) -> Graph:
-    """A plan as it is defined, also one whose steps could not work together."""
     boxes, needs = [], graphs.dependencies(definition, skip_invalid=True)
     for key, step in definition.steps.items():
         notes = ["for each of a list"] if step.for_each else []
@@ -100,7 +91,7 @@ def definition_graph(definition: PlanDefinition) -> Graph:
 
 
 def run_graph(progress: Progress, now: datetime.datetime, address: Address = lambda _: "") -> Graph:
-    """A run as it is now; without addresses its boxes lead nowhere."""
+    """The graph of a run; without addresses its boxes are not linked."""
     boxes = []
     for step in progress.latest_rounds():
         definition = progress.plan.definition.steps.get(step.key)
@@ -127,7 +118,7 @@ def run_graph(progress: Progress, now: datetime.datetime, address: Address = lam
 
 
 def run_gantt(progress: Progress, now: datetime.datetime, address: Address = lambda _: "", *, is_over: bool) -> Gantt:
-    """Who worked when: each attempt of a step, its waits and its questions; without results kept from earlier runs."""
+    """Who worked when: attempts, waits and questions. Leaves out results kept from earlier runs."""
     attempts = spells_by_step(progress.run)
     rounds: dict[tuple[str, int], list[Step]] = defaultdict(list)
     for step in progress.steps:
@@ -149,7 +140,6 @@ def run_gantt(progress: Progress, now: datetime.datetime, address: Address = lam
 
 
 def _with_ending(spells: list[Spell], step: Step, question: str) -> list[Spell]:
-    """The last spell says what is asked, or that the step failed although its task completed."""
     *earlier, last = spells
     if last.state == State.ASKING and last.ends is None:
         return [*earlier, replace(last, question=question)]
@@ -186,7 +176,7 @@ def _has_person(definition: StepDefinition) -> bool:
     return definition.person is not None or bool(definition.approve)
 
 
-MOST_ATTEMPTS = 400  # tasks of a run; of one with more, each step is one bar
+MOST_ATTEMPTS = 400  # tasks of a run; with more, each step is one bar
 
 END_STATES = {
     TaskState.COMPLETED: Step.State.DONE,
@@ -195,13 +185,12 @@ END_STATES = {
     TaskState.CANCELED: Step.State.CANCELED,
 }
 
-type StepKey = tuple[str, int]
-"""The key of a step, and which element of a fan-out it is; -1: of none."""
+type StepKey = tuple[str, int]  # key, item of a fan-out or -1
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A task of a step: its work, or a question about it (`is_work` False)."""
+    """A task of a step: its work, or a question about it."""
 
     task: uuid.UUID
     place: StepKey
@@ -212,13 +201,13 @@ class Attempt:
 
 
 def spells_by_step(run: PlanRun) -> dict[StepKey, list[Spell]]:
-    """The spells of each step, oldest first; empty for a run of more than MOST_ATTEMPTS tasks. Two queries."""
+    """The spells of each step, oldest first; {} for a run of more than MOST_ATTEMPTS tasks. Two queries."""
     found = list(_attempts(run))
     if len(found) > MOST_ATTEMPTS:
         return {}
     changes: dict[uuid.UUID, list[tuple[str, datetime.datetime]]] = defaultdict(list)
-    told = Q(payload__has_key="progress") | Q(payload__has_key="kept")
-    changed = Event.objects.filter(task__in=[one.task for one in found], type=EventType.AGENT_STATUS).exclude(told)
+    no_change = Q(payload__has_key="progress") | Q(payload__has_key="kept")
+    changed = Event.objects.filter(task__in=[one.task for one in found], type=EventType.AGENT_STATUS).exclude(no_change)
     for task, state, at in changed.order_by("index").values_list("task", "payload__state", "at"):
         changes[task].append((state, at))
     spells: dict[StepKey, list[Spell]] = defaultdict(list)
@@ -228,13 +217,13 @@ def spells_by_step(run: PlanRun) -> dict[StepKey, list[Spell]]:
 
 
 def _attempts(run: PlanRun) -> Iterator[Attempt]:
-    """Read from the ids of their messages, which name step, element, round and attempt."""
+    """Read from the ids of their messages, which contain step, item, round and attempt."""
     sent = Accepted.objects.filter(sender=f"task:{run.pk}", task__parent=run.pk).order_by("task__created_at", "pk")
     rows = sent.values_list("message_id", "task", "task__state", "task__created_at")
     for message_id, task, state, begun in rows[: MOST_ATTEMPTS + 1]:
         match message_id.split(":"):
             case [_, "answer"] | [_, _, _, _, "answered", _]:
-                continue  # to a task that asked
+                continue  # an answer to a task that asked
             case [key, item, round_, attempt, *about]:
                 number = max(int(round_), int(attempt))
                 yield Attempt(task, (key, int(item)), number, not about, TaskState(state), begun)
@@ -266,7 +255,7 @@ ASKING_SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a step waits. `task`: shows more of it."""
+    """Why a step waits. `task` has details."""
 
     title: str
     sentence: str
@@ -275,7 +264,7 @@ class Reason:
 
 
 def waiting_reasons(progress: Progress) -> list[Reason]:
-    """Those that wait for the reader first; one for all items of a fan-out that wait for the same."""
+    """The reasons that wait for the reader first, without duplicates."""
     found = list(dict.fromkeys(_waiting_reasons(progress)))
     return sorted(found, key=lambda reason: not reason.waits_for_reader)
 
@@ -289,7 +278,8 @@ def _waiting_reasons(progress: Progress) -> Iterator[Reason]:
         if step.item >= 0 and step.state == State.ASKING:
             title = f"{title} {step.item + 1}"
         if step.state == State.ASKING:
-            yield Reason(title, _asking_sentence(progress, step), task, step.phase != Phase.ANSWERING)
+            sentence = f"{ASKING_SENTENCES[Phase(step.phase)]} {progress.question_of(step)}".strip()
+            yield Reason(title, sentence, task, step.phase != Phase.ANSWERING)
         elif step.state == State.WAITING and step.key not in waiting:
             waiting.add(step.key)
             yield Reason(title, _waiting_sentence(progress, step.key, unsettled, busy))
@@ -297,11 +287,6 @@ def _waiting_reasons(progress: Progress) -> Iterator[Reason]:
             yield Reason(title, "It is being handed to its agent.")
         elif step.state == State.RUNNING and task and task.state == TaskState.SUBMITTED:
             yield Reason(title, "Its agent has it, and has not begun yet.")
-
-
-def _asking_sentence(progress: Progress, step: Step) -> str:
-    question = progress.question_of(step)
-    return f"{ASKING_SENTENCES[Phase(step.phase)]} {question}".strip()
 
 
 def _waiting_sentence(progress: Progress, key: str, unsettled: set[str], busy: Counter[str]) -> str:

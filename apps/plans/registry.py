@@ -1,6 +1,6 @@
-"""The plans of an installation: how one is registered, whether it can work here, and which a caller may use.
+"""Registers plans and checks whether their agents exist and may be used.
 
-Whoever writes a plan, and whoever starts it, must be able to use its agents.
+The author of a plan, and everybody who starts it, must be allowed to use its agents.
 """
 
 from __future__ import annotations
@@ -21,20 +21,18 @@ from apps.plans import graphs
 from apps.plans.definitions import PlanDefinition, listed
 from apps.plans.graphs import Problems
 
-RESERVED_SLUGS = frozenset({"new", "check", "runs", "schema", "questions"})
-"""Slugs that no plan can have, because addresses of pages use them."""
+RESERVED_SLUGS = frozenset({"new", "check", "runs", "schema", "questions"})  # used by the URLs of pages
 
 
 @transaction.atomic
 def register_plan(
     slug: str, definition: PlanDefinition, *, author: User | None = None, note: str = "", **policies: Any
 ) -> Agent:
-    """Register or update the plan `slug`. Raises ValidationError with sentences by their paths.
+    """Register or update the plan `slug`. Raises ValidationError by path.
 
     Args:
-        author: who writes it; a new plan is theirs, for the members of their own workspace until its `access` says
-            otherwise. None is the installation itself.
-        policies: further fields of Agent, such as `access`; those not given keep their value.
+        author: owns a new plan, which by default only their workspace can see. None is the installation itself.
+        policies: further fields of Agent, such as `access`.
     """
     agent = get_or_new(slug)
     if not agent.pk and slug in RESERVED_SLUGS:
@@ -54,7 +52,7 @@ def register_plan(
 def update_plan(
     agent: Agent, definition: PlanDefinition, *, author: User | None = None, note: str = "", **policies: Any
 ) -> AgentVersion:
-    """Make the plan what the definition says, as a new version where it differs. Raises ValidationError."""
+    """Apply the definition to the plan, as a new version if it differs. Raises ValidationError."""
     validate(definition, agent.slug, author.principal if author else None)
     capabilities = {**agent.capabilities, "streaming": True}
     kept = {"capabilities": capabilities, "retry_safe": True, "health": Agent.Health.OK, "ailment": ""}
@@ -63,22 +61,22 @@ def update_plan(
 
 
 def restore_version(version: AgentVersion, *, author: User | None, note: str) -> AgentVersion:
-    """Make the plan what that version says (RESTORERS). Raises ValidationError where it cannot work so any more."""
+    """Make an old version the current one (RESTORERS). Raises ValidationError if it no longer works."""
     return update_plan(version.agent, PlanDefinition.read(version.content), author=author, note=note)
 
 
 def may_change(user: User, agent: Agent) -> bool:
-    """Is the plan theirs, or are they an operator of agents?"""
+    """Does the plan belong to the user, or are they an operator of agents?"""
     return agent.workspace.personal_of_id == user.pk or user.has_perm("agents.change_agent")
 
 
-MOST_PLANS = 200  # in the search for a circle
+MOST_PLANS = 200  # considered in the search for cycles
 
 
 def validate(definition: PlanDefinition, slug: str, principal: Principal | None = None) -> None:
-    """Raises ValidationError where the plan `slug` could not work as it is defined, with sentences by their paths.
+    """Raises ValidationError, by path, if the plan `slug` could not work.
 
-    `principal` is whoever writes it: they may name the agents that they may use; None is the installation itself.
+    `principal` is its author, who may name only agents that they may use; None is the installation itself.
     """
     found: dict[str, list[str]] = {}
     for path, sentence in [*graphs.graph_problems(definition), *_installation_problems(definition, slug, principal)]:
@@ -88,20 +86,20 @@ def validate(definition: PlanDefinition, slug: str, principal: Principal | None 
 
 
 def agents_closed_to(definition: PlanDefinition, principal: Principal) -> Problems:
-    """The agents of the plan that this caller may not use, as sentences by their paths."""
+    """The agents of the plan that this caller may not use, by path."""
     named = list(definition.named_agents())
     agents = _usable_agents((slug for _, slug in named), principal)
     return [(path, _unknown_agent(slug)) for path, slug in named if slug not in agents]
 
 
 def why_not_startable(definition: PlanDefinition, principal: Principal) -> str:
-    """Why this caller cannot start the plan, as sentences; "" if they can."""
+    """Why this caller cannot start the plan; "" if they can."""
     closed = " ".join(f"{path}: {sentence}" for path, sentence in agents_closed_to(definition, principal))
     return f"Whoever starts this plan must be able to use its agents. {closed}" if closed else ""
 
 
-def ailment_of(agent: Agent) -> str:
-    """Why a plan cannot be started, as a sentence for operators; "" if it can."""
+def health_problem(agent: Agent) -> str:
+    """Why a plan cannot be started, for operators; "" if it can."""
     if agent.current_version is None:
         return "It has no definition. Register it again."
     try:
@@ -134,14 +132,14 @@ def _installation_problems(
 def _skill_problems(definition: PlanDefinition, agents: dict[str, Agent]) -> Iterator[tuple[str, str]]:
     for key, step in definition.steps.items():
         if not step.skill or not (agent := agents.get(step.agent)):
-            continue  # whether somebody has it who is found for `find` is known then
+            continue  # the agent of `find` is not known yet
         ids = [skill["id"] for skill in cards.card_skills(agent)]
         if step.skill not in ids:
             yield f"steps.{key}.skill", f"{agent.name} has no skill `{step.skill}`; it has {listed(ids)}."
 
 
 def _cycle_problems(definition: PlanDefinition, slug: str, agents: dict[str, Agent]) -> Iterator[tuple[str, str]]:
-    """Plans that would call each other without end. Only those that the definition names can close a circle."""
+    """Plans that call each other. Only agents that this definition names can close a cycle."""
     named = list(definition.named_agents())
     ways = {
         one: [one] if one == slug else _call_path(one, slug, agents) for one in dict.fromkeys(one for _, one in named)
@@ -154,7 +152,6 @@ def _cycle_problems(definition: PlanDefinition, slug: str, agents: dict[str, Age
 
 
 def _call_path(start: str, end: str, agents: dict[str, Agent]) -> list[str]:
-    """From one plan to another, by the agents that plans name; empty if there is no way."""
     paths = {start: [start]}
     waiting = [agents[start]] if start in agents else []
     while waiting and len(paths) <= MOST_PLANS:
@@ -168,7 +165,7 @@ def _call_path(start: str, end: str, agents: dict[str, Agent]) -> list[str]:
 
 
 def call_path_to(agent: Agent, plans: Iterable[str]) -> list[str]:
-    """How a plan would come to call one of these, or is one, by the agents that plans name; empty: it would not."""
+    """How an agent calls, or is, one of these plans; [] if it does not."""
     if agent.kind != Agent.Kind.PLAN:
         return []
     ways = ([agent.slug] if agent.slug == one else _call_path(agent.slug, one, {agent.slug: agent}) for one in plans)
@@ -180,7 +177,7 @@ def _agents_named_by(agent: Agent) -> set[str]:
         return set()
     try:
         return {slug for _, slug in PlanDefinition.read(agent.current_version.content).named_agents()}
-    except ValidationError:  # it can neither be read nor started
+    except ValidationError:  # the plan can neither be read nor started
         return set()
 
 
@@ -190,12 +187,12 @@ def _usable_agents(slugs: Iterable[str], principal: Principal | None) -> dict[st
 
 
 def _unknown_agent(slug: str) -> str:
-    """The same for an agent that is not there and for one that the caller may not use."""
+    """The same text for a missing agent and for one that the caller may not use."""
     return f"There is no agent `{slug}` that can be used. Write the slug of one that is listed."
 
 
 class StepCount(Func):
-    """How many steps the definition in a JSON column states, counted where it is."""
+    """The number of steps in a definition, counted by the database."""
 
     template = "(SELECT COUNT(*) FROM json_each(%(expressions)s, '$.steps'))"
     output_field = IntegerField()
@@ -206,19 +203,18 @@ class StepCount(Func):
 
 
 def sized[T: Agent](plans: QuerySet[T]) -> QuerySet[T]:
-    """The plans for a list: each with its `size`, in steps, while their definitions stay in the database."""
+    """Annotates plans with their `size` in steps, without loading the definitions."""
     counted: QuerySet[T] = plans.annotate(size=StepCount("current_version__content"))  # type: ignore[assignment]
     return counted.defer("current_version__content")
 
 
 def visible_plans(principal: Principal) -> QuerySet[Agent]:
-    """The plans that somebody may use."""
     found = Agent.objects.visible_to(principal).filter(kind=Agent.Kind.PLAN)
     return found.select_related("current_version", "workspace")
 
 
 def definition_of(plan: Agent) -> PlanDefinition | None:
-    """None where it has none that can be read any more."""
+    """None if it can no longer be read."""
     if plan.current_version is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The steps of a run as they are, and the results of those that are done."""
+"""The steps of a run, and the results of those that are done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from itertools import batched
 from typing import Any
 
@@ -34,17 +34,19 @@ from db import sql
 
 State, Phase = Step.State, Step.Phase
 LIVE = (State.STARTING, State.RUNNING)
-MOST_REFERENCES = 500  # of an element of a fan-out
-TICK_SECONDS = 2.0  # of the processor's time that one tick takes under the lock: templates may be slow
-SEND_TIMEOUT = datetime.timedelta(seconds=10)  # after which others send a step that its tick did not send
+MOST_REFERENCES = 500  # of one item of a fan-out
+TICK_SECONDS = 2.0  # CPU time of a tick under the lock: templates may be slow
+SEND_TIMEOUT = datetime.timedelta(seconds=10)  # after which another tick sends an unsent step
+COUNTED = "key, state, phase, agent"  # in the order of the index `steps_of_a_run`
+COUNT_STEPS = f"SELECT {COUNTED}, COUNT(*) FROM {Step._meta.db_table} WHERE run_id = %s GROUP BY {COUNTED}"  # noqa: S608
 
 
 class RunState:
     """The steps of a run, under the run's lock.
 
     Attributes:
-        failed: the step whose failure ends the plan, once there is one.
-        to_cancel: tasks to cancel after the commit; to_send: steps to send after it.
+        failed: the step whose failure ends the plan.
+        to_cancel, to_send: tasks to cancel and steps to send after the commit.
     """
 
     def __init__(self, run: PlanRun, now: datetime.datetime) -> None:
@@ -57,7 +59,8 @@ class RunState:
         self._until = time.thread_time() + TICK_SECONDS
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
         self._busy: Counter[str] = Counter()
-        for key, state, phase, agent, number in sql.execute(_counting_sql(), [_run_key(run)]).fetchall():
+        run_key = PlanRun._meta.pk.get_db_prep_value(run.pk, connection)
+        for key, state, phase, agent, number in sql.execute(COUNT_STEPS, [run_key]).fetchall():
             self._count(key, state, phase, agent, number)
 
     def _count(self, key: str, state: str, phase: str, agent: str, number: int) -> None:
@@ -67,11 +70,11 @@ class RunState:
 
     @property
     def is_out_of_time(self) -> bool:
-        """Has this tick taken its time? The next one does the rest, and other runs come in between."""
+        """Is the tick's time up? The next tick does the rest, so that other runs are not delayed."""
         return time.thread_time() > self._until
 
     def count(self, *states: str) -> int:
-        """How many steps are in these states."""
+        """The number of steps in these states."""
         return sum(one[state] for one in self._counts.values() for state in states)
 
     @property
@@ -82,21 +85,18 @@ class RunState:
         return Step.objects.filter(run=self.run, **conditions).order_by("item", "round")
 
     def ready(self, key: str, most: int) -> list[Step]:
-        """At most this many of the steps of a key that wait."""
         return WAITING_STEPS.all(self.run.pk, key, most) if most else []
 
     def ended(self) -> list[Step]:
-        """The steps whose tasks have ended, with these."""
+        """The steps whose tasks have ended, with these tasks."""
         return ENDED_STEPS.all(self.run.pk)
 
     def waiting(self) -> Iterator[str]:
-        """The keys of steps that wait for nothing but their start, in the order of the definition."""
         for key in self.plan.definition.steps:
             if self._counts[key][State.WAITING] and all(map(self.is_settled, self.plan.needs[key])):
                 yield key
 
     def is_settled(self, key: str) -> bool:
-        """Are all steps of a key done, or skipped?"""
         counts = self._counts[key]
         return 0 < counts.total() == counts[State.DONE] + counts[State.SKIPPED]
 
@@ -105,7 +105,6 @@ class RunState:
         return all(map(self.is_settled, self.plan.definition.steps))
 
     def free_slots(self, agent: str) -> int:
-        """How many more steps may work at once; of an agent with a limit of its own, also how many of its steps."""
         definition = self.plan.definition
         free = definition.limit - self._busy.total()
         if agent in definition.agent_limits:
@@ -113,7 +112,7 @@ class RunState:
         return max(0, free)
 
     def transition(self, step: Step, state: Step.State, **values: Any) -> bool:
-        """Compare and swap: move a step from the state in which it was read; False where it has another by now."""
+        """Compare-and-swap of a step's state; False if it has changed since it was read."""
         was = step.state, step.phase, step.agent
         values["state"] = state
         if state == State.STARTING:
@@ -129,7 +128,7 @@ class RunState:
         return True
 
     def adopt_unsent(self) -> None:
-        """Send the steps that an earlier tick began and did not send."""
+        """Send the steps that an earlier tick started but did not send."""
         if self.count(State.STARTING) == len(self.to_send):
             return
         left = list(self.steps(state=State.STARTING, due_at__lt=self.now))
@@ -146,13 +145,11 @@ class RunState:
         self._count(step.key, step.state, step.phase, step.agent, -1)
 
     def end(self, step: Step, state: Step.State, why: str = "") -> None:
-        """A step is done, skipped, or has failed for good, which ends the plan."""
         self.transition(step, state, why=why[:500], ended_at=self.now, due_at=None, asked_at=None)
         if state == State.FAILED:
             self.failed = self.failed or step
 
     def finish_done(self, steps: Sequence[Step]) -> None:
-        """Mark steps whose tasks have ended as done."""
         done = {"state": State.DONE, "why": "", "ended_at": self.now, "due_at": None, "asked_at": None}
         if len(steps) == 1:
             sql.update(Step, {"id": steps[0].pk, "state": State.ENDED}, done)
@@ -164,7 +161,6 @@ class RunState:
             self._count(step.key, step.state, step.phase, step.agent, 1)
 
     def template_names(self, step: Step, **more: Any) -> JSON:
-        """The names that the step's templates and expressions may use."""
         if step.item >= 0:
             more |= {"item": self.outputs.deserialize(step.value), "index": step.item}
         if self.plan.step(step.key).repeat and "last" not in more:
@@ -174,8 +170,8 @@ class RunState:
     def references(self, step: Step) -> list[str]:
         """The tasks of the steps that a step needs.
 
-        An element of a fan-out refers to the tasks that it came from, where that is known, rather than to all that its
-        list came from; and to at most MOST_REFERENCES: each of thousands cannot refer to thousands.
+        An item of a fan-out refers to the tasks that it came from, if known, rather than to all tasks of the list. At
+        most MOST_REFERENCES.
         """
         needs, most, own = self.plan.needs[step.key], None, list[str]()
         if step.item >= 0:
@@ -185,46 +181,28 @@ class RunState:
         return list(dict.fromkeys([*own, *_done_tasks(self.run.pk, tuple(sorted(needs)))]))[:most]
 
     def is_unexpanded(self, key: str) -> bool:
-        """Is there one step of a key? Of a fan-out: its list may not be known yet."""
+        """Has the key one row? The list of a fan-out may not be known yet."""
         return self._counts[key].total() == 1
 
     def is_active(self, key: str) -> bool:
-        """Does a step of a key work, or ask something?"""
+        """Does a step of the key work or ask?"""
         return any(self._counts[key][state] for state in Step.ACTIVE)
 
 
 def deadline(now: datetime.datetime, limit: float | None) -> datetime.datetime | None:
-    """When a step with this time limit (seconds) is cut off."""
+    """When a step with this time limit (seconds) is canceled."""
     return now + datetime.timedelta(seconds=limit) if limit else None
-
-
-def _run_key(run: PlanRun) -> Any:
-    return PlanRun._meta.pk.get_db_prep_value(run.pk, connection)
-
-
-@cache
-def _counting_sql() -> str:
-    """SQL for how many steps of a run are alike; its order is that of the index `steps_of_a_run`."""
-    columns = "key, state, phase, agent"
-    return f"SELECT {columns}, COUNT(*) FROM {Step._meta.db_table} WHERE run_id = %s GROUP BY {columns}"  # noqa: S608
 
 
 @lru_cache(maxsize=100)
 def _done_tasks(run: uuid.UUID, keys: Sequence[str]) -> list[str]:
-    """The tasks of steps that are done: those do not change any more."""
     tasks = Step.objects.filter(run=run, key__in=keys, task__isnull=False).order_by("key", "item", "round")
     return [str(task) for task in tasks.values_list("task", flat=True)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArtifactResult:
-    """An artifact of a step.
-
-    Attributes:
-        text: its text parts, and files whose media type, or else name, says that they are text.
-        data: its first JSON.
-        parts: as in A2A.
-    """
+    """An artifact of a step. `text`: its text parts and text files; `data`: its first JSON; `parts`: as in A2A."""
 
     name: str = ""
     media_type: str = ""
@@ -234,7 +212,7 @@ class ArtifactResult:
 
     @classmethod
     def of(cls, name: str, parts: Sequence[JSON]) -> ArtifactResult:
-        """From A2A parts that hold their content."""
+        """From A2A parts with their content."""
         first_type = next((given for part in parts if (given := declared_media_type(part))), "")
         texts = [text for part in parts if (text := _part_text(part)) is not None]
         data = next((part["data"] for part in parts if "data" in part), None)
@@ -264,18 +242,18 @@ class StepResult:
 
 
 MOST_BYTES = 5_000_000  # of a part that a template may see
-MOST_BYTES_OF_A_KEY = 50_000_000  # of all that the steps of one key delivered
-TASKS_AT_ONCE = 200  # steps whose artifacts are read at once
+MOST_BYTES_OF_A_KEY = 50_000_000  # of all results of one key
+TASKS_AT_ONCE = 200  # whose artifacts are read by one query
 JSON_TYPE = "application/json"
-REFERENCE_KEY = "$"  # in a stored value: its value says where a result is in the record
+REFERENCE_KEY = "$"  # in a stored value: holds a reference to a result
 
 Result = StepResult | list[StepResult]
 
 
 class Outputs(Mapping[str, Result]):
-    """By key, the results of a run's steps: of a fan-out a list, of a repetition the last.
+    """The results of a run's steps by key: a list for a fan-out, the last round of a repetition.
 
-    It remembers where in the record each result is, so that values that hold results can be stored.
+    Remembers where each result is in the record, so that `serialize` can store a reference.
     """
 
     def __init__(self, run: PlanRun) -> None:
@@ -300,17 +278,16 @@ class Outputs(Mapping[str, Result]):
 
     @cached_property
     def inputs(self) -> JSON:
-        """The inputs of the run, its files as artifacts."""
+        """The inputs of the run, with files as artifacts."""
         files = [artifact_result([part], part.get("filename", "")) for part in self._run.inputs.get("files", [])]
         self._references |= {file: {"file": number} for number, file in enumerate(files)}
         return {"text": "", **self._run.inputs, "files": files}
 
     def template_names(self, **more: Any) -> JSON:
-        """The names that templates may use."""
         return {"inputs": self.inputs, "steps": self, **more}
 
     def parts(self, given: Any) -> list[JSON]:
-        """The parts of an artifact, a result, or a list of such. Raises ValueError for anything else."""
+        """The parts of an artifact, a result, or a list of these. Raises ValueError for anything else."""
         if isinstance(given, StepResult):
             return self.parts(given.artifacts)
         if isinstance(given, list | tuple):
@@ -320,7 +297,7 @@ class Outputs(Mapping[str, Result]):
         return [dict(part) for part in given.parts]
 
     def serialize(self, value: Any) -> Any:
-        """The value of an expression as JSON, with references to results. Raises ValueError for what is no JSON."""
+        """A value as JSON with references to results. Raises ValueError if it is not JSON."""
         if isinstance(value, ArtifactResult | StepResult):
             return {REFERENCE_KEY: self._references[value]}
         if isinstance(value, list | tuple):
@@ -328,11 +305,11 @@ class Outputs(Mapping[str, Result]):
         if not isinstance(value, dict):
             return clean(value)
         made = {clean(name): self.serialize(one) for name, one in value.items()}
-        # The data of an agent is never read as a reference.
+        # An agent's own data must not be read as a reference.
         return {REFERENCE_KEY: {"value": made}} if REFERENCE_KEY in made else made
 
     def deserialize(self, stored: Any) -> Any:
-        """The value of `serialize`. Raises ValueError where a result was deleted since."""
+        """The inverse of `serialize`. Raises ValueError if a result was deleted."""
         if isinstance(stored, list):
             return [self.deserialize(one) for one in stored]
         if not isinstance(stored, dict):
@@ -353,7 +330,7 @@ class Outputs(Mapping[str, Result]):
         raise ValueError("What it is to be done for has been deleted.")
 
     def prefetch(self, steps: Iterable[Step]) -> None:
-        """Read at once the results that the elements of these steps refer to."""
+        """Load the results that the items of these steps refer to."""
         found = (place for step in steps for place in stored_references(step.value))
         self._read_steps({place["step"] for place in found if "step" in place})
 
@@ -362,15 +339,11 @@ class Outputs(Mapping[str, Result]):
             self.of_steps(list(Step.objects.select_related("task").filter(pk__in=unread)))
 
     def of_round(self, step: Step, round_: int) -> StepResult:
-        """What another round of the step delivered."""
         steps = Step.objects.select_related("task").filter(run=step.run_id, key=step.key)
         return self.of_steps([steps.get(item=step.item, round=round_)])[0]
 
     def of_steps(self, steps: Sequence[Step]) -> list[StepResult]:
-        """What these steps delivered, by one query for each TASKS_AT_ONCE of them. Their tasks should be loaded.
-
-        Raises ValueError for more than may be held at once.
-        """
+        """The results of steps with loaded tasks, by one query per TASKS_AT_ONCE. Raises ValueError if too large."""
         keys = [step.task_id for step in steps if step.task_id]
         made: dict[uuid.UUID, list[ArtifactResult]] = {}
         size = 0
@@ -403,7 +376,6 @@ class Outputs(Mapping[str, Result]):
 
 
 def _artifacts_of(tasks: Sequence[uuid.UUID]) -> Iterator[Artifact]:
-    """What some tasks delivered."""
     for some in batched(tasks, TASKS_AT_ONCE, strict=False):
         yield from (
             artifact for artifact in ARTIFACTS_OF_TASKS.all(list(some)) if artifact.state == Artifact.State.DELIVERED
@@ -411,7 +383,7 @@ def _artifacts_of(tasks: Sequence[uuid.UUID]) -> Iterator[Artifact]:
 
 
 def stored_references(stored: Any) -> Iterator[JSON]:
-    """The references to results in a stored value."""
+    """The references in a serialized value."""
     if isinstance(stored, list):
         for one in stored:
             yield from stored_references(one)
@@ -426,7 +398,7 @@ def stored_references(stored: Any) -> Iterator[JSON]:
 
 
 def artifact_result(parts: Sequence[JSON], name: str) -> ArtifactResult:
-    """An artifact as templates see it, from parts whose content may be in files."""
+    """An artifact for templates, from parts whose content may be stored in files."""
     read = ArtifactResult.of(name, [_read_part(part) for part in parts])
     data = read.data
     if data is None and read.media_type == JSON_TYPE:
@@ -437,7 +409,6 @@ def artifact_result(parts: Sequence[JSON], name: str) -> ArtifactResult:
 
 
 def _read_part(part: JSON) -> JSON:
-    """The part with its content, where templates can use that."""
     if _is_readable(part):
         return blobs.inline(part)
     about = {name: value for name, value in part.items() if name != "stored"}
@@ -452,7 +423,6 @@ def _is_readable(part: JSON) -> bool:
 
 
 def message_text(message: JSON | None, between: str = "\n") -> str:
-    """The text parts of a message, with this between them."""
     return between.join(part["text"] for part in (message or {}).get("parts", []) if part.get("text"))
 
 
@@ -468,7 +438,7 @@ def _part_text(part: JSON) -> str | None:
 
 
 def check_problem(check: Check, artifacts: Sequence[ArtifactResult]) -> str:
-    """What is wrong with these artifacts, as a sentence; empty if nothing is."""
+    """What is wrong with these artifacts, as a sentence; "" if nothing is."""
     if not artifacts:
         return "There is no artifact."
     artifact = next((one for one in artifacts if check.artifact in ("", one.name)), None)
@@ -477,8 +447,8 @@ def check_problem(check: Check, artifacts: Sequence[ArtifactResult]) -> str:
     what = f"The artifact `{artifact.name}`" if artifact.name else "The artifact"
     return (
         _problem_with_type(check.media_type, artifact, what)
-        or _problem_with_data(check.json_schema, artifact, what)
-        or _problem_with_columns(check.columns, artifact, what)
+        or (_problem_with_data(check.json_schema, artifact, what) if check.json_schema is not None else "")
+        or (_problem_with_columns(check.columns, artifact, what) if check.columns else "")
     )
 
 
@@ -493,19 +463,16 @@ def _problem_with_type(wanted: str, artifact: ArtifactResult, what: str) -> str:
     return f"{what} is {listed(there) if there else 'of no stated media type'}; it has to be `{wanted}`."
 
 
-def _problem_with_data(schema: JSON | None, artifact: ArtifactResult, what: str) -> str:
-    if schema is None:
-        return ""
+def _problem_with_data(schema: JSON, artifact: ArtifactResult, what: str) -> str:
     if artifact.data is None:
         return f"{what} holds no JSON."
     for steps, sentence in json_schema.violations(schema, artifact.data):
-        return f"{what}, at `{_json_path(steps)}`: {sentence}"
+        path = "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)  # RFC 9535
+        return f"{what}, at `{path}`: {sentence}"
     return ""
 
 
 def _problem_with_columns(wanted: Sequence[str], artifact: ArtifactResult, what: str) -> str:
-    if not wanted:
-        return ""
     header = csv_columns(artifact.text)
     missing = [name for name in wanted if name not in header]
     if not missing:
@@ -517,15 +484,10 @@ def _problem_with_columns(wanted: Sequence[str], artifact: ArtifactResult, what:
 
 
 def csv_columns(text: str) -> list[str]:
-    """The names in the first line of a CSV file, between commas, semicolons or tabs; empty for what is no CSV."""
+    """The header of a CSV file with commas, semicolons or tabs; [] for invalid CSV."""
     line = next((line for line in text.removeprefix("\ufeff").splitlines() if line.strip()), "")
     delimiter = max(",;\t", key=line.count)
     try:
         return [name.strip() for name in next(csv.reader(io.StringIO(line), delimiter=delimiter), [])]
     except csv.Error:
         return []
-
-
-def _json_path(steps: Iterable[Any]) -> str:
-    """RFC 9535, of plain names."""
-    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)

@@ -1,8 +1,4 @@
-"""Jinja's sandbox, narrowed to what is read-only and cheap: what a template may do, and how much of it.
-
-First come budgets, which count loops, time and the size of values; then the filters: those of Jinja whose effort is
-bounded, and our own for the others; then the environment that `templates` reads and renders with.
-"""
+"""Jinja's sandbox, restricted to cheap, read-only operations, with budgets for loops, time and size."""
 
 from __future__ import annotations
 
@@ -24,31 +20,31 @@ from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-SECONDS = 2.0  # of the processor's time: a busy machine fails nobody's template
+SECONDS = 2.0  # CPU time
 MOST_TURNS = 100_000  # of all loops together
-LARGEST = 1_000_000  # characters of a text, or values of a list with what is in it, that is put together on the way
-LARGEST_SUM = 100 * LARGEST  # of all that together
+LARGEST = 1_000_000  # characters of a text, or values of a nested list, during evaluation
+LARGEST_SUM = 100 * LARGEST  # of all of those together
 MOST_BITS = 4_096  # of a number
 LONG_NAME = 100  # characters
-LONGEST_NEEDLE = 100  # characters that each character of a text is compared with, where nothing can stop it meanwhile
+LONGEST_NEEDLE = 100  # characters to search for, if the search cannot be interrupted
 
 SIZED_TYPES = (str, Mapping, list, tuple)
 
 
 class BudgetExceeded(Exception):
-    """A template goes on for too long, or makes too much."""
+    """A template takes too long or makes too much."""
 
 
 @dataclass
 class TimeBudget:
-    """How long templates that share it may take, in seconds of the processor's time."""
+    """CPU seconds that several templates share."""
 
     seconds_left: float = SECONDS
 
 
 @dataclass
 class _Budget:
-    """What one template may still take."""
+    """What one template may still use."""
 
     until: float
     turns: int = MOST_TURNS
@@ -71,21 +67,16 @@ class _Budget:
             raise BudgetExceeded(f"it puts together more than {LARGEST_SUM:,} characters and values in all")
 
     def size(self, value: Any) -> int:
-        """Of how many values it is made, however deep: what is put twice into a list counts twice."""
         if isinstance(value, str):
             return 1 + len(value) // 16
         if id(value) not in self.sizes:
             self.check_time()
             self.add_size(len(value))
-            within = chain(value.values(), filter(_is_large_name, value)) if isinstance(value, Mapping) else value
+            large_names = (one for one in value if not isinstance(one, str) or len(one) > LONG_NAME)
+            within = chain(value.values(), large_names) if isinstance(value, Mapping) else value
             size = 1 + len(value) + sum(self.size(one) for one in within if isinstance(one, SIZED_TYPES))
-            self.sizes[id(value)] = (value, size)  # held, for its id to stay its own
+            self.sizes[id(value)] = (value, size)  # the reference keeps the id from being reused
         return self.sizes[id(value)][1]
-
-
-def _is_large_name(name: Any) -> bool:
-    """Does a name in a mapping count? Those that people write do not."""
-    return not isinstance(name, str) or len(name) > LONG_NAME
 
 
 _budget: ContextVar[_Budget] = ContextVar("_budget")
@@ -93,7 +84,7 @@ _budget: ContextVar[_Budget] = ContextVar("_budget")
 
 @contextmanager
 def budget(shared: TimeBudget | None = None) -> Iterator[None]:
-    """The budget of whatever a template does within; of its time what is left of `shared`, if that is given."""
+    """Sets a template's budget, with the remaining time of `shared`."""
     given, begun = shared or TimeBudget(), time.thread_time()
     token = _budget.set(_Budget(begun + given.seconds_left))
     try:
@@ -104,17 +95,16 @@ def budget(shared: TimeBudget | None = None) -> Iterator[None]:
 
 
 def check_time() -> None:
-    """Raises BudgetExceeded where it has gone on for too long."""
+    """Raises BudgetExceeded when the time is up."""
     _budget.get().check_time()
 
 
 def count_step() -> None:
-    """One step more. Raises BudgetExceeded where it was one too many."""
     _budget.get().count_step()
 
 
 def check_result(made: Any) -> Any:
-    """Raises BudgetExceeded for too large a number or list, and where all that was made is too much together."""
+    """Raises BudgetExceeded for too large a value."""
     if isinstance(made, int) and made.bit_length() > MOST_BITS:
         raise BudgetExceeded("it makes too large a number")
     if isinstance(made, str):
@@ -140,11 +130,11 @@ BUILT_IN_FILTERS = (
     "list", "lower", "map", "max", "min", "reject", "rejectattr", "reverse", "select", "selectattr", "sort", "title",
     "truncate", "unique", "upper", "wordcount",
 )  # fmt: skip
-"""Jinja's filters whose effort is that of reading what they are given."""
+"""Jinja's filters that take linear time."""
 
 
 def readable_fields(obj: Any) -> frozenset[str]:
-    """What can be read of a thing: of a result (a dataclass) its fields."""
+    """The readable attributes of an object: the fields of a dataclass."""
     if isinstance(obj, LoopContext):
         return LOOP_FIELDS
     if dataclasses.is_dataclass(obj) and not isinstance(obj, type):
@@ -153,7 +143,7 @@ def readable_fields(obj: Any) -> frozenset[str]:
 
 
 def as_text(value: Any) -> str:
-    """A value as text: numbers, lists and objects as JSON, nothing for null, a result as its text."""
+    """A value as text: JSON for numbers, lists and objects, "" for null, and a result's text."""
     if isinstance(value, Undefined | str) or dataclasses.is_dataclass(value):
         return str(value)
     return "" if value is None else _as_json(value)
@@ -168,7 +158,7 @@ def _as_json(value: Any, indent: int | None = None) -> str:
     for piece in json.JSONEncoder(ensure_ascii=False, indent=indent, default=_json_default).iterencode(value):
         check_time()
         size += len(piece)
-        check_size(size)  # before the next: what is indented, or found in many places, grows far beyond what it is of
+        check_size(size)  # indentation and shared values can multiply the size
         pieces.append(piece)
     return "".join(pieces)
 
@@ -182,7 +172,6 @@ def _json_default(value: Any) -> Any:
 
 
 def _counted_items(values: Any) -> Iterator[Any]:
-    """What a loop goes over, counted."""
     for one in values:
         count_step()
         yield one
@@ -235,7 +224,7 @@ def _round(value: float, precision: int = 0) -> float:
 
 
 def bounded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter, or a test, that costs something each time. Jinja's marks of what it is given stay with it."""
+    """Charges a filter or test to the budget. `wraps` keeps Jinja's pass_context marks."""
 
     @wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -255,28 +244,20 @@ OWN_FILTERS: dict[str, Callable[..., Any]] = {
     "trim": _trim,
 }
 EACH_FILTER, JOINED_FILTER, MADE_FILTER = "each", "joined", "made"
-"""What loops, `~` and lists are turned into; harmless where a template names them."""
+INSTRUMENT_FILTERS: dict[str, Callable[..., Any]] = {
+    EACH_FILTER: _counted_items,
+    JOINED_FILTER: _joined,
+    MADE_FILTER: lambda made: made,
+}
+"""Wrapped around loops, `~`, and lists; harmless if a template names them."""
 
-
-def all_filters() -> dict[str, Callable[..., Any]]:
-    """All that there are, by their names."""
-    hidden: dict[str, Callable[..., Any]] = {
-        EACH_FILTER: _counted_items,
-        JOINED_FILTER: _joined,
-        MADE_FILTER: lambda made: made,
-    }
-    built_in: dict[str, Callable[..., Any]] = {name: FILTERS[name] for name in BUILT_IN_FILTERS}
-    return {name: bounded(one) for name, one in (built_in | OWN_FILTERS | hidden).items()}
-
-
-NO_OWNER: Any = Undefined()._undefined_obj
-"""Where Jinja found nothing that it could look into."""
+NO_OWNER: Any = Undefined()._undefined_obj  # for a missing top-level name
 
 TEXT_METHODS = frozenset((
     "upper", "lower", "title", "capitalize", "strip", "lstrip", "rstrip", "split", "rsplit", "splitlines", "find",
     "startswith", "endswith", "removeprefix", "removesuffix", "count", "isdigit",
 ))  # fmt: skip
-TEXT_METHODS_THAT_COMPARE = frozenset(("strip", "lstrip", "rstrip", "rsplit"))  # each character with all they are given
+TEXT_METHODS_THAT_COMPARE = frozenset(("strip", "lstrip", "rstrip", "rsplit"))  # with each character of the argument
 LONGEST_RANGE = 10_000
 MAPPING_METHODS = frozenset(("items", "keys", "values", "get"))
 PERMITTED_NODES = (
@@ -288,12 +269,7 @@ PERMITTED_NODES = (
 
 
 class UndefinedName(UndefinedError):
-    """A template speaks of what is not there.
-
-    Attributes:
-        name: what it looks for; owner: where (ABSENT: among the names that it is given).
-        hint: what is to be said instead.
-    """
+    """A template uses a name that is missing in `owner`; `hint` replaces the message."""
 
     def __init__(self, name: Any, owner: Any, hint: str | None) -> None:
         super().__init__(hint or f"{name} is not there")
@@ -309,7 +285,7 @@ class _Undefined(StrictUndefined):
 
 
 class Environment(ImmutableSandboxedEnvironment):
-    """Reads mappings by their keys first, so that `data.items` is what the data says, and of others what is listed."""
+    """Looks up mapping keys before methods, and only permitted attributes of other objects."""
 
     intercepted_binops = frozenset(["+", "*", "**", "%"])
 
@@ -322,7 +298,7 @@ class Environment(ImmutableSandboxedEnvironment):
     def getitem(self, obj: Any, argument: Any) -> Any:
         check_time()
         if isinstance(obj, Undefined):
-            str(obj)  # says what is missing
+            str(obj)  # raises UndefinedName
         if isinstance(obj, Mapping | list | tuple | str | range):
             try:
                 return obj[argument]
@@ -352,7 +328,6 @@ class Environment(ImmutableSandboxedEnvironment):
 
 
 def _callable_methods(obj: Any) -> frozenset[str]:
-    """What can be called of a value."""
     if isinstance(obj, str):
         return TEXT_METHODS
     return MAPPING_METHODS if isinstance(obj, Mapping) else frozenset()
@@ -368,12 +343,9 @@ def _check_operands(operator: str, left: Any, right: Any) -> None:
         return
     if not (isinstance(left, int | float) and isinstance(right, int | float)):
         raise TypeError(f"`{operator}` is for numbers")
-    if operator == "**" and (abs(right) > 64 or _bits(left) * abs(right) > MOST_BITS):
+    bits = left.bit_length() if isinstance(left, int) else 0
+    if operator == "**" and (abs(right) > 64 or bits * abs(right) > MOST_BITS):
         raise BudgetExceeded("it makes too large a number")
-
-
-def _bits(number: float) -> int:
-    return number.bit_length() if isinstance(number, int) else 0
 
 
 def _range(*args: int) -> range:
@@ -384,13 +356,14 @@ def _range(*args: int) -> range:
 
 
 @pass_context
-def _finalize(_: Context, value: Any) -> str:  # with the context, for else Jinja works constants out while it compiles
+def _finalize(_: Context, value: Any) -> str:  # without pass_context, Jinja would fold constants at compile time
     return as_text(value)
 
 
 def _environment() -> Environment:
     made = Environment(undefined=_Undefined, optimized=False, finalize=_finalize, keep_trailing_newline=True)
-    made.filters = all_filters()
+    filters = {name: FILTERS[name] for name in BUILT_IN_FILTERS} | OWN_FILTERS | INSTRUMENT_FILTERS
+    made.filters = {name: bounded(cast("Callable[..., Any]", one)) for name, one in filters.items()}
     made.tests = {name: bounded(cast("Callable[..., Any]", one)) for name, one in made.tests.items()}
     made.globals = {"range": _range}
     return made
@@ -400,7 +373,7 @@ ENVIRONMENT = _environment()
 
 
 def why_refused(tree: nodes.Template, taken: Iterable[str]) -> str:
-    """Why this cannot be a template of ours, as a sentence; empty where it can."""
+    """Why a template is not permitted, as a sentence; "" if it is."""
     for node in tree.find_all(nodes.Node):
         if not isinstance(node, PERMITTED_NODES) or (isinstance(node, nodes.For) and node.recursive):
             return f"it uses {type(node).__name__.lower()}, which templates of plans do not"
@@ -429,21 +402,13 @@ class _Instrument(NodeTransformer):
         self.generic_visit(node)
         return _filter_node(nodes.List(node.nodes, lineno=node.lineno), JOINED_FILTER)
 
-    def visit_List(self, node: nodes.List) -> nodes.Filter:  # noqa: N802
+    def _visit_made(self, node: nodes.List | nodes.Dict | nodes.Getitem | nodes.Tuple) -> nodes.Expr:
         self.generic_visit(node)
-        return _filter_node(node, MADE_FILTER)
+        is_slice = not isinstance(node, nodes.Getitem) or isinstance(node.arg, nodes.Slice)
+        is_loaded = not isinstance(node, nodes.Tuple) or node.ctx == "load"
+        return _filter_node(node, MADE_FILTER) if is_slice and is_loaded else node
 
-    def visit_Dict(self, node: nodes.Dict) -> nodes.Filter:  # noqa: N802
-        self.generic_visit(node)
-        return _filter_node(node, MADE_FILTER)
-
-    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Expr:  # noqa: N802
-        self.generic_visit(node)
-        return _filter_node(node, MADE_FILTER) if isinstance(node.arg, nodes.Slice) else node
-
-    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Expr:  # noqa: N802
-        self.generic_visit(node)
-        return _filter_node(node, MADE_FILTER) if node.ctx == "load" else node
+    visit_List = visit_Dict = visit_Getitem = visit_Tuple = _visit_made  # noqa: N815
 
 
 def _filter_node(node: nodes.Expr, name: str) -> nodes.Filter:
@@ -451,6 +416,6 @@ def _filter_node(node: nodes.Expr, name: str) -> nodes.Filter:
 
 
 def instrumented(tree: nodes.Template) -> nodes.Template:
-    """The same, with its loops, lists, slices and `~` counted."""
+    """The tree with loops, lists, slices and `~` charged to the budget."""
     made: nodes.Template = _Instrument().visit(tree)
     return made.set_environment(ENVIRONMENT)  # type: ignore[return-value]

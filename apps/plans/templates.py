@@ -1,7 +1,6 @@
-"""Templates of steps: Jinja in its sandbox, which reads what it is given, reaches nothing else, and ends soon.
+"""Templates of steps: sandboxed Jinja.
 
-Text is made by `render`, values by `evaluate`; what a template uses can be told without either (`references_of`).
-Their authors are not trusted: what could take long, or grow, is left out or counted (`sandbox`).
+Their authors are not trusted: `sandbox` limits what they can reach, and their time and memory.
 """
 
 from __future__ import annotations
@@ -32,20 +31,19 @@ from apps.plans.sandbox import (
 LONGEST_SOURCE = 50_000  # characters
 LARGEST = 200_000  # bytes of a rendered text
 TEMPLATE_NAMES = ("inputs", "steps", "item", "index", "last")
-"""The names that a template may find."""
 
 EVALUATION_ERRORS = (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
-TOO_DEEP = (SyntaxError, RecursionError, MemoryError)  # the first is of the Python that Jinja makes of a template
+TOO_DEEP = (SyntaxError, RecursionError, MemoryError)  # SyntaxError: in the Python that Jinja generates
 
 
 class TemplateProblem(Exception):
-    """A template cannot be, or not with what there is. The text is a sentence that says why."""
+    """A template is invalid or failed; the text is a sentence that says why."""
 
 
 class References(NamedTuple):
-    """What a template uses: keys of steps, names of inputs, and names in general (`inputs`, `item`, `last`).
+    """The steps, inputs and top-level names that a template uses.
 
-    `is_open_ended`: it uses `steps` without saying which, so that nobody knows what it waits for.
+    `is_open_ended`: it uses `steps` without a key, so its dependencies are unknown.
     """
 
     steps: frozenset[str] = frozenset()
@@ -55,9 +53,9 @@ class References(NamedTuple):
 
 
 def render(template: str, names: Mapping[str, Any]) -> str:
-    """The text that a template makes of these names. Raises TemplateProblem."""
+    """The text of a template. Raises TemplateProblem."""
     with _raise_as_problem(template, names):
-        made = _compiled_template(template)
+        made = _compiled(template, False)
         pieces, size = [], 0
         with budget():
             for piece in made.generate(names):
@@ -69,12 +67,12 @@ def render(template: str, names: Mapping[str, Any]) -> str:
 
 
 def evaluate(expression: str, names: Mapping[str, Any], shared: TimeBudget | None = None) -> Any:
-    """What an expression gives: JSON, and results (dataclasses) as they were given. Raises TemplateProblem.
+    """The value of an expression: JSON and results (dataclasses). Raises TemplateProblem.
 
-    It takes no longer than is left of `shared`, where several are worked out.
+    Several evaluations can share a time budget.
     """
     with _raise_as_problem(expression, names, is_expression=True):
-        made = _compiled_expression(expression)
+        made = _compiled(expression, True)
         with budget(shared):
             context = made.new_context(dict(names))
             for _ in made.root_render_func(context):
@@ -84,7 +82,7 @@ def evaluate(expression: str, names: Mapping[str, Any], shared: TimeBudget | Non
 
 @lru_cache(maxsize=4096)
 def references_of(template: str, *, is_expression: bool = False) -> References:
-    """What a template, or an expression, uses. Raises TemplateProblem if it cannot be read."""
+    """What a template or expression uses. Raises TemplateProblem if it is invalid."""
     with _raise_as_problem(template, {}, is_expression=is_expression):
         tree = _parse(template, is_expression)
         names = meta.find_undeclared_variables(tree)
@@ -95,18 +93,13 @@ def references_of(template: str, *, is_expression: bool = False) -> References:
     return References(frozenset(steps), frozenset(inputs), frozenset(names), is_open_ended=mentions > len(steps))
 
 
-@lru_cache(maxsize=1024)
-def _compiled_template(source: str) -> Template:
-    return ENVIRONMENT.from_string(instrumented(_parse(source, False)))
-
-
-@lru_cache(maxsize=1024)
-def _compiled_expression(source: str) -> Template:
-    return ENVIRONMENT.from_string(instrumented(_parse(source, True)))
+@lru_cache(maxsize=2048)
+def _compiled(source: str, is_expression: bool) -> Template:
+    return ENVIRONMENT.from_string(instrumented(_parse(source, is_expression)))
 
 
 def _parse(source: str, is_expression: bool) -> nodes.Template:
-    """The source as Jinja reads it, made of what is permitted alone. Raises TemplateProblem."""
+    """The syntax tree. Raises TemplateProblem, also for syntax that is not permitted."""
     if len(source) > LONGEST_SOURCE:
         raise TemplateProblem(f"It is longer than {LONGEST_SOURCE:,} characters.")
     try:
@@ -133,7 +126,7 @@ def _parse_expression(source: str) -> nodes.Template:
 
 @contextmanager
 def _raise_as_problem(source: str, names: Mapping[str, Any], is_expression: bool = False) -> Iterator[None]:
-    """What goes wrong is told as a TemplateProblem."""
+    """Raises every failure as a TemplateProblem."""
     try:
         yield
     except UndefinedName as error:
@@ -147,7 +140,7 @@ def _raise_as_problem(source: str, names: Mapping[str, Any], is_expression: bool
 
 
 def _missing_sentence(tree: nodes.Template, error: UndefinedName, names: Mapping[str, Any]) -> str:
-    """That something is not there, and what is."""
+    """Says what is missing, and what exists instead."""
     name, owner = error.name, error.owner
     if error.hint:
         return error.hint
@@ -175,14 +168,13 @@ def _accesses(tree: nodes.Template) -> Iterator[nodes.Getattr | nodes.Getitem]:
 
 
 def _key(node: nodes.Getattr | nodes.Getitem) -> Any:
-    """The name that is looked up, if the source says it."""
     if isinstance(node, nodes.Getattr):
         return node.attr
     return node.arg.value if isinstance(node.arg, nodes.Const) else None
 
 
 def _path(node: nodes.Node) -> str:
-    """A value as it is written, `steps.review.data`; empty for what is worked out."""
+    """A value as the source writes it, `steps.review.data`; "" for a computed one."""
     if isinstance(node, nodes.Name):
         return node.name
     if not isinstance(node, nodes.Getattr | nodes.Getitem) or (key := _key(node)) is None:
@@ -192,7 +184,7 @@ def _path(node: nodes.Node) -> str:
 
 
 def _plain_value(given: Any) -> Any:
-    """Without what only lives in a template: generators are lists. Raises UndefinedName for what is not there."""
+    """Turns generators into lists. Raises UndefinedName."""
     if isinstance(given, Undefined):
         str(given)  # says what is missing
     if given is None or isinstance(given, str | int | float) or dataclasses.is_dataclass(given):

@@ -1,16 +1,15 @@
 """The transitions of steps, decided under the lock of their run. `engine` sends and reports after the commit.
 
-In the order of `decide`: it settles steps whose tasks have ended (done, repeated, failed, approved), starts those that
-are ready (conditions, fan-outs, messages), and gives questions to the plan's answering agent. It keeps each message
-before it is sent, so that each is sent once, whoever sends it and however often.
+`decide` settles steps whose tasks have ended, starts those that are ready, and gives questions to the answering agent.
+Each message is stored before it is sent, with a fixed messageId, so that any tick can send it, and only once.
 """
 
 from __future__ import annotations
 
-import datetime
 import json
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,13 +35,12 @@ State, Phase = Step.State, Step.Phase
 
 @dataclass
 class Decision:
-    """What to do after the commit. All of it may be done twice, and by another tick.
+    """What to do after the commit. All of it is idempotent.
 
     Attributes:
-        run_state: the steps as they are now, with those to send and tasks to cancel.
         question_task: a task whose question the plan is to ask.
-        is_out_of_time: the tick's time was up before it came to all steps.
-        failed: the step whose failure ends the plan; is_done: all is done.
+        is_out_of_time: the tick did not get to all steps.
+        failed: the step whose failure ends the plan.
     """
 
     run_state: RunState
@@ -54,36 +52,31 @@ class Decision:
 
 @dataclass(frozen=True)
 class RunEnded:
-    """The plan's task has ended, whoever ended it: its children are to be canceled."""
+    """The plan's task has ended: its children must be canceled."""
 
     task: uuid.UUID
 
 
 def decide(run_id: uuid.UUID) -> Decision | RunEnded | None:
-    """Move the steps of a run on; None for one that was over before."""
+    """Advance the steps of a run; None for a run that was over."""
     with write_transaction():
         found = LOCKED_RUN.one(run_id)
         if found is None or found[0].finished_at is not None:
             return None
         run, now = found
-        if TaskState(run.task.state).is_terminal:  # without the plan, which may not be readable any more
-            return _close_run(run, now)
+        if TaskState(run.task.state).is_terminal:  # the plan itself may no longer be readable
+            open_steps = Step.objects.open().filter(run=run)
+            open_steps.update(state=State.CANCELED, ended_at=now, due_at=None, asked_at=None)
+            sql.update(PlanRun, {"task": run.pk}, {"advanced_at": now, "finished_at": now})
+            return RunEnded(run.pk)
         decision = _decide_steps(RunState(run, now))
         # If no tick follows one that was out of time, the sweep finds the run.
         sql.update(PlanRun, {"task": run.pk}, {"advanced_at": None if decision.is_out_of_time else now})
         return decision
 
 
-def _close_run(run: PlanRun, now: datetime.datetime) -> RunEnded:
-    """Cancel the steps that are left."""
-    open_steps = Step.objects.open().filter(run=run)
-    open_steps.update(state=State.CANCELED, ended_at=now, due_at=None, asked_at=None)
-    sql.update(PlanRun, {"task": run.pk}, {"advanced_at": now, "finished_at": now})
-    return RunEnded(run.pk)
-
-
 def _decide_steps(run_state: RunState) -> Decision:
-    if run_state.count(State.FAILED):  # the tick that saw it was lost before the plan's end was recorded
+    if run_state.count(State.FAILED):  # an earlier tick was lost before it recorded the plan's end
         run_state.failed = run_state.steps(state=State.FAILED)[0]
     elif run_state.count(State.ENDED):
         settle_steps(run_state)
@@ -102,7 +95,6 @@ def _decide_steps(run_state: RunState) -> Decision:
 
 
 def _overdue_tasks(run_state: RunState) -> list[uuid.UUID]:
-    """The tasks of steps whose time is up. Canceling them ends the steps."""
     if not any(step.time_limit for step in run_state.plan.definition.steps.values()):
         return []
     late = list(run_state.steps(state=State.RUNNING, phase=Phase.WORK, due_at__lt=run_state.now))
@@ -113,7 +105,7 @@ def _overdue_tasks(run_state: RunState) -> list[uuid.UUID]:
 
 
 def _task_to_ask_for(run_state: RunState) -> uuid.UUID | None:
-    """The task that has asked for longest, if the plan itself can ask now."""
+    """The task that has asked for longest, if the plan can ask now."""
     if run_state.run.task.state != TaskState.WORKING or not run_state.count(State.ASKING):
         return None
     if has_unfinished_run(run_state.run.pk):
@@ -123,12 +115,10 @@ def _task_to_ask_for(run_state: RunState) -> uuid.UUID | None:
 
 
 def reload_task(task: uuid.UUID) -> Task | None:
-    """A task as it is now, with its context and agent."""
     return Task.objects.select_related("context", "agent", "owner").filter(pk=task).first()
 
 
 def settle_steps(run_state: RunState) -> None:
-    """Settle every step whose task has ended; those with nothing to check are done at once."""
     ended = run_state.ended()
     run_state.finish_done([step for step in ended if _is_done_unchecked(run_state, step)])
     for step in ended:
@@ -136,7 +126,7 @@ def settle_steps(run_state: RunState) -> None:
             return
         if step.state != State.ENDED:
             continue
-        try:
+        with _failing_on_problem(run_state, step):
             match step.phase:
                 case Phase.WORK:
                     _settle_work(run_state, step, step.task)
@@ -144,14 +134,20 @@ def settle_steps(run_state: RunState) -> None:
                     _settle_approval(run_state, step, step.consulted)
                 case Phase.DECISION:
                     _settle_decision(run_state, step, step.consulted)
-        except (TemplateProblem, ValueError) as problem:
-            fail_step(run_state, step, str(problem), may_retry=False)
         if run_state.is_out_of_time:
             return
 
 
+@contextmanager
+def _failing_on_problem(run_state: RunState, step: Step) -> Iterator[None]:
+    """Fails the step, without a retry, if a template or value is bad."""
+    try:
+        yield
+    except (TemplateProblem, ValueError) as problem:
+        fail_step(run_state, step, str(problem), may_retry=False)
+
+
 def _is_done_unchecked(run_state: RunState, step: Step) -> bool:
-    """Was it work that completed, and has the plan nothing to check about it?"""
     definition = run_state.plan.step(step.key)
     if step.phase != Phase.WORK or definition.output or definition.repeat or definition.approve == "after":
         return False
@@ -176,7 +172,6 @@ def _settle_work(run_state: RunState, step: Step, task: Task | None) -> None:
 
 
 def _finish_step(run_state: RunState, step: Step) -> None:
-    """The step is done. A repetition goes on with its next round unless its condition holds."""
     repeat = run_state.plan.step(step.key).repeat
     again = False
     if repeat is not None and step.round < repeat.max:
@@ -214,8 +209,7 @@ def _settle_decision(run_state: RunState, step: Step, task: Task | None) -> None
 
 
 def _failure_reason(run_state: RunState, step: Step, task: Task | None) -> str:
-    """Why the task of a step did not complete, as a sentence."""
-    if step.why:  # the engine itself has ended it
+    if step.why:  # the engine itself ended it
         return step.why
     if task is None:
         return "Its conversation was deleted."
@@ -225,7 +219,7 @@ def _failure_reason(run_state: RunState, step: Step, task: Task | None) -> str:
 
 
 def fail_step(run_state: RunState, step: Step, why: str, *, may_retry: bool = True) -> None:
-    """Let a failed step go on as its plan says; `may_retry`: another try may help."""
+    """Handle a failure as the plan says; `may_retry`: another attempt may help."""
     definition = run_state.plan.step(step.key)
     why = clean(why)[:500]
     if may_retry and step.attempt <= definition.retries:
@@ -251,14 +245,15 @@ def start_ready_steps(run_state: RunState) -> None:
     changed = True
     while changed and run_state.failed is None:
         changed = False
-        for key in run_state.waiting():  # lazily: the end of one step lets later ones begin in the same round
+        for key in run_state.waiting():  # lazy: a step that ends at once lets later ones start
             definition = run_state.plan.step(key)
             if definition.for_each is not None and run_state.is_unexpanded(key):
                 for step in run_state.steps(key=key, state=State.WAITING, item=-1):
-                    _expand_fan_out(run_state, step)
+                    with _failing_on_problem(run_state, step):
+                        _expand_fan_out(run_state, step)
                     changed = True
             steps = run_state.ready(key, run_state.free_slots(_agent_of(definition)))
-            with suppress(ValueError):  # together it may be too much; each step reads what it needs
+            with suppress(ValueError):  # if they are too large together, each step reads its own
                 run_state.outputs.prefetch(steps)
             for step in steps:
                 if run_state.failed is None and run_state.free_slots(step.agent or _agent_of(definition)):
@@ -269,14 +264,7 @@ def start_ready_steps(run_state: RunState) -> None:
 
 
 def _expand_fan_out(run_state: RunState, step: Step) -> None:
-    """Make the steps of a fan-out, now that its list is known."""
-    try:
-        _add_items(run_state, step)
-    except (TemplateProblem, ValueError) as problem:
-        fail_step(run_state, step, str(problem), may_retry=False)
-
-
-def _add_items(run_state: RunState, step: Step) -> None:
+    """Make the steps of a fan-out. Raises TemplateProblem, ValueError."""
     definition = run_state.plan.step(step.key)
     names = run_state.template_names(step)
     if definition.when and not templates.evaluate(definition.when, names):
@@ -285,7 +273,7 @@ def _add_items(run_state: RunState, step: Step) -> None:
     values = templates.evaluate(definition.for_each or "", names)
     if not isinstance(values, list):
         raise ValueError(f"`for_each` has to give a list; `{definition.for_each}` gives something else.")
-    if run_state.size - 1 + len(values) > MOST_STEPS:  # they take the place of one
+    if run_state.size - 1 + len(values) > MOST_STEPS:
         raise ValueError(f"A run has at most {MOST_STEPS:,} steps; its list has {len(values):,} elements.")
     if not values:
         run_state.end(step, State.DONE, "Its list is empty.")
@@ -296,44 +284,40 @@ def _add_items(run_state: RunState, step: Step) -> None:
 
 
 def _start_step(run_state: RunState, step: Step) -> None:
-    """Start a step, or ask whether it may start; or it is skipped, or fails."""
+    """Start a step, ask whether it may start, or skip or fail it."""
     definition = run_state.plan.step(step.key)
     is_fresh = step.attempt == 0 and step.round == 1
-    try:
+    with _failing_on_problem(run_state, step):
         names = run_state.template_names(step)
         may_skip = is_fresh and step.consulted_id is None and step.item < 0
         if may_skip and definition.when and not templates.evaluate(definition.when, names):
             run_state.end(step, State.SKIPPED, "Its condition does not hold.")
             return
         message = _step_message(run_state, step, definition, names)
-    except (TemplateProblem, ValueError) as problem:
-        fail_step(run_state, step, str(problem), may_retry=False)
-        return
-    if is_fresh and definition.approve == "before" and not person.is_approved(step):
-        asked = person.approval_before(run_state, step, message)
-        run_state.transition(step, State.STARTING, phase=Phase.BEFORE, message=asked, consulted=None)
-        return
-    run_state.transition(
-        step,
-        State.STARTING,
-        phase=Phase.WORK,
-        agent=step.agent or _agent_of(definition),
-        message=message,
-        attempt=step.attempt + 1,
-        started_at=step.started_at or run_state.now,
-        task=None,
-        why="",
-        answers=0,
-    )
+        if is_fresh and definition.approve == "before" and not person.is_approved(step):
+            asked = person.approval_before(run_state, step, message)
+            run_state.transition(step, State.STARTING, phase=Phase.BEFORE, message=asked, consulted=None)
+            return
+        run_state.transition(
+            step,
+            State.STARTING,
+            phase=Phase.WORK,
+            agent=step.agent or _agent_of(definition),
+            message=message,
+            attempt=step.attempt + 1,
+            started_at=step.started_at or run_state.now,
+            task=None,
+            why="",
+            answers=0,
+        )
 
 
 def _agent_of(definition: StepDefinition) -> str:
-    """The slug of the agent that a step is for; empty where `find` is to choose it."""
     return PERSON if definition.person else definition.agent
 
 
 def _step_message(run_state: RunState, step: Step, definition: StepDefinition, names: JSON) -> JSON:
-    """The message (A2A) to the agent: the same for every attempt but for its id. Raises TemplateProblem, ValueError."""
+    """The message to the agent; attempts differ only in its id. Raises TemplateProblem, ValueError."""
     parts: list[Any]
     if definition.person is not None:
         parts = person.parts_for_person(definition, clean(templates.render(definition.person.ask, names)))
@@ -344,7 +328,10 @@ def _step_message(run_state: RunState, step: Step, definition: StepDefinition, n
         parts = [{"text": text}]
     for expression in definition.attach:
         parts += run_state.outputs.parts(templates.evaluate(expression, names))
-    _check_message_size(parts)
+    size = sum(size_of(part) or 0 for part in parts if "stored" not in part)
+    if size > settings.MAX_REQUEST_BYTES or len(parts) > MOST_PARTS:  # the step keeps a copy
+        most = f"{MOST_PARTS:,} parts, or {settings.MAX_REQUEST_BYTES:,} bytes"
+        raise ValueError(f"What goes along with its message is more than {most}.")
     message_id = f"{step.key}:{step.item}:{step.round}:{step.attempt + 1}"
     message: JSON = {"messageId": message_id, "role": "ROLE_USER", "parts": parts}
     if references := run_state.references(step):
@@ -352,19 +339,11 @@ def _step_message(run_state: RunState, step: Step, definition: StepDefinition, n
     return message
 
 
-def _check_message_size(parts: list[JSON]) -> None:
-    """Raises ValueError for a message that is too large: a copy is kept with each step."""
-    size = sum(size_of(part) or 0 for part in parts if "stored" not in part)
-    if size > settings.MAX_REQUEST_BYTES or len(parts) > MOST_PARTS:
-        most = f"{MOST_PARTS:,} parts, or {settings.MAX_REQUEST_BYTES:,} bytes"
-        raise ValueError(f"What goes along with its message is more than {most}.")
-
-
-MOST_ANSWERS = 3  # in one attempt of a step; then its plan's owner is asked
+MOST_ANSWERS = 3  # of the answering agent, per attempt; then the plan's owner is asked
 
 
 def ask_answering_agent(run_state: RunState) -> None:
-    """Give the questions of steps to the plan's answering agent, if it has one."""
+    """Give the questions of steps to the plan's answering agent."""
     if not run_state.plan.definition.answering or not run_state.count(State.ASKING):
         return
     asking = run_state.steps(state=State.ASKING, phase=Phase.WORK, answers__lt=MOST_ANSWERS)
@@ -376,10 +355,10 @@ def ask_answering_agent(run_state: RunState) -> None:
 
 
 def settle_unanswered(run_state: RunState) -> None:
-    """Ask the plan's owner what the answering agent did not answer; `engine` passes its answers on after the commit."""
+    """Ask the plan's owner what the answering agent did not answer."""
     for step in run_state.steps(state=State.ENDED, phase=Phase.ANSWERING).select_related("consulted"):
         if answer_of_agent(step) is None:
-            due_at = deadline(run_state.now, run_state.plan.step(step.key).time_limit)  # anew, once it is answered
+            due_at = deadline(run_state.now, run_state.plan.step(step.key).time_limit)
             asks = {"answers": MOST_ANSWERS, "why": "", "asked_at": run_state.now, "due_at": due_at}
             run_state.transition(step, State.ASKING, phase=Phase.WORK, **asks)
             if step.consulted_id is not None:
@@ -387,14 +366,13 @@ def settle_unanswered(run_state: RunState) -> None:
 
 
 def answer_of_agent(step: Step) -> str | None:
-    """What the answering agent said; None where it gave no answer. `step.consulted` should be loaded."""
+    """What the answering agent said, if anything. `step.consulted` should be loaded."""
     if step.consulted is None or step.consulted.state != TaskState.COMPLETED:
         return None
     return message_text(step.consulted.status_message).strip() or None
 
 
 def _message_to_answering_agent(step: Step, child: Task) -> JSON:
-    """The question of a child, as a piece of work."""
     lines = message_text(child.status_message)
     if schema := (child.slot or {}).get("schema"):
         lines += f"\n\nAnswer with JSON of this schema:\n{json.dumps(schema, ensure_ascii=False)}"

@@ -1,7 +1,4 @@
-"""What can be refused or fail, in one vocabulary: its kind, its sentence for people, and what HTTP says with it.
-
-Each edge maps the kinds to its protocol by a table, which may have rows of their own for some errors.
-"""
+"""The errors of all edges: kind, sentence for people, and HTTP headers. Each edge maps kinds to its protocol."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ class Kind(Enum):
 
 
 class Refusal(Exception):
-    """Something was asked that cannot be done; nothing was stored. `str()` is a sentence for people."""
+    """A request that cannot be done; nothing was stored. `str()` is a sentence for people."""
 
     kind: ClassVar[Kind] = Kind.INVALID
 
@@ -119,11 +116,11 @@ class InvalidParams(Refusal):
 
 
 class SessionUnreadable(Exception):
-    """What is stored of a session cannot be read. The text is for operators."""
+    """A stored session cannot be read. The text is for operators."""
 
 
 class InvalidFields(InvalidParams):
-    """Values of a request that cannot be used, each with the path of its field."""
+    """Invalid values of a request, each with its field's path."""
 
     def __init__(self, violations: Sequence[tuple[str, str]]) -> None:
         path, sentence = violations[0]
@@ -141,7 +138,7 @@ OTHER_ERRORS: dict[type[Exception], tuple[Kind, str]] = {
     OperationalError: (Kind.UNAVAILABLE, "The record is away for a moment. Try again."),
     InterfaceError: (Kind.UNAVAILABLE, "The record is away for a moment. Try again."),
 }
-"""What is no Refusal: its kind, and its sentence where its own words are not for people."""
+"""Other exceptions: kind, and a sentence if their own text is not for people."""
 UNFORESEEN = Kind.INTERNAL, "The server made a mistake, and its operators can see it."
 
 
@@ -150,7 +147,7 @@ def kind_of(error: type[Exception]) -> Kind:
 
 
 def sentence_of(error: Exception) -> str:
-    """What to tell people of an error; nothing of what is inside where it was not foreseen."""
+    """The sentence for people; unforeseen errors reveal no internals."""
     return str(error) if isinstance(error, Refusal) else _kind_and_sentence(type(error))[1] or str(error)
 
 
@@ -159,14 +156,14 @@ def _kind_and_sentence(error: type[Exception]) -> tuple[Kind, str]:
 
 
 def violations_of(error: Exception) -> Sequence[tuple[str, str]]:
-    """The paths of the fields that cannot be used, each with what is wrong."""
+    """The paths of invalid fields, each with a sentence."""
     if isinstance(error, InvalidFields):
         return error.violations
     return [(error.field, str(error))] if isinstance(error, InvalidParams) and error.field else []
 
 
 def headers_of(error: Exception, status: int) -> dict[str, str]:
-    """What HTTP says of an error together with this status."""
+    """The HTTP headers of an error with this status."""
     if isinstance(error, QuotaExceeded):
         return {"Retry-After": str(error.retry_after)}
     match status:
@@ -179,7 +176,7 @@ def headers_of(error: Exception, status: int) -> dict[str, str]:
 
 
 def log_error(log: logging.Logger, error: Exception, status: int) -> None:
-    """Let operators know of an error that is the server's own."""
+    """Log the server's own errors."""
     if status == 503:
         log.warning("a request was put off: %s", error)
     elif status == 500 and not isinstance(error, Refusal):

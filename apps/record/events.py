@@ -1,7 +1,4 @@
-"""The closed set of event types, each with the shape of its payload.
-
-Payloads are JSON; parts and messages in them are in the A2A 1.0 shape. A key that may be absent is `NotRequired`.
-"""
+"""The closed set of event types, with their payloads: JSON with messages and parts in the A2A 1.0 shape."""
 
 from __future__ import annotations
 
@@ -39,10 +36,7 @@ class EventType(models.TextChoices):
 
 
 class Opening(TypedDict):
-    """How a context began; in the payload of its first event. `parentTask` called for what is done in it.
-
-    `options` are how its agent is set up in it, where it began with some.
-    """
+    """A new context, in its first event. `parentTask`: the task that called the agent. `options`: of the agent here."""
 
     contextId: str
     owner: int | None
@@ -54,10 +48,7 @@ class Opening(TypedDict):
 
 
 class NewTask(TypedDict):
-    """The task that a user's message opened; its `parent` is the task that called for it.
-
-    `metadata.skill` is the agent's skill that was chosen for it.
-    """
+    """The task that a message opens. `parent`: the task that called the agent. `metadata.skill`: the chosen skill."""
 
     agent: int
     references: list[str]
@@ -66,7 +57,7 @@ class NewTask(TypedDict):
 
 
 class UserMessage(TypedDict):
-    """It also takes its session out of the archive. `title` is for a session that had none."""
+    """It also unarchives its session. `title`: for a session without one."""
 
     message: JSON
     opens: NotRequired[Opening]
@@ -75,10 +66,9 @@ class UserMessage(TypedDict):
 
 
 class AgentStart(TypedDict):
-    """`again`: a worker that had to end gave the turn back; this does not count as an attempt.
+    """`again`: a worker that shut down gave the turn back; it does not count as an attempt.
 
-    `agent`: who takes the turn, where that is not the task's agent. `version`: the number of the version of the agent
-    that the turn goes by; older logs do not say it.
+    `agent`: takes the turn instead of the task's agent. `version`: of the agent; absent in older logs.
     """
 
     attempt: int
@@ -90,11 +80,9 @@ class AgentStart(TypedDict):
 
 
 class Slot(TypedDict):
-    """What a task asks for; `order` names the properties of an object schema as its author ordered them.
+    """What a task asks for. `order`: of the object schema's properties. `value`: the agent's data for the next turn.
 
-    `value` is data of the agent's own, for the turn that takes the answer. `child` is the task that asks, where it is
-    one that the task had called for. With a `service` it is a credential, which the platform asks for: it comes by a
-    link, and not by a message.
+    `child`: the child task that asks. `service`: a credential is asked for, which comes by a link, not by a message.
     """
 
     name: str
@@ -106,11 +94,11 @@ class Slot(TypedDict):
 
 
 class AgentStatus(TypedDict):
-    """A change of state, or progress while working (`progress`: the message is no turn of talk).
+    """A change of state, or `progress`, whose message is not part of the history.
 
-    `because`: why a task that waited goes on without a message. `skill` is the one that takes the task, where a turn
-    found that out. `agent`: who wrote the message; with progress, who takes the turn from here on, by its `version`.
-    `kept` is what a remote agent said that A2A has no place for: it changes nothing, and goes nowhere.
+    `because`: why a waiting task continues without a message. `skill`: the turn's choice. `agent`: wrote the message;
+    with progress, takes over the turn, in its `version`. `kept`: a remote agent's data without a place in A2A; it
+    changes nothing and is not sent.
     """
 
     state: str
@@ -125,10 +113,7 @@ class AgentStatus(TypedDict):
 
 
 class AgentMessage(TypedDict):
-    """`agent`: who wrote it; what was recorded before agents could be switched does not say.
-
-    `version`: of the agent, where it answered without a run, which would say it.
-    """
+    """`agent`: the author; absent in older logs. `version`: of the agent, if it answered without a run."""
 
     message: JSON
     agent: NotRequired[int]
@@ -141,7 +126,7 @@ class AgentTokenStart(TypedDict):
 
 
 class AgentToken(TypedDict):
-    """Text of the artifact that the tokens will be; `first` for its first piece."""
+    """A piece of a streamed artifact's text."""
 
     artifactId: str
     name: str
@@ -150,7 +135,7 @@ class AgentToken(TypedDict):
 
 
 class AgentTokenEnd(TypedDict):
-    """The last piece of text (which may be empty)."""
+    """The last piece of text, which may be empty."""
 
     artifactId: str
     name: str
@@ -176,7 +161,7 @@ class AgentToolResult(TypedDict):
 
 
 class ArtifactUpdate(TypedDict):
-    """One chunk: `artifact` in the A2A shape, with the parts of this chunk alone."""
+    """One chunk: `artifact` in the A2A shape, with this chunk's parts."""
 
     artifact: JSON
     append: bool
@@ -184,7 +169,7 @@ class ArtifactUpdate(TypedDict):
 
 
 class AgentComplete(TypedDict):
-    """The task's artifacts, by id; `signatures` of those that are signed (see `signatures.sign_artifacts`)."""
+    """The task's artifact ids; `signatures` by id, if signed (`signatures.sign_artifacts`)."""
 
     artifacts: list[str]
     signatures: NotRequired[dict[str, JSON]]
@@ -192,7 +177,7 @@ class AgentComplete(TypedDict):
 
 
 class AgentFailed(TypedDict):
-    """The task failed or was rejected, or a turn did after which it goes on; `discarded` names what it had begun."""
+    """The task failed or was rejected, or one turn of it. `discarded`: its provisional artifacts."""
 
     code: str
     discarded: list[str]
@@ -203,7 +188,7 @@ class AgentCancelled(TypedDict):
 
 
 class Fork(TypedDict):
-    """The log goes on from event `at` of another; tasks that had not ended by then are `left`, which is no further."""
+    """The log continues event `at` of another. `left`: its tasks that had not ended; they do not continue here."""
 
     opens: Opening
     parent: str
@@ -213,14 +198,14 @@ class Fork(TypedDict):
 
 
 class Edit(TypedDict):
-    """A message was written anew in another session, which is a fork of this one."""
+    """A message was edited: the new version is in another session, a fork of this one."""
 
     messageId: str
     session: str
 
 
 class AgentSwitched(TypedDict):
-    """From here on the conversation is with this agent, which has these `options` in it: without them, none."""
+    """From here on the session is with this agent, with these `options`; absent: none."""
 
     agent: int
     slug: str
@@ -234,18 +219,18 @@ class Feedback(TypedDict):
 
 
 class SessionRenamed(TypedDict):
-    """It also `opens` a session in which nothing is said yet."""
+    """It may also open a session that has no message yet."""
 
     title: str
     opens: NotRequired[Opening]
 
 
 class SessionMark(TypedDict):
-    """Archived or unarchived: the type says it all."""
+    """Archived or unarchived, by the event's type."""
 
 
 class SessionDeleted(TypedDict):
-    """All that is left of a log: whose it was, and when it began; of a fork, where it had gone on from."""
+    """All that remains of a log: owner and time; of a fork also its parent and branch point."""
 
     opens: Opening
     createdAt: str

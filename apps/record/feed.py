@@ -1,8 +1,8 @@
-"""Following contexts: what has been recorded, then what is being recorded, each event once and in order.
+"""Following contexts: events already recorded, then new ones, each once and in order.
 
-`follow` is for one context: an event loop has one reader for each, shared by its followers. `subscription_hub` is for
-many at once: of all that an owner has, those that begin later too, or of some that are named. Behind both is one
-listener to wake-ups and one poll for each event loop. A follower that waits holds no thread and no database connection.
+`follow` is for one context: its followers share one reader. `Hub.subscribe` is for many: all of an owner's, even future
+ones, or named ones. Each event loop has one hub, which listens to notifications and polls for lost ones. A waiting
+follower holds no thread and no connection.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.utils import timezone
@@ -30,17 +30,18 @@ from apps.record.sql import EVENTS
 
 log = logging.getLogger("parley.feed")
 
-BATCH_SIZE = 500  # events read at once
-MAX_RECENT = 5000  # contexts whose newest announced event is remembered
+BATCH_SIZE = 500  # events per query
+MAX_RECENT = 5000  # contexts whose newest announced index is remembered
+COMMIT_MARGIN = datetime.timedelta(seconds=60)  # how late a commit may be, clock differences included
 
 
 async def follow(context_id: uuid.UUID, after: int = 0, *, since: float | None = None) -> AsyncGenerator[list[Event]]:
     """The context's events after index `after`, in batches, for as long as the caller iterates.
 
-    With `since` (see `start_listening`), `after` was the newest event at some time after that: what came later was
-    announced and is not looked for first. Close the iterator (`contextlib.aclosing`) to stop following.
+    `since` (from `start_listening`) saves the first query, if `after` was the newest event at some time after it. Close
+    the iterator (`contextlib.aclosing`) to stop.
     """
-    hub = _reader_hub()
+    hub = running_hub()
     reached, may_be_more = after, not hub.has_listened_since(since)
     with hub.reader(context_id) as reader:
         while True:
@@ -54,11 +55,11 @@ async def follow(context_id: uuid.UUID, after: int = 0, *, since: float | None =
 
 
 async def growth(context_id: uuid.UUID, after: int = 0, *, since: float | None = None) -> AsyncGenerator[int]:
-    """The index that the context has reached, whenever it has grown beyond the one before, `after` at first.
+    """The context's newest index, whenever it grows, for callers that read rows instead of events.
 
-    For who looks at rows instead of events. `since` is as in `follow`; without it the context counts as grown at once.
+    `since` is as in `follow`; without it, `after` comes at once.
     """
-    hub = _reader_hub()
+    hub = running_hub()
     reached = after
     with hub.reader(context_id) as reader:
         if not hub.has_listened_since(since):
@@ -69,37 +70,37 @@ async def growth(context_id: uuid.UUID, after: int = 0, *, since: float | None =
 
 
 def start_listening() -> float:
-    """Listen for announcements from now on; gives the time, by the event loop's clock, for `follow`."""
-    _reader_hub()
+    """Listen for notifications from now on; gives the time, by the event loop's clock, for `follow`."""
+    running_hub()
     return asyncio.get_running_loop().time()
 
 
 class Reader:
     """Follows one context for all its followers in this event loop."""
 
-    def __init__(self, context_id: uuid.UUID, known: int) -> None:
+    def __init__(self, context_id: uuid.UUID, newest: int) -> None:
         self.context_id = context_id
         self.followers = 0
-        self._known = known  # the newest index that anybody told of
+        self._newest = newest  # the highest index announced so far
         self._grown = asyncio.Event()
         self._reading: asyncio.Task[list[Event]] | None = None
         self._reading_after = -1
 
-    def tell(self, index: int) -> None:
+    def notify(self, index: int) -> None:
         """The context has reached `index`."""
-        if index > self._known:
-            self._known = index
+        if index > self._newest:
+            self._newest = index
             self._grown.set()
             self._grown = asyncio.Event()
 
     async def grown_beyond(self, index: int) -> int:
-        """Wait until the context is known to have events after `index`; gives the newest."""
-        while self._known <= index:
+        """Wait for events after `index`; gives the newest index."""
+        while self._newest <= index:
             await self._grown.wait()
-        return self._known
+        return self._newest
 
     async def read(self, after: int) -> list[Event]:
-        """Up to BATCH_SIZE events after `after`; followers that ask for the same at once share one query."""
+        """Up to BATCH_SIZE events after `after`; simultaneous equal calls share one query."""
         if self._reading is None or self._reading.done() or self._reading_after != after:
             self._reading_after = after
             self._reading = asyncio.ensure_future(db.run(read_events, self.context_id, after))
@@ -107,25 +108,68 @@ class Reader:
 
 
 def read_events(context_id: uuid.UUID, after: int) -> list[Event]:
-    """Up to BATCH_SIZE of the context's events after index `after`, oldest first: of a fork also those of its past."""
+    """Up to BATCH_SIZE of the context's events after index `after`, oldest first; of a fork also those of its past."""
     own = EVENTS.all(context_id, after, BATCH_SIZE)
     if not own and restore_by_id(context_id):
         own = EVENTS.all(context_id, after, BATCH_SIZE)
     if not own or own[-1].index == after + len(own):
         return own
-    fork = Context(pk=context_id, forked_at=0)  # nothing but a fork has a gap
+    fork = Context(pk=context_id, forked_at=0)  # only a fork's own events have a gap before them
     return list(lineage.events(fork, after, after + BATCH_SIZE)) or own
 
 
-class ReaderHub:
-    """The readers of one event loop, and the poll that finds what wake-ups did not bring."""
+class Poll(NamedTuple):
+    """A poll's result: its time, and when each changed context was updated."""
+
+    at: datetime.datetime
+    updated_at: dict[uuid.UUID, datetime.datetime]
+
+
+class Subscription:
+    """A subscriber to an owner's contexts, or to `contexts`.
+
+    Attributes:
+        topics: `owner KEY`, or the keys of `contexts`: by these the hub finds it.
+        started_at: when it began to listen.
+        last_poll: with all changes since COMMIT_MARGIN before the previous poll.
+        pending: the newest index of each context announced since `take_pending`.
+    """
+
+    def __init__(self, owner: int | None, contexts: frozenset[uuid.UUID]) -> None:
+        self.owner, self.contexts = owner, contexts
+        self.topics = {f"owner {owner}"} if owner is not None else {str(context) for context in contexts}
+        self.started_at = timezone.now()
+        self.last_poll: Poll | None = None
+        self.pending: dict[uuid.UUID, int] = {}
+        self._waiter: asyncio.Future[None] | None = None
+
+    def notify(self, context: uuid.UUID, index: int) -> None:
+        self.pending[context] = max(index, self.pending.get(context, 0))
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def take_pending(self) -> dict[uuid.UUID, int]:
+        pending, self.pending = self.pending, {}
+        return pending
+
+    async def wait(self) -> None:
+        """Wait until something is pending."""
+        while not self.pending:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+
+
+class Hub:
+    """The readers and subscriptions of one event loop, and the poll that finds what notifications missed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
-        self._born = loop.time()
-        self._lock = threading.Lock()  # of what follows, which threads that announce share with the loop
-        self._recent: dict[str, int] = {}  # what contexts reached lately, the oldest first
+        self._created_at = loop.time()
+        self._lock = threading.Lock()  # guards the three dicts below: `_reached` reads them in any thread
+        self._recent: dict[str, int] = {}  # newest announced index by context, the least recent first
         self._readers: dict[str, Reader] = {}
+        self._subscriptions: dict[str, set[Subscription]] = {}  # by topic
+        self._fetches: dict[Hashable, asyncio.Future[Any]] = {}
         self._poll: asyncio.Task[None] | None = None
         self._stop_listening = notifications.on_reached(self._reached)
 
@@ -135,18 +179,44 @@ class ReaderHub:
         with self._lock:
             reader = self._readers.setdefault(key, Reader(context_id, self._recent.get(key, 0)))
         reader.followers += 1
-        if self._poll is None or self._poll.done():
-            self._poll = asyncio.get_running_loop().create_task(self._poll_while_followed())
+        self._start_poll()
         try:
             yield reader
         finally:
             reader.followers -= 1
             if not reader.followers:
-                self._readers.pop(str(context_id), None)
+                self._readers.pop(key, None)
+
+    @contextmanager
+    def subscribe(
+        self, *, owner: int | None = None, contexts: frozenset[uuid.UUID] = frozenset()
+    ) -> Iterator[Subscription]:
+        subscription = Subscription(owner, contexts)
+        with self._lock:
+            for topic in subscription.topics:
+                self._subscriptions.setdefault(topic, set()).add(subscription)
+        self._start_poll()
+        try:
+            yield subscription
+        finally:
+            with self._lock:
+                for topic in subscription.topics:
+                    self._subscriptions[topic].discard(subscription)
+                    if not self._subscriptions[topic]:
+                        del self._subscriptions[topic]
 
     def has_listened_since(self, since: float | None) -> bool:
-        """Has everything that was announced since then been heard? A new hub's ear needs a moment to open."""
-        return since is not None and since - self._born > 1.0
+        """Were all announcements since then received? Connecting to Redis takes a moment."""
+        return since is not None and since - self._created_at > 1.0
+
+    async def fetch[T](self, function: Callable[..., T], *args: Hashable) -> T:
+        """The result of a database function; simultaneous equal calls share one query."""
+        key = function, *args
+        if key not in self._fetches:
+            self._fetches[key] = asyncio.ensure_future(db.run(function, *args))
+            self._fetches[key].add_done_callback(lambda _: self._fetches.pop(key, None))
+        result: T = await asyncio.shield(self._fetches[key])
+        return result
 
     def _reached(self, context_id: str, index: int, owner: str = "") -> None:
         """Called from any thread."""
@@ -158,170 +228,71 @@ class ReaderHub:
             self._recent[context_id] = max(index, self._recent.pop(context_id, 0))
             if len(self._recent) > MAX_RECENT:
                 self._recent.pop(next(iter(self._recent)))
-            is_followed = context_id in self._readers
+            is_subscribed = context_id in self._subscriptions or f"owner {owner}" in self._subscriptions
+            is_followed = is_subscribed or context_id in self._readers
         if is_followed:
             with suppress(RuntimeError):  # the loop ends just now
-                loop.call_soon_threadsafe(self._tell, context_id, index)
+                loop.call_soon_threadsafe(self._notify, context_id, index, owner)
 
-    def _tell(self, context_id: str, index: int) -> None:
+    def _notify(self, context_id: str, index: int, owner: str) -> None:
         if reader := self._readers.get(context_id):
-            reader.tell(index)
+            reader.notify(index)
+        for topic in (context_id, f"owner {owner}"):
+            for subscription in self._subscriptions.get(topic, ()):
+                subscription.notify(uuid.UUID(context_id), index)
+
+    def _start_poll(self) -> None:
+        if self._poll is None or self._poll.done():
+            self._poll = asyncio.get_running_loop().create_task(self._poll_while_followed())
 
     async def _poll_while_followed(self) -> None:
-        """One query now and then for all followed contexts together."""
-        while self._readers:
+        while self._readers or self._subscriptions:
             await asyncio.sleep(settings.FEED_POLL_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311
             try:
-                for context_id, index in await db.run(_newest_indexes, list(self._readers)):
-                    self._tell(str(context_id), index)
+                await self._poll_readers()
+                await self._poll_subscriptions()
             except Exception:
-                log.warning("could not look for new events; trying again", exc_info=True)
+                log.warning("could not poll for new events; trying again", exc_info=True)
+
+    async def _poll_readers(self) -> None:
+        """One query for all of them."""
+        if not self._readers:
+            return
+        for context_id, index in await db.run(_newest_indexes, list(self._readers)):
+            if reader := self._readers.get(str(context_id)):
+                reader.notify(index)
+
+    async def _poll_subscriptions(self) -> None:
+        """Two queries for all of them."""
+        subscriptions = {one for of_topic in self._subscriptions.values() for one in of_topic}
+        if not subscriptions:
+            return
+        owners = frozenset(one.owner for one in subscriptions if one.owner is not None)
+        named = frozenset(context for one in subscriptions for context in one.contexts)
+        now = timezone.now()
+        since = min(one.last_poll.at if one.last_poll else one.started_at for one in subscriptions)
+        rows: dict[str, list[ContextRow]] = defaultdict(list)
+        for topic, row in await db.run(_newest_rows, owners, named, since - COMMIT_MARGIN):
+            rows[topic].append(row)
+        for subscription in subscriptions:
+            own = [row for topic in subscription.topics for row in rows[topic]]
+            subscription.last_poll = Poll(now, {context: updated_at for context, _, updated_at in own})
+            for context, index, _ in own:
+                subscription.notify(context, index)
 
 
 def _newest_indexes(context_ids: list[str]) -> list[tuple[uuid.UUID, int]]:
     return list(Context.objects.filter(pk__in=context_ids).values_list("pk", "last_event"))
 
 
-_reader_hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, ReaderHub] = weakref.WeakKeyDictionary()
-
-
-def _reader_hub() -> ReaderHub:
-    loop = asyncio.get_running_loop()
-    if loop not in _reader_hubs:
-        _reader_hubs[loop] = ReaderHub(loop)
-    return _reader_hubs[loop]
-
-
-COMMIT_MARGIN = datetime.timedelta(seconds=60)  # by which a commit may be late, and clocks may differ
-
-
-class Subscription:
-    """What one listener has heard and not taken yet. It listens for all of an owner's contexts, or for `contexts`.
-
-    Attributes:
-        began: since when it listens.
-        looked: when the database was last looked at for all of the owner's contexts, and those that had changed shortly
-            before or since the look before, with their times.
-    """
-
-    def __init__(self, owner: int | None, contexts: frozenset[uuid.UUID]) -> None:
-        self.owner, self.contexts = owner, contexts
-        self.places = {f"owner {owner}"} if owner is not None else {str(context) for context in contexts}
-        self.began = timezone.now()
-        self.looked: tuple[datetime.datetime, dict[uuid.UUID, datetime.datetime]] | None = None
-        self._told: dict[uuid.UUID, int] = {}
-        self._news: asyncio.Future[None] | None = None
-
-    def tell(self, context: uuid.UUID, index: int) -> None:
-        self._told[context] = max(index, self._told.get(context, 0))
-        if self._news and not self._news.done():
-            self._news.set_result(None)
-
-    def take(self) -> dict[uuid.UUID, int]:
-        """The newest index of each context that was heard of since the last time."""
-        told, self._told = self._told, {}
-        return told
-
-    async def news(self) -> None:
-        """Wait until something is to be taken."""
-        while not self._told:
-            self._news = asyncio.get_running_loop().create_future()
-            await self._news
-
-    @property
-    def is_silent(self) -> bool:
-        """Was all taken that was told?"""
-        return not self._told
-
-
-class SubscriptionHub:
-    """The ears of one event loop, and the poll that finds what wake-ups did not bring."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = weakref.ref(loop)
-        self._lock = threading.Lock()  # of the ears, which threads that announce look up
-        self._ears: dict[str, set[Subscription]] = {}
-        self._reads: dict[Hashable, asyncio.Future[Any]] = {}
-        self._poll: asyncio.Task[None] | None = None
-        self._stop_listening = notifications.on_reached(self._reached)
-
-    @contextmanager
-    def ear(self, *, owner: int | None = None, contexts: frozenset[uuid.UUID] = frozenset()) -> Iterator[Subscription]:
-        ear = Subscription(owner, contexts)
-        with self._lock:
-            for place in ear.places:
-                self._ears.setdefault(place, set()).add(ear)
-        if self._poll is None or self._poll.done():
-            self._poll = asyncio.get_running_loop().create_task(self._poll_while_heard())
-        try:
-            yield ear
-        finally:
-            with self._lock:
-                for place in ear.places:
-                    self._ears[place].discard(ear)
-                    if not self._ears[place]:
-                        del self._ears[place]
-
-    async def read[T](self, function: Callable[..., T], *args: Hashable) -> T:
-        """What a function reads from the database; who asks for the same at the same time shares the query."""
-        key = function, *args
-        if key not in self._reads:
-            self._reads[key] = asyncio.ensure_future(db.run(function, *args))
-            self._reads[key].add_done_callback(lambda _: self._reads.pop(key, None))
-        result: T = await asyncio.shield(self._reads[key])
-        return result
-
-    def _reached(self, context_id: str, index: int, owner: str) -> None:
-        """Called from any thread."""
-        loop = self._loop()
-        if loop is None or loop.is_closed():
-            self._stop_listening()
-            return
-        with self._lock:
-            is_heard = context_id in self._ears or f"owner {owner}" in self._ears
-        if is_heard:
-            with suppress(RuntimeError):  # the loop ends just now
-                loop.call_soon_threadsafe(self._tell, uuid.UUID(context_id), index, owner)
-
-    def _tell(self, context: uuid.UUID, index: int, owner: object) -> None:
-        for place in (str(context), f"owner {owner}"):
-            for ear in self._ears.get(place, ()):
-                ear.tell(context, index)
-
-    async def _poll_while_heard(self) -> None:
-        """Now and then one query for all ears together."""
-        while self._ears:
-            await asyncio.sleep(settings.FEED_POLL_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311
-            try:
-                await self._look()
-            except Exception:
-                log.warning("could not look for new events; trying again", exc_info=True)
-
-    async def _look(self) -> None:
-        ears = {ear for ears in self._ears.values() for ear in ears}
-        owners = frozenset(ear.owner for ear in ears if ear.owner is not None)
-        named = frozenset(context for ear in ears for context in ear.contexts)
-        now = timezone.now()
-        since = min((ear.looked[0] if ear.looked else ear.began for ear in ears), default=now)
-        rows = await db.run(_newest_rows, owners, named, since - COMMIT_MARGIN)
-        found: dict[str, list[ContextRow]] = defaultdict(list)
-        for place, row in rows:
-            found[place].append(row)
-        for ear in ears:
-            own = [row for place in ear.places for row in found[place]]
-            ear.looked = now, {context: updated_at for context, _, updated_at in own}
-            for context, index, _ in own:
-                ear.tell(context, index)
-
-
 ContextRow = tuple[uuid.UUID, int, datetime.datetime]
-"""A context, the index of its newest event, and its time."""
+"""A context, the index of its newest event, and that event's time."""
 
 
 def _newest_rows(
     owners: frozenset[int], named: frozenset[uuid.UUID], since: datetime.datetime
 ) -> list[tuple[str, ContextRow]]:
-    """What of the owners' contexts changed since, and how far those are that are named; with the place of each."""
+    """The owners' contexts that changed since, and all named ones, each with its topic."""
     changed = Context.objects.listed().filter(owner__in=owners, updated_at__gt=since)
     rows = changed.values_list("owner", "pk", "last_event", "updated_at")
     some = Context.objects.filter(pk__in=named).values_list("pk", "last_event", "updated_at")
@@ -329,12 +300,12 @@ def _newest_rows(
     return found + [(str(row[0]), row) for row in some]
 
 
-_subscription_hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, SubscriptionHub] = weakref.WeakKeyDictionary()
+_hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = weakref.WeakKeyDictionary()
 
 
-def subscription_hub() -> SubscriptionHub:
-    """That of the running event loop."""
+def running_hub() -> Hub:
+    """The running event loop's hub."""
     loop = asyncio.get_running_loop()
-    if loop not in _subscription_hubs:
-        _subscription_hubs[loop] = SubscriptionHub(loop)
-    return _subscription_hubs[loop]
+    if loop not in _hubs:
+        _hubs[loop] = Hub(loop)
+    return _hubs[loop]

@@ -1,21 +1,23 @@
-"""What the core calls without knowing it: functions that settings name by their dotted paths.
+"""Functions that settings name by dotted paths, and the core calls without importing their modules.
 
 | setting | called | with |
 |---|---|---|
 | `LEDGER_LISTENERS` | in the transaction of new events | the context, the events |
-| `BEFORE_ERASURE` | before the rows of a context are deleted | the context; may give stored parts to be released |
-| `CONTEXT_INHERITED` | when a fork inherits what it shares of an erased context | the context, the fork, up to where |
-| `FILES_RELEASED` | when a context was erased | its owner's key, the digests of files that it named |
+| `BEFORE_ERASURE` | before a context's rows are deleted | the context; may return stored parts to release |
+| `CONTEXT_INHERITED` | when a fork inherits rows of an erased context | the context, the fork, the last index |
+| `FILES_RELEASED` | after a context was erased | its owner's key, the digests of its files |
 | `RESTORE_CONTEXT` | when a context in cold storage is used | its key |
-| `DISCARD_ARCHIVE` | when a context is deleted whose archive is damaged | the context; gives the keys of its tasks |
-| `BEFORE_COLD` | before the rows of a context are written to its archive | the context |
-| `COLD_OBSTACLES` | before a context goes into cold storage | the context; says why it has to stay, or "" |
+| `DISCARD_ARCHIVE` | when a context with a damaged archive is deleted | the context; returns its tasks' keys |
+| `BEFORE_COLD` | before a context is archived | the context |
+| `COLD_OBSTACLES` | before a context is archived | the context; returns why it must stay, or "" |
 | `EXECUTORS` | for a turn of an agent of this kind | the assignment, the task's context, how to release its slot |
-| `CREDENTIAL_LINK` | when a turn ends | its outcome; gives the link of a turn that asks for a credential |
+| `CREDENTIAL_LINK` | when a turn ends | its outcome; returns the link if it asks for a credential |
 | `CREDENTIAL_LENDER` | when a handler asks for a credential | the assignment, the service |
-| `ARTIFACT_SIGNER` | when an agent delivers that signs | the task, its artifacts, the input hashes of runs |
-| `SWEEPS` | with every sweep of the engine | nothing |
+| `ARTIFACT_SIGNER` | when a signing agent delivers | the task, its artifacts, the input hashes of runs |
+| `SWEEPS` | with every engine sweep | nothing |
 | `BEFORE_WORK` | before the embedded worker takes work | nothing |
+
+The core does not call `RESTORERS` and `DEFINITION_WRITERS` (see `apps.agents`) or `EXAMINERS` (`features.health`).
 """
 
 from __future__ import annotations
@@ -37,5 +39,5 @@ def hook(setting: str) -> Callable[..., Any]:
 
 @cache
 def hooks(setting: str) -> tuple[Callable[..., Any], ...]:
-    """The functions that a setting lists, in their order."""
+    """The functions that a setting lists, in order."""
     return tuple(import_string(path) for path in getattr(settings, setting))

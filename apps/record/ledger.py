@@ -1,10 +1,10 @@
-"""The one door through which anything is written to the record.
+"""The only writer of events and of the rows derived from them.
 
     with ledger.writing(context_id) as log:
         log.add(EventType.AGENT_STATUS, {"state": "working"}, task=task_id)
 
-One transaction: it locks the context first (every other lock comes after it), folds each event into the rows, and
-gives out indexes that are gapless because nobody else writes to this context until the commit.
+This is one transaction. It locks the context before any other lock, folds each event into the rows, and numbers events
+without gaps: nobody else writes to the context until the commit.
 """
 
 from __future__ import annotations
@@ -24,25 +24,23 @@ from apps.record.content import blobs
 from apps.record.events import EventType, Opening
 from apps.record.hooks import hook, hooks
 from apps.record.models import Accepted, Artifact, Context, Event, Message, Run, Task
-from apps.record.projection import NO_PART_OF_REPLAY, fold, without_artifact
+from apps.record.projection import NO_PART_OF_REPLAY, Rows, fold
 from apps.record.runs import Lease, LeaseLost
 from apps.record.sql import ARTIFACTS_IN_STATE, CONTEXT, TASK_OF_CONTEXT
 from db import sql
-from db.sql import CLOCK_SQL, NOW, Batch, time_from, write_transaction
+from db.sql import CLOCK_SQL, NOW, Update, time_from, write_transaction
 
 
 class StaleWrite(Exception):
-    """A row changed under a transaction that holds its context: something writes around the ledger."""
+    """A row changed while its context was locked: other code writes to the record."""
 
 
 @contextmanager
 def writing(context: uuid.UUID | Context, *, lease: Lease | None = None) -> Iterator[Ledger]:
-    """Open the log of a context for one transaction; one that `new_context` gave is created.
+    """Open a context's log for one transaction. An unsaved context is created; its first event has `opens`.
 
-    A row that is passed in is locked, and the columns that say where its log ends are refreshed.
-    With `lease`, everything is written on behalf of a run, whose lease is extended.
-    Raises Context.DoesNotExist (ContextCleared for one that was cleared), LeaseLost, IllegalTransition; then
-    nothing was written.
+    `lease`: events are written on behalf of this run, and its lease is extended.
+    Raises Context.DoesNotExist, ContextCleared, LeaseLost, IllegalTransition; then nothing is written.
     """
     row = CONTEXT.one(context) if isinstance(context, uuid.UUID) else context
     if row is None:
@@ -58,23 +56,18 @@ def writing(context: uuid.UUID | Context, *, lease: Lease | None = None) -> Iter
         hook("RESTORE_CONTEXT")(row.pk)
 
 
-def new_context() -> Context:
-    """A context for `writing` to create; its first event says by `opens` what it is (see `Ledger.opening`)."""
-    return Context(pk=uuid.uuid4())
-
-
 class ContextCleared(LeaseLost, Context.DoesNotExist):
-    """The context was cleared: its log has ended, and no run of it is anybody's."""
+    """The context was deleted, and with it its runs' leases."""
 
 
 class ContextIsCold(Exception):
-    """The context is in cold storage: it is to be restored."""
+    """The context is in cold storage and must be restored first."""
 
 
 def lock_context(context: Context) -> datetime.datetime:
-    """Lock the row, read under the lock what changes, and give the database's time.
+    """Lock the row, refresh the columns that others may have changed, and give the database's time.
 
-    Raises Context.DoesNotExist (ContextCleared for one that was cleared), ContextIsCold.
+    Raises Context.DoesNotExist, ContextCleared, ContextIsCold.
     """
     suffix = connection.ops.for_update_sql() if connection.features.has_select_for_update else ""
     table = Context._meta.db_table
@@ -93,43 +86,43 @@ def lock_context(context: Context) -> datetime.datetime:
     return time_from(now)
 
 
-DESCRIPTION_FIELDS = ("title", "agent", "options", "archived_at")
-"""What changes of a context, beside where its log ends."""
-
+DESCRIPTION_FIELDS = ("title", "agent_id", "options", "archived_at")
+"""Columns that few events change, updated only if they differ."""
 
 DERIVED_FIELDS = {field.attname for field in Context._meta.concrete_fields if not field.primary_key} - NO_PART_OF_REPLAY
 
 
-class Ledger:
-    """An open transaction on one context: events that were added, and the rows as they leave them."""
+class Ledger(Rows):
+    """An open transaction on one context: the added events, and the rows after them.
+
+    Attributes:
+        now: the database's time at the start.
+        extra_rows: other rows, such as runs, to insert with the events.
+    """
 
     def __init__(self, context: Context, now: datetime.datetime) -> None:
-        self.context = context
-        self.now = now  # by the database's clock, as leases are, wherever that was asked
-        self._base_index = context.last_event
+        super().__init__(context)
+        self.now = now
         self.events: list[Event] = []
-        self._described = _description(context)
+        self.extra_rows: list[models.Model] = []
+        self._base_index = context.last_event
+        self._description = {name: getattr(context, name) for name in DESCRIPTION_FIELDS}
         self._lease: Lease | None = None
-        self._tasks: dict[uuid.UUID, Task] = {}
-        self._loaded: dict[uuid.UUID, tuple[str, datetime.datetime]] = {}
-        self._artifacts: dict[uuid.UUID, list[Artifact]] = {}
-        self._messages: dict[int, Message] = {}
-        self._new_tasks: list[Task] = []
-        self._also: list[models.Model] = []
-        self._new_artifacts: list[Artifact] = []
+        self._loaded: dict[uuid.UUID, tuple[str, datetime.datetime]] = {}  # state when read
+        self._with_artifacts: set[uuid.UUID] = set()  # tasks whose stored artifacts are loaded
         self._is_cleared = False
         self._wait = notifications.LATER
-        self._remembered: dict[str, Any] | None = None
+        self._memory: dict[str, Any] | None = None
 
     def renew_lease(self, lease: Lease, values: dict[str, Any] | None = None) -> None:
-        """Write on behalf of a run, which gets these values; without any its lease is extended. Raises LeaseLost."""
+        """Write on behalf of a run: set these values on it, or extend its lease. Raises LeaseLost."""
         held = {"id": lease.run_id, "fence": lease.fence, "state": Run.State.RUNNING, "lease_until__gt": NOW}
         if not sql.update(Run, held, values or {"lease_until": runs.lease_end(self.now)}):
             raise LeaseLost
         self._lease, self._wait = lease, notifications.SOON
 
     def acquire_lease(self, lease: Lease, where: dict[str, Any], values: dict[str, Any]) -> None:
-        """Write on behalf of a run that becomes this worker's. Raises LeaseLost unless `where` is so."""
+        """Claim a run and write on its behalf. Raises LeaseLost unless the run matches `where`."""
         if not sql.update(Run, where, values):
             raise LeaseLost
         self._lease = lease
@@ -142,7 +135,7 @@ class Ledger:
         task: uuid.UUID | None = None,
         artifact_id: str = "",
     ) -> Event:
-        """Append one event with the payload that `events.PAYLOADS` names for its type."""
+        """Append an event; `events.PAYLOADS` has its payload's type."""
         event = Event(
             context=self.context,
             index=self.context.last_event + 1,
@@ -158,98 +151,47 @@ class Ledger:
         return event
 
     def opening(self, opening: Opening) -> Opening:
-        """Open a new context: what its first event carries as `opens`. Without a contextId it gets its own key."""
+        """The `opens` of a new context's first event. The default contextId is the context's key."""
         complete: Opening = {**opening, "contextId": opening["contextId"] or str(self.context.pk)}
         self.context.context_id = complete["contextId"]
         return complete
 
-    def index_of(self, type_: EventType) -> int:
-        """The index of the first event of a type that was added."""
-        return next(event.index for event in self.events if event.type == type_)
-
-    def message_at(self, index: int) -> Message:
-        """The message that the added event of this index brought."""
-        return self._messages[index]
-
-    def insert_with_events(self, row: models.Model) -> None:
-        """Insert a row of execution state together with the events."""
-        self._also.append(row)
-
     def remember(self, changed: dict[str, Any], forgotten: Collection[str]) -> None:
-        """Change some keys of the context's memory, and leave the others as they are by now."""
+        """Set and delete keys of the context's memory."""
         kept = Context.objects.filter(pk=self.context.pk).values_list("memory", flat=True).first() or {}
-        self._remembered = {key: value for key, value in kept.items() if key not in forgotten} | changed
+        self._memory = {key: value for key, value in kept.items() if key not in forgotten} | changed
 
-    def write(self) -> None:
-        """Write what was added. `writing` calls it last."""
-        if not self.events and not self._also:
-            return
-        batch = Batch()
-        self._save_context(batch)
-        if self._tasks:
-            self._save_tasks(batch)
-        batch.insert(*self._new_tasks)
-        batch.insert(*self._messages.values())
-        for row in self._also:
-            batch.insert(row)
-        if self._artifacts or self._new_artifacts:
-            self._save_artifacts(batch)
-        batch.insert(*self.events)
-        batch.write()
-        blobs.count_uses(self.context.workspace_id, (part for event in self.events for part in event.parts))
-        if self._is_cleared:
-            erase_context(self.context, self._base_index)
-        if self.context.is_watched:
-            for listener in hooks("LEDGER_LISTENERS"):
-                listener(self.context, self.events)
-        announcement = self.context.pk, self.context.last_event, self.context.owner_id
-        statuses = (event for event in self.events if event.type == EventType.AGENT_STATUS)
-        wait = 0.0 if any(event.settles for event in statuses) else self._wait
-        transaction.on_commit(lambda: notifications.announce(*announcement, wait=wait))
-
-    def use_loaded(self, task: Task, artifacts: list[Artifact] | None = None) -> None:
-        """Take a task that was read before, and its artifacts if known; compare-and-swap guards its state."""
-        self._tasks[task.pk], self._loaded[task.pk] = task, (task.state, task.status_at)
-        if artifacts is not None:
-            self._artifacts[task.pk] = artifacts
-
-    # The rows that events are folded into (`projection.Rows`)
+    def use_loaded(self, task: Task, *, has_artifacts: bool = True) -> None:
+        """Use a task that was read before the lock; compare-and-swap guards its state."""
+        self.tasks[task.pk], self._loaded[task.pk] = task, (task.state, task.status_at)
+        if not has_artifacts:
+            self._with_artifacts.add(task.pk)
 
     def task(self, task_id: uuid.UUID | None) -> Task:
-        """The task as this transaction has it. Raises Task.DoesNotExist for one of another context."""
+        """The task in this transaction. Raises Task.DoesNotExist, also for another context's task."""
         if task_id is None:
             raise Task.DoesNotExist
-        if task_id not in self._tasks:
+        if task_id not in self.tasks:
             task = TASK_OF_CONTEXT.one(task_id, self.context.pk)
             if task is None:
                 raise Task.DoesNotExist
             self.use_loaded(task)
-        return self._tasks[task_id]
+        return self.tasks[task_id]
 
-    def add_task(self, task: Task) -> None:
-        self._new_tasks.append(task)
-        self.use_loaded(task, artifacts=[])
-
-    def add_message(self, message: Message) -> None:
-        self._messages[message.index] = message
-
-    def add_artifact(self, artifact: Artifact) -> None:
-        self._new_artifacts = [*without_artifact(self._new_artifacts, artifact), artifact]
-        if (known := self._artifacts.get(artifact.task_id)) is not None:
-            self._artifacts[artifact.task_id] = [*without_artifact(known, artifact), artifact]
-
-    def provisional_artifacts(self, task: Task) -> list[Artifact]:
-        if task.pk not in self._artifacts:
-            stored = ARTIFACTS_IN_STATE.all(task.pk, Artifact.State.PROVISIONAL)
-            self._artifacts[task.pk] = stored
-            for artifact in self._new_artifacts:
-                if artifact.task_id == task.pk:
-                    self._artifacts[task.pk] = [*without_artifact(self._artifacts[task.pk], artifact), artifact]
-        return [known for known in self._artifacts[task.pk] if known.state == Artifact.State.PROVISIONAL]
+    def provisional_artifacts(self, task_id: uuid.UUID | None) -> list[Artifact]:
+        key = self.task(task_id).pk
+        made = self.artifacts_by_task.setdefault(key, {})
+        if key not in self._with_artifacts:
+            stored = ARTIFACTS_IN_STATE.all(key, Artifact.State.PROVISIONAL)
+            made = {artifact.artifact_id: artifact for artifact in stored if artifact.artifact_id not in made} | made
+            self.artifacts_by_task[key] = made
+            self._with_artifacts.add(key)
+        return [artifact for artifact in made.values() if artifact.state == Artifact.State.PROVISIONAL]
 
     def chunks(self, artifact: Artifact) -> list[Event]:
-        new = [event for event in self.events if is_chunk_of(event, artifact)]
-        if artifact in self._new_artifacts:
+        key, first = (artifact.task_id, artifact.artifact_id), artifact.first_event
+        new = [event for event in self.events if (event.task_id, event.artifact_id) == key and event.index >= first]
+        if artifact._state.adding:
             return new
         stored = Event.objects.filter(
             task_id=artifact.task_id, artifact_id=artifact.artifact_id, index__gte=artifact.first_event
@@ -257,98 +199,83 @@ class Ledger:
         return [*stored.order_by("index"), *new]
 
     def clear(self) -> None:
-        """Drop what was read or added; `write` deletes the rows, and the log but for what this transaction adds."""
-        self._is_cleared = True
+        """Drop all rows; `write` then also deletes the stored ones and the earlier log."""
+        super().clear()
+        self._is_cleared, self._loaded = True, {}
         for event in self.events:
             if event.type == EventType.AGENT_CANCELLED:
-                event.payload = {"discarded": []}  # ids that an agent chose
-        self._new_tasks, self._new_artifacts = [], []
-        self._tasks, self._artifacts, self._messages = {}, {}, {}
+                event.payload = {"discarded": []}  # agents choose these ids, so they are content
 
-    def unfinished_tasks(self, tasks: Collection[str]) -> list[tuple[Task, list[Artifact]]]:
-        """Always empty: the tasks that a fork inherits belong to other contexts."""
-        return []
+    def write(self) -> None:
+        """Write all rows, and register what follows the commit; `writing` calls it last."""
+        if not self.events and not self.extra_rows:
+            return
+        context = self.context
+        artifacts = [artifact for made in self.artifacts_by_task.values() for artifact in made.values()]
+        updates = self._updates(artifacts)
+        rows: list[models.Model] = [context, *self.tasks.values(), *artifacts]
+        new = [row for row in rows if row._state.adding]
+        new += [*self.messages.values(), *self.extra_rows, *self.events]
+        sql.write(new, updates, unique_fields={Artifact: ("task", "artifact_id")})
+        if stored := blobs.stored_parts(self.events):
+            blobs.count_uses(context.workspace_id, stored)
+        if self._is_cleared:
+            erase_context(context, self._base_index)
+        if context.is_watched:
+            for listener in hooks("LEDGER_LISTENERS"):
+                listener(context, self.events)
+        reached = context.pk, context.last_event, context.owner_id
+        statuses = [event for event in self.events if event.type == EventType.AGENT_STATUS]
+        wait = 0.0 if any(event.settles for event in statuses) else self._wait
+        transaction.on_commit(lambda: notifications.announce(*reached, wait=wait))
 
-    def _save_context(self, batch: Batch) -> None:
-        values = {"last_event": self.context.last_event, "updated_at": self.context.updated_at}
-        if self.context._state.adding:
-            self.context.memory = self._remembered or {}
-            batch.insert(self.context)
+    def _updates(self, artifacts: list[Artifact]) -> list[Update]:
+        """Updates of stored rows, by compare-and-swap on context and tasks."""
+        context = self.context
+        updates: list[Update] = []
+        if context._state.adding:
+            context.memory = self._memory or {}
         else:
-            if (described := _description(self.context)) != self._described:
-                fields = zip(DESCRIPTION_FIELDS, self._described, described, strict=True)
-                # What this transaction did not change, others may have changed since the row was read.
-                values |= {name: now for name, before, now in fields if now != before}
-            if self._remembered is not None:
-                values["memory"] = self._remembered
-            if self.context.deleted_at is not None:
-                values = {name: getattr(self.context, name) for name in DERIVED_FIELDS} | {"memory": {}}
-            where = {"id": self.context.pk, "last_event": self._base_index, "is_watched": self.context.is_watched}
+            described = {name: getattr(context, name) for name in DESCRIPTION_FIELDS}
+            values: dict[str, Any] = {"last_event": context.last_event, "updated_at": context.updated_at}
+            # A field that did not change here may have changed in the database since it was read.
+            values |= {name: value for name, value in described.items() if value != self._description[name]}
+            if self._memory is not None:
+                values["memory"] = self._memory
+            if context.deleted_at is not None:
+                values = {name: getattr(context, name) for name in DERIVED_FIELDS} | {"memory": {}}
+            where = {"id": context.pk, "last_event": self._base_index, "is_watched": context.is_watched}
             where["cold_file"] = ""
-            batch.update(Context, where, values, missing=StaleWrite(f"context {self.context.pk} has grown"))
-
-    def _save_tasks(self, batch: Batch) -> None:
-        """Compare and swap: the state that the transaction began with is the state in the row."""
-        for task in self._tasks.values():
-            state, status_at = self._loaded[task.pk]
-            if task in self._new_tasks or (task.state, task.status_at) == (state, status_at):
-                continue
-            values = {
-                "state": task.state,
-                "status_message": task.status_message,
-                "slot": task.slot,
-                "status_at": task.status_at,
-                "status_event": task.status_event,
-            }
-            if task.metadata:
-                values["metadata"] = task.metadata
-            batch.update(
-                Task, {"id": task.pk, "state": state}, values, missing=StaleWrite(f"task {task.pk} was {state}")
-            )
-
-    def _save_artifacts(self, batch: Batch) -> None:
-        for artifact in (a for known in self._artifacts.values() for a in known if not a._state.adding):
-            if artifact.state != Artifact.State.PROVISIONAL:
+            updates.append(Update(Context, where, values, StaleWrite(f"context {context.pk} has grown")))
+        for key, (state, status_at) in self._loaded.items():
+            task = self.tasks[key]
+            if (task.state, task.status_at) != (state, status_at):
+                names = ["state", "status_message", "slot", "status_at", "status_event"]
+                names += ["metadata"] if task.metadata else []
+                values = {name: getattr(task, name) for name in names}
+                updates.append(Update(Task, {"id": key, "state": state}, values, StaleWrite(f"task {key} was {state}")))
+        for artifact in artifacts:
+            if not artifact._state.adding and artifact.state != Artifact.State.PROVISIONAL:
                 values = {name: getattr(artifact, name) for name in ("state", "parts", "digest", "signature")}
-                batch.update(Artifact, {"id": artifact.pk}, values)
-        batch.insert(*self._new_artifacts, replacing=("task", "artifact_id"))
-
-
-def is_chunk_of(event: Event, artifact: Artifact) -> bool:
-    """Does the event bring a chunk of the artifact, as it was begun last?"""
-    is_later = event.index >= artifact.first_event
-    return is_later and event.task_id == artifact.task_id and event.artifact_id == artifact.artifact_id
-
-
-def _description(context: Context) -> tuple[Any, ...]:
-    return context.title, context.agent_id, context.options, context.archived_at
+                updates.append(Update(Artifact, {"id": artifact.pk}, values))
+        return updates
 
 
 def erase_context(context: Context, upto: int) -> None:
-    """Delete the rows of the context's tasks and messages, with all that hangs on them, and its log up to an event.
+    """Delete the context's tasks and messages with all that depends on them, and its log up to an event.
 
-    What forks share of it is theirs, and stays. What a sender's messages led to is forgotten, but not that they were
-    sent: none of them runs again. Files that nobody else uses go after the commit.
+    Rows of forks and accepted message ids stay: no message runs again. Unused files are deleted after the commit.
     """
     stored = [part for prepare in hooks("BEFORE_ERASURE") for part in prepare(context) or ()]
     led_here = Q(task__context=context) | Q(answer__context=context)
     Accepted.objects.filter(led_here).update(task=None, answer=None, claimed_until=None)
-    _forget_inputs_of_referring_tasks(context)
+    _forget_inputs(context)
     Task.objects.filter(context=context).delete()
     Message.objects.filter(context=context).delete()
-    _erase_log(context, upto, stored)
-
-
-def _erase_log(context: Context, upto: int, besides: list[Any]) -> None:
-    """Delete the events, and let go of the files that they name, and of those `besides`."""
     log = Event.objects.filter(context=context, index__lte=upto)
-    stored = besides + [
-        part
-        for event in log.filter(payload__icontains='"stored"').order_by("index").iterator(100)
-        for part in event.parts
-        if "stored" in part
-    ]
-    blobs.release_uses(context.workspace_id, stored)  # all at once, that is in their order
+    with_files = log.filter(payload__icontains='"stored"').order_by("index").iterator(100)
+    stored += blobs.stored_parts(with_files)
+    blobs.release_uses(context.workspace_id, stored)  # one call: it sorts, against deadlocks
     released = blobs.stored_files(stored).keys()
     log.delete()
     for forget in hooks("FILES_RELEASED"):
@@ -357,14 +284,9 @@ def _erase_log(context: Context, upto: int, besides: list[Any]) -> None:
         transaction.on_commit(lambda: blobs.delete_unused(released), robust=True)
 
 
-def _forget_inputs_of_referring_tasks(context: Context) -> None:
-    """Tasks elsewhere may refer to tasks of this one, and what their turns were given has words of it."""
+def _forget_inputs(context: Context) -> None:
+    """Delete the inputs of other contexts' runs that quote this one's tasks; their hashes stay."""
     gone = {str(task) for task in Task.objects.filter(context=context).values_list("pk", flat=True)}
     elsewhere = Task.objects.filter(owner=context.owner_id).exclude(context=context).exclude(references=[])
     referring = [key for key, references in elsewhere.values_list("pk", "references") if gone.intersection(references)]
-    _forget_inputs(referring)
-
-
-def _forget_inputs(tasks: Collection[uuid.UUID]) -> None:
-    """The hashes stay, which tell whether two turns were given the same."""
-    Run.objects.filter(task__in=tasks).update(input={})
+    Run.objects.filter(task__in=referring).update(input={})

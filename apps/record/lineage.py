@@ -1,6 +1,6 @@
-"""What a context has of the record: its own rows, and of a fork those of the logs that it goes on from.
+"""The rows of a context: its own, and for a fork also those it shares with its parents.
 
-A context that is no fork (`forked_at is None`) costs nothing extra here: no query, no join.
+A context that is not a fork (`forked_at is None`) needs no extra query or join.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LogRange:
 
 
 def events(context: Context, after: int = 0, upto: int | None = None) -> QuerySet[Event]:
-    """The log of a context by index, from the event after `after` as far as `upto`."""
+    """The context's log, in order, after event `after` up to event `upto`."""
     found = Event.objects.filter(**row_lookups(context, "index"))
     if after:
         found = found.filter(index__gt=after)
@@ -50,22 +50,22 @@ def events(context: Context, after: int = 0, upto: int | None = None) -> QuerySe
 
 
 def messages(context: Context) -> QuerySet[Message]:
-    """What was said in a context and in what it goes on from."""
+    """The context's messages, with its parents' messages before the fork."""
     return Message.objects.filter(**row_lookups(context, "index"))
 
 
 def tasks(context: Context) -> TaskQuerySet:
-    """The tasks of a context and of what it goes on from; those that are `left` go on elsewhere, and not in it."""
+    """The context's tasks, with its parents' from before the fork; `left_tasks` of these do not continue here."""
     return Task.objects.filter(**row_lookups(context, "first_event"))
 
 
 def shown_tasks(context: Context) -> list[Task]:
-    """The tasks of a context as it shows them, oldest first: those that were left behind ended with that."""
+    """The context's tasks, oldest first; those left behind show as canceled."""
     return as_shown(tasks(context).order_by("first_event"), left_tasks(context))
 
 
 def as_shown(found: Iterable[Task], left: Mapping[uuid.UUID, Event]) -> list[Task]:
-    """Tasks as a context shows them that left these (see `left_tasks`)."""
+    """The tasks as a context shows them whose `left_tasks` are given."""
     shown = list(found)
     for task in shown:
         if task.pk in left and task.context_id != left[task.pk].context_id:
@@ -74,19 +74,19 @@ def as_shown(found: Iterable[Task], left: Mapping[uuid.UUID, Event]) -> list[Tas
 
 
 def mark_left(task: Task, fork: Event) -> None:
-    """In a fork, a task that had not ended ends by being left behind, whatever becomes of it elsewhere."""
+    """In a fork, an unfinished task of the parent is canceled, whatever happens to it there."""
     task.state, task.status_message, task.slot = TaskState.CANCELED, None, None
-    task.metadata = {name: value for name, value in task.metadata.items() if name != "skill"}  # found out elsewhere
+    task.metadata = {name: value for name, value in task.metadata.items() if name != "skill"}  # set elsewhere
     task.status_at, task.status_event = fork.at, fork.index
 
 
 def left_tasks(context: Context) -> dict[uuid.UUID, Event]:
-    """The tasks that are `left`, each with the fork that left it."""
+    """The tasks left behind, each with its `fork` event."""
     return {task: fork for fork in reversed(fork_events(context)) for task in task_ids_left_by(fork)}
 
 
 def newest_task(context: Context, **which: Any) -> Task | None:
-    """The newest task of a context as it shows it, of those for which the lookups hold."""
+    """The context's newest task that matches the lookups, as the context shows it."""
     own = Task.objects.filter(context=context, **which).order_by("-created_at", "-pk").first()
     if own is not None or context.forked_at is None:
         return own
@@ -95,7 +95,7 @@ def newest_task(context: Context, **which: Any) -> Task | None:
 
 
 def newest_messages(context: Context, number: int, before: int | None = None) -> list[Message]:
-    """The newest messages of a context, oldest first; those before an index, if one is given."""
+    """The context's newest messages, or the newest before an index; oldest first."""
     so_far = {} if before is None else {"index__lt": before}
     found = list(Message.objects.filter(context=context, **so_far).order_by("-index")[:number])
     if len(found) < number and context.forked_at is not None:
@@ -104,23 +104,23 @@ def newest_messages(context: Context, number: int, before: int | None = None) ->
 
 
 def artifacts(context: Context) -> ArtifactQuerySet:
-    """What was delivered in a context, and in what it goes on from by the tasks that had ended there."""
+    """The context's delivered artifacts, with those of its parents' tasks that had ended at the fork."""
     found = Artifact.objects.delivered().filter(**row_lookups(context, "first_event", of="task__"))
     return found if context.forked_at is None else found.exclude(task__in=left_task_ids(context))
 
 
 def left_task_ids(context: Context, upto: int | None = None) -> set[uuid.UUID]:
-    """The tasks in a context's past that had not ended where it, or what it goes on from, was forked off."""
+    """The ids of all tasks that forks in the context's past left behind."""
     return {task for fork in fork_events(context, upto) for task in task_ids_left_by(fork)}
 
 
 def task_ids_left_by(fork: Event) -> Iterator[uuid.UUID]:
-    """The tasks that a `fork` event leaves behind."""
+    """The task ids that a `fork` event leaves behind."""
     return (uuid.UUID(task) for task in fork.payload["left"])
 
 
 def fork_events(context: Context, upto: int | None = None) -> list[Event]:
-    """The events by which a log goes on from another, oldest first."""
+    """The log's `fork` events, oldest first: a fork of a fork has several."""
     if context.forked_at is None:
         return []
     begins = F("context__lent__first")
@@ -129,7 +129,7 @@ def fork_events(context: Context, upto: int | None = None) -> list[Event]:
 
 
 def agent_at(context: Context, at: int) -> tuple[int, JSON]:
-    """With whom a conversation was at an event of it, and with which options; 0 is its beginning."""
+    """The agent and its options at event `at`; 0 is the beginning."""
     turned = events(context, upto=at).filter(type__in=AGENT_CHANGES).order_by("-index").first() if at else None
     event = turned or events(context, upto=1).get()
     said = event.payload if event.type == EventType.AGENT_SWITCHED else event.payload["opens"]
@@ -137,15 +137,15 @@ def agent_at(context: Context, at: int) -> tuple[int, JSON]:
 
 
 def lock_shared_logs(workspace: int) -> None:
-    """Let nobody else change who shares which logs of a workspace until the transaction ends.
+    """Let no other transaction change which contexts of a workspace share logs.
 
-    Comes before every lock on a context. New rows may refer to the workspace meanwhile.
+    Take it before every lock on a context. New rows may still refer to the workspace.
     """
     list(Workspace.objects.select_for_update(no_key=True).filter(pk=workspace).values_list("pk"))
 
 
 def log_ranges(context: Context, upto: int) -> list[LogRange]:
-    """Whose lines a log's are, in its order, as far as event `upto`."""
+    """Where the log's events up to `upto` are stored, in order."""
     if context.forked_at is None:
         return [LogRange(context.pk, 1, upto)] if upto else []
     segments = Segment.objects.filter(context=context, first__lte=upto).order_by("first")
@@ -153,10 +153,9 @@ def log_ranges(context: Context, upto: int) -> list[LogRange]:
 
 
 def row_lookups(context: Context, index: str, of: str = "") -> dict[str, Any]:
-    """Lookups for the rows that a context has, where `index` names the event that brought them, for one `filter` call.
+    """Lookups for a context's rows, for one `filter` call; the field `index` is the event that made a row.
 
-    `of` leads to the row whose `context` and `index` count. There is one join, so that a statement sees what is shared
-    as it is at one moment, even while it is moved.
+    `of`: prefix to the row with these fields. One join sees segments at one moment, even while a hand-over moves them.
     """
     if context.forked_at is None:
         return {f"{of}context": context.pk}
@@ -169,17 +168,17 @@ def row_lookups(context: Context, index: str, of: str = "") -> dict[str, Any]:
 
 
 Versions = Mapping[int, int]
-"""By the index of an artifact's first chunk, how many of its name there are in the session up to it."""
+"""By the index of an artifact's first chunk: its number among the session's artifacts of the same name."""
 
 
 def artifact_versions(context: Context) -> Versions:
-    """The versions of all that was delivered in a session. One query, beside segments."""
+    """The versions of a session's delivered artifacts. One query, beside segments."""
     found = artifacts(context).order_by("first_event")
     return number_versions(found.values_list("first_event", "name", "artifact_id"))
 
 
 def number_versions(rows: Iterable[tuple[int, str, str]]) -> Versions:
-    """The versions of artifacts (first event, name, id) that stand in their order."""
+    """The versions of artifacts (first event, name, id), given in order."""
     seen: Counter[str] = Counter()
     versions = {}
     for first_event, name, artifact_id in rows:
@@ -189,13 +188,13 @@ def number_versions(rows: Iterable[tuple[int, str, str]]) -> Versions:
 
 
 def widest_share(context: Context) -> Segment | None:
-    """What a fork shares of the context, of the one that shares most; rather one in the tables."""
+    """The longest segment of the context that a fork shares; preferably of a fork that is not in cold storage."""
     shared = Segment.objects.filter(source=context).exclude(context=context)
     return shared.select_related("context").order_by("-last", "context__cold_file", "pk").first()
 
 
 def unshared_tasks(context: Context) -> list[uuid.UUID]:
-    """The context's own tasks that ended in none of its forks."""
+    """The context's own tasks that had not ended before any of its forks."""
     tasks = Task.objects.filter(context=context)
     share = widest_share(context)
     if share is not None:
@@ -204,5 +203,5 @@ def unshared_tasks(context: Context) -> list[uuid.UUID]:
 
 
 def ended_by(index: int) -> Q:
-    """The condition for tasks that had ended at this event of their log."""
+    """The condition for tasks that had ended by this event."""
     return Q(status_event__lte=index) & ~Q(state__in=UNFINISHED_STATES)

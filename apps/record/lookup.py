@@ -1,7 +1,4 @@
-"""Finding the tasks and contexts that a caller names, wherever they are kept.
-
-A context in cold storage is restored when it is used: a reader never sees an empty one.
-"""
+"""Finding tasks and contexts for a caller. A context in cold storage is restored first."""
 
 from __future__ import annotations
 
@@ -39,14 +36,14 @@ from apps.record.sql import TASK, WHOLE_TASK
 
 @dataclass(slots=True)
 class Target:
-    """Where a message goes: the context it continues and the task, where there are any."""
+    """The existing context and task that a message continues."""
 
     context: Context | None
     task: uuid.UUID | None
 
 
 def find_target(principal: Principal, agent: Agent, message: JSON) -> Target:
-    """The caller's context and task that a message names. Raises TaskNotFound, InvalidParams."""
+    """The caller's context and task in a message. Raises TaskNotFound, InvalidParams."""
     context_id = message.get("contextId") or ""
     if task_id := message.get("taskId"):
         task = find_agent_task(principal, agent, task_id)
@@ -59,7 +56,7 @@ def find_target(principal: Principal, agent: Agent, message: JSON) -> Target:
 def find_agent_task(
     principal: Principal, agent: Agent, task_id: str, find: Callable[[uuid.UUID], Task | None] = TASK.one
 ) -> Task:
-    """The caller's task at this agent, with its context and what else `find` reads. Raises TaskNotFound."""
+    """The caller's task at this agent, as `find` reads it. Raises TaskNotFound."""
     try:
         key = uuid.UUID(task_id)
     except ValueError:
@@ -73,10 +70,10 @@ def find_agent_task(
 
 
 def find_context(principal: Principal, agent: Agent, context_id: str) -> Context | None:
-    """The caller's context of this A2A contextId; None where it is a new one.
+    """The caller's context of this A2A contextId; None if it is new.
 
-    An anonymous caller continues a context only by the unguessable id that the platform gave it.
-    Raises InvalidParams where the caller uses the id with another agent.
+    Anonymous callers need the unguessable id that the platform gave them.
+    Raises InvalidParams if the context is with another agent.
     """
     context = restored_or_none(context_of(principal, context_id))
     if context is not None and context.agent_id != agent.pk:
@@ -85,7 +82,7 @@ def find_context(principal: Principal, agent: Agent, context_id: str) -> Context
 
 
 def context_of(principal: Principal, context_id: str) -> Context | None:
-    """The caller's context of this A2A contextId, with whatever agent (see `find_context`)."""
+    """The same with any agent."""
     contexts = Context.objects.visible_to(principal)
     if principal.is_known:
         return contexts.filter(context_id=context_id).first()
@@ -101,9 +98,9 @@ def _uuid(text: str) -> uuid.UUID | None:
 
 
 def references_of(principal: Principal, message: JSON, context: Context | None) -> list[str]:
-    """The caller's own tasks that the message names; where it names none, the task that it follows in its context.
+    """The caller's tasks that the message references; without any, the context's newest task if it is completed.
 
-    That may be another agent's: whoever goes on with a conversation is told what was made in it.
+    It may be another agent's: whoever continues a conversation gets its results.
     """
     named = [key for text in message.get("referenceTaskIds", []) if (key := _uuid(text))]
     if named:
@@ -119,7 +116,7 @@ def references_of(principal: Principal, message: JSON, context: Context | None) 
 
 
 def find_task(principal: Principal, key: uuid.UUID, *related: str) -> Task | None:
-    """A task of the caller's, with what it is `related` to, wherever it is kept."""
+    """The caller's task, with its `related` rows."""
     named = Task.objects.visible_to(principal).select_related(*related).filter(pk=key)
     found = named.first()
     if found is None and restore_tasks(principal, [key]):
@@ -128,24 +125,21 @@ def find_task(principal: Principal, key: uuid.UUID, *related: str) -> Task | Non
 
 
 def waiting_tasks(principal: Principal) -> TaskQuerySet:
-    """The caller's tasks that wait for an answer or a credential, in sessions that are not put away.
+    """The caller's tasks that wait for an answer or a credential, in sessions that are not archived.
 
-    What agents called for is not among them: its question is asked by the task that called for it.
+    Children are left out: their parents ask their questions.
     """
     waiting = Task.objects.visible_to(principal).filter(state__in=INTERRUPTED_STATES)
     return waiting.filter(parent=None, context__in=unarchived_contexts(principal))
 
 
 def unarchived_contexts(principal: Principal) -> ContextQuerySet:
-    """The caller's sessions that are not put away."""
+    """The caller's sessions that are not archived."""
     return Context.objects.visible_to(principal).listed().filter(archived_at=None)
 
 
 def restored(context: Context) -> Context:
-    """The context with its rows in the tables; one that is in no file costs nothing.
-
-    Raises Context.DoesNotExist for one that was deleted, DamagedArchive.
-    """
+    """The context with its rows in the tables. Raises Context.DoesNotExist if it was deleted, DamagedArchive."""
     if context.cold_file:
         hook("RESTORE_CONTEXT")(context.pk)
         context.refresh_from_db(fields=["cold_file", "cold_at", "cold_messages", "warmed_at"])
@@ -153,12 +147,11 @@ def restored(context: Context) -> Context:
 
 
 def restored_or_none(context: Context | None) -> Context | None:
-    """What was found, with its rows in the tables."""
     return None if context is None else restored(context)
 
 
 def restore_by_id(context_id: uuid.UUID) -> bool:
-    """Bring a session back, if it is in cold storage; says whether it was."""
+    """Restore a session; says whether it was in cold storage."""
     cold = Context.objects.filter(pk=context_id, deleted_at=None).exclude(cold_file="").first()
     if cold is not None:
         restored(cold)
@@ -166,7 +159,7 @@ def restore_by_id(context_id: uuid.UUID) -> bool:
 
 
 def restore_tasks(principal: Principal, keys: Iterable[uuid.UUID]) -> bool:
-    """Bring the caller's sessions back in which tasks are that were not found; says whether there was one."""
+    """Restore the caller's sessions that have these tasks; says whether there was one."""
     return _restore_by_keys(Task._meta.label_lower, keys, context__owner=principal.user_id)
 
 
@@ -176,12 +169,12 @@ def restore_run(principal: Principal, key: uuid.UUID) -> bool:
 
 
 def restore_answer(accepted: Accepted) -> bool:
-    """Bring the session back to which a message led that was accepted once."""
+    """Restore the session that an accepted message led to."""
     return _restore_by_keys(Accepted._meta.label_lower, [accepted.pk])
 
 
 def cold_task_counts(contexts: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:
-    """How many tasks there are of those contexts that are in cold storage."""
+    """The number of tasks of each context in cold storage."""
     kept = ColdKey.objects.filter(context__in=contexts, kind=Task._meta.label_lower)
     return dict(kept.values_list("context").annotate(models.Count("pk")).order_by())
 
@@ -193,14 +186,11 @@ def _restore_by_keys(kind: str, keys: Iterable[object], **whose: object) -> bool
 
 MESSAGE_FIELDS = ("task_id", "role", "message_id", "parts", "references", "extensions", "metadata")
 ARTIFACT_FIELDS = ("artifact_id", "name", "description", "parts", "signature", "extensions", "metadata")
-"""What is shown of each: text and JSON, which are the same after a way through JSON."""
+"""What `wire` shows of each: text and JSON only, so that `json_agg` can transport them."""
 
 
 def find_whole_task(task: uuid.UUID, history_length: int | None = None) -> Task | None:
-    """The task with its context and, where it has ended or asks for something, what `wire.load_task` shows of it.
-
-    `history_length` of None is the platform's default.
-    """
+    """The task with its context and, on PostgreSQL and once it is settled, `shown` for `wire.load_task`."""
     if connection.vendor != "postgresql":
         return TASK.one(task)
     length = settings.DEFAULT_HISTORY_LENGTH if history_length is None else history_length
@@ -217,7 +207,7 @@ def find_whole_task(task: uuid.UUID, history_length: int | None = None) -> Task 
 
 
 def _instances[M: models.Model](model: type[M], names: tuple[str, ...], rows: list[list[Any]] | None) -> list[M]:
-    """Instances with these fields alone."""
+    """Instances with these fields only."""
     return [model.from_db(connection.alias, names, row) for row in rows or []]
 
 
@@ -226,7 +216,7 @@ class DamagedArchive(SessionUnreadable):
 
 
 def find_session(principal: Principal, key: uuid.UUID, *related: str) -> Context:
-    """The caller's context of this key, with what it is `related` to. Raises ContextNotFound."""
+    """The caller's context, with its `related` rows. Raises ContextNotFound."""
     sessions = Context.objects.visible_to(principal)
     context = (sessions.select_related(*related) if related else sessions).filter(pk=key).first()
     if context is None:
@@ -235,7 +225,7 @@ def find_session(principal: Principal, key: uuid.UUID, *related: str) -> Context
 
 
 def find_restored_session(principal: Principal, key: uuid.UUID) -> Context:
-    """The caller's context of this key, with its rows in the tables. Raises ContextNotFound, DamagedArchive."""
+    """The caller's context with its rows in the tables. Raises ContextNotFound, DamagedArchive."""
     try:
         return restored(find_session(principal, key))
     except Context.DoesNotExist:  # it was deleted just now
@@ -243,6 +233,6 @@ def find_restored_session(principal: Principal, key: uuid.UUID) -> Context:
 
 
 def check_may_use(principal: Principal, agent: Agent) -> None:
-    """Raises UnsupportedOperation for an agent that the caller may not use."""
+    """Raises UnsupportedOperation if the caller may not use the agent."""
     if not agent.is_open_to(principal):
         raise UnsupportedOperation("There is no such agent, or you may not use it. Choose another.")

@@ -1,9 +1,9 @@
-"""The record's tables: one append-only log of events for each context, and the rows that are derived from it.
+"""The record's tables: an append-only log of events for each context, and the rows derived from it.
 
-Only `ledger` writes the log, contexts, tasks, messages and artifacts. The models after `Segment` belong to the work on
-them, and are no part of replay. The states of a task, and how they may follow each other, come first.
+Only `ledger` writes the log, contexts, tasks, messages and artifacts. The models after `Segment` are execution state,
+not part of replay. Task states and their transitions come first.
 
-A foreign key that is the beginning of another index has none of its own (`db_index=False`): each costs every event.
+A foreign key that begins another index has none of its own (`db_index=False`): each index slows every event.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class TaskState(models.TextChoices):
 
     @cached_property
     def is_interrupted(self) -> bool:
-        """The task waits for somebody outside."""
+        """The task waits for an answer or a credential."""
         return self in (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
 
     @cached_property
     def is_settled(self) -> bool:
-        """Nobody works on the task: it has ended, or it waits."""
+        """The task has ended, or it waits."""
         return self.is_terminal or self.is_interrupted
 
     @cached_property
@@ -79,32 +79,23 @@ INTERRUPTED_STATES = tuple(state for state in TaskState if state.is_interrupted)
 
 
 class IllegalTransition(Exception):
-    """A task was to change along no line of the table."""
+    """A task's change of state that TRANSITIONS does not have."""
 
     def __init__(self, old: str, new: str) -> None:
         super().__init__(f"A task that is {old} cannot become {new}.")
 
 
-def check_transition(old: str, new: str) -> None:
-    """Raises IllegalTransition unless a task may go from `old` to `new`."""
-    if TaskState(new) not in TRANSITIONS[TaskState(old)]:
-        raise IllegalTransition(old, new)
-
-
 class ContextQuerySet(models.QuerySet["Context"]):
     def visible_to(self, principal: Principal) -> ContextQuerySet:
-        """A caller's own contexts; for an anonymous caller those of nobody, to be reached by id alone.
-
-        Those that were cleared are gone for everybody.
-        """
+        """A caller's contexts that are not deleted. Anonymous callers share theirs, so filter these by id."""
         return self.filter(owner_id=principal.user_id, deleted_at=None)
 
     def ever_visible_to(self, principal: Principal) -> ContextQuerySet:
-        """A known caller's own contexts, with what is left of those that were cleared: to tell that they are gone."""
+        """A known caller's own contexts, with the tombstones of deleted ones."""
         return self.filter(owner_id=principal.user_id) if principal.is_known else self.none()
 
     def listed(self) -> ContextQuerySet:
-        """Conversations that were begun from outside: not those in which agents work for other agents."""
+        """Conversations begun from outside, not by agents that call other agents."""
         return self.filter(parent_task=None)
 
 
@@ -122,7 +113,7 @@ class Context(models.Model):
     parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="forks")
     forked_at = models.PositiveBigIntegerField(null=True, blank=True, help_text="Index of the last event taken over.")
     fork_reason = models.CharField(max_length=40, blank=True)
-    # A plain id: what was called for does not become anybody's own conversation when the parent is deleted.
+    # A plain id: a child's context must not look like a person's own when the parent is deleted.
     parent_task = models.UUIDField(null=True, blank=True, help_text="The task that called for what is done here.")
     last_event = models.PositiveBigIntegerField(default=0, help_text="Index of the newest event.")
     options = models.JSONField(default=dict, blank=True, help_text="How its agent is set up here.")
@@ -200,7 +191,7 @@ class Task(models.Model):
     objects = TaskQuerySet.as_manager()
 
     shown: Shown | None = None
-    """What is shown of it, where that was read along with it (`lookup.find_whole_task`)."""
+    """Its history and artifacts, if `lookup.find_whole_task` read it."""
 
     class Meta:
         indexes = [
@@ -232,7 +223,7 @@ class Task(models.Model):
 
 
 class Message(models.Model):
-    """One turn of talk, at the index of the event that brought it."""
+    """A message, at the index of its event."""
 
     class Role(models.TextChoices):
         USER = "user"
@@ -277,12 +268,11 @@ class Message(models.Model):
 
 class ArtifactQuerySet(models.QuerySet["Artifact"]):
     def delivered(self) -> ArtifactQuerySet:
-        """Those of completed tasks."""
         return self.filter(state=Artifact.State.DELIVERED)
 
 
 class Artifact(models.Model):
-    """A deliverable of a task. Its parts are written once, when the task completes; until then they are events."""
+    """A result of a task. Its parts are written when the task completes; until then they are events."""
 
     class State(models.TextChoices):
         PROVISIONAL = "provisional", "being made"
@@ -317,7 +307,7 @@ class Artifact(models.Model):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is shown of a task beside its row: the `length` newest messages, oldest first, and what was delivered."""
+    """A task's `length` newest messages, oldest first, and its delivered artifacts."""
 
     length: int
     history: list[Message]
@@ -325,16 +315,16 @@ class Shown:
 
 
 AGENT_CHANGES = (EventType.AGENT_SWITCHED, EventType.FORK)
-"""What is looked for in a log however long it is: with whom it went on, and from where."""
+"""Types that are looked up in long logs, so they have an index."""
 
 
 class Event(models.Model):
-    """One line of a context's log. Written once, never changed."""
+    """An entry of a context's log. Never changed."""
 
     context = models.ForeignKey(Context, on_delete=models.CASCADE, db_index=False, related_name="events")
     index = models.PositiveBigIntegerField()
     type = models.CharField(max_length=30, choices=EventType)
-    # Plain ids: a log is written before, and is read without, the rows that are derived from it.
+    # Plain ids: the log is written before its derived rows, and can be read without them.
     task = models.ForeignKey(
         Task,
         null=True,
@@ -365,13 +355,13 @@ class Event(models.Model):
 
     @property
     def parts(self) -> list[Any]:
-        """The A2A parts that it brings."""
+        """The A2A parts of its message or artifact chunk."""
         holder = self.payload.get("message") or self.payload.get("artifact") or {}
         return list(holder.get("parts", ()))
 
     @property
     def settles(self) -> bool:
-        """Is it a change of state that a waiting caller waits for?"""
+        """Does it end or interrupt a task?"""
         return self.type == EventType.AGENT_STATUS and TaskState(self.payload["state"]).is_settled
 
 
@@ -381,7 +371,7 @@ class FeedbackManager(models.Manager["Feedback"]):
 
 
 class Feedback(Event):
-    """A line of the log by which somebody says what a task was worth; of a task the newest counts."""
+    """An event that rates a task; the newest counts."""
 
     objects: ClassVar[FeedbackManager] = FeedbackManager()
 
@@ -400,18 +390,18 @@ class Feedback(Event):
 
 
 ENDLESS = models.BigIntegerField.MAX_BIGINT
-"""`last` of the segment in which a fork goes on by itself."""
+"""`last` of a fork's own segment."""
 
 
 class Segment(models.Model):
-    """Events `first` to `last` of a fork's log are those of `source`, with the messages and tasks that they brought.
+    """Events `first` to `last` of a fork's log, with their messages and tasks, are stored in `source`.
 
-    A source always has these lines itself: the segments of a fork of a fork name each context whose own they are. The
-    last segment of a fork names the fork. A context that is no fork has none.
+    A source stores them itself, even for a fork of a fork. A fork's last segment names the fork; other contexts have no
+    segments.
     """
 
     context = models.ForeignKey(Context, on_delete=models.CASCADE, db_index=False, related_name="segments")
-    # With its owner a source goes together with its forks; alone it goes after what they need was moved.
+    # Deleting an owner deletes sources with their forks. A source alone is deleted after the hand-over to its forks.
     source = models.ForeignKey(Context, on_delete=models.RESTRICT, related_name="lent")
     first = models.PositiveBigIntegerField(help_text="Index of an event.")
     last = models.PositiveBigIntegerField(help_text="Index of an event.")
@@ -433,7 +423,7 @@ class RunQuerySet(models.QuerySet["Run"]):
 
 
 class Run(models.Model):
-    """One turn of a task being executed: who works on it and until when. Execution state, no part of replay."""
+    """The execution of one turn of a task. Not part of replay."""
 
     class State(models.TextChoices):
         QUEUED = "queued"
@@ -472,7 +462,7 @@ class Run(models.Model):
     remote = models.JSONField(default=dict, blank=True, help_text="A remote agent's ids.")
     traceparent = models.CharField(max_length=55, blank=True, help_text="Its span (W3C Trace Context).")
     queued_at = models.DateTimeField(default=timezone.now)
-    published_at = models.DateTimeField(null=True, blank=True, help_text="When its wake-up was last sent by the sweep.")
+    published_at = models.DateTimeField(null=True, blank=True, help_text="When the sweep last sent its message.")
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
@@ -501,12 +491,12 @@ class Run(models.Model):
 
     @property
     def is_first(self) -> bool:
-        """Nothing was done for the task before this claim; a run that was given back counts an attempt less."""
+        """Is this the task's first claim? `attempt` cannot tell: a worker that gives a run back takes one off."""
         return self.turn == 1 and self.fence <= 1
 
 
 class Suspension(models.Model):
-    """A task that asks what a child of it asks, until somebody answers. Execution state, no part of replay."""
+    """A task that asks its child's question, until somebody answers. Not part of replay."""
 
     task = models.OneToOneField(Task, on_delete=models.CASCADE, related_name="suspension")
     child = models.ForeignKey(
@@ -519,7 +509,7 @@ class Suspension(models.Model):
 
 
 class Accepted(models.Model):
-    """Idempotency: what a known sender's message led to. A table of its own: forks share messages."""
+    """Idempotency: the result of a known sender's message. Not on Message, because forks share messages."""
 
     sender = models.CharField(max_length=60)
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
@@ -541,7 +531,7 @@ class Accepted(models.Model):
 
 
 class Blob(models.Model):
-    """Content too large for a row: kept in file storage under its SHA-256, counted per workspace."""
+    """Content too large for a row, in file storage under its SHA-256; uses are counted per workspace."""
 
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, db_index=False, related_name="blobs")
     sha256 = models.CharField(max_length=64)
@@ -557,7 +547,7 @@ class Blob(models.Model):
 
 
 class ColdKey(models.Model):
-    """Where a row is by whose key alone somebody may ask, while its session is in cold storage."""
+    """The session of a row in cold storage, for callers who have only the row's key."""
 
     context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="cold_keys")
     kind = models.CharField(max_length=40, help_text="The model, such as `record.task`.")

@@ -1,7 +1,7 @@
-"""Wake-ups: "context C reached event N", "stop run R", "look what became of run R elsewhere", within this process and
-between processes.
+"""Notifications within this process and between processes: "context C reached event N", "stop run R", "look at the
+remote work of run R".
 
-They carry no truth. A lost one is made good by the feed's poll, by the runs' heartbeat, by asking now and then.
+They carry no data. When one is lost, a poll finds the same: the feed's, the leases', or a remote agent's.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 import redis
 from django.conf import settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-SOON = 0.003  # seconds that what an agent says waits for something newer
-LATER = 0.025  # and what else is recorded: an agent that is quick has answered by then
-REACHED, STOP, NUDGE = "reached", "stop", "nudge"  # the groups of wake-ups
-Reached = Callable[[str, int, str], None]  # context id, index of its newest event, owner's id ("": not said)
+SOON = 0.003  # seconds that a running agent's events wait for newer ones
+LATER = 0.025  # that other events wait: a quick agent has answered by then
+REACHED, STOP, NUDGE = "reached", "stop", "nudge"  # the groups of notifications
+Reached = Callable[[str, int, str], None]  # context id, index of its newest event, owner's id ("": unknown)
 Stop = Callable[[str], None]  # run id
 Nudge = Callable[[str], None]  # run id
 
@@ -31,17 +32,17 @@ _relay: Relay | None = None
 
 
 def on_reached(callback: Reached) -> Callable[[], None]:
-    """Have `callback` called, from any thread, when a context grows; returns how to end that."""
+    """Call `callback`, from any thread, when a context grows; returns how to unregister it."""
     return _register(REACHED, callback)
 
 
 def on_stop(callback: Stop) -> Callable[[], None]:
-    """Have `callback` called, from any thread, when a run is to stop; returns how to end that."""
+    """Call `callback`, from any thread, when a run should stop; returns how to unregister it."""
     return _register(STOP, callback)
 
 
 def on_nudge(callback: Nudge) -> Callable[[], None]:
-    """Have `callback` called, from any thread, when something happened to a run elsewhere; returns how to end that."""
+    """Call `callback`, from any thread, when a run's remote work changed; returns how to unregister it."""
     return _register(NUDGE, callback)
 
 
@@ -54,32 +55,27 @@ def _register(group: str, callback: Callable[..., None]) -> Callable[[], None]:
 
 
 def announce(context_id: object, index: int, owner: int | None = None, *, wait: float = 0.0) -> None:
-    """Say that a context, of that owner, reached an event. Call it after the commit, where the thread may wait.
+    """Tell all processes that a context reached an event. Call it after the commit; it may block, but not fail.
 
-    It does not fail. Other processes hear of it at most `wait` seconds later, and of the newest event alone that is
-    said by then.
+    Other processes are told within `wait` seconds, of the newest event only.
     """
-    _send(REACHED, str(context_id), index, "" if owner is None else str(owner), wait)
+    _notify(REACHED, str(context_id), index, "" if owner is None else str(owner), wait=wait)
 
 
 def stop(run_id: object) -> None:
-    """Say that whoever executes this run should stop. Call it after the commit, where the thread may wait."""
-    _send(STOP, str(run_id))
+    """Tell the executor of this run to stop. Call it after the commit; it may block."""
+    _notify(STOP, str(run_id))
 
 
 def nudge(run_id: object) -> None:
-    """Say that whoever waits for the remote work of this run should look at it now. The thread may have to wait."""
-    _send(NUDGE, str(run_id))
+    """Tell whoever waits for this run's remote work to look at it now. It may block."""
+    _notify(NUDGE, str(run_id))
 
 
-def _send(group: str, key: str, index: int = 0, owner: str = "", wait: float = 0.0) -> None:
-    _deliver(group, key, index, owner)
-    if settings.CHANNEL_LAYER_URL.startswith("redis"):  # there may be other processes
-        _shared_relay().send(group, key, index, owner, wait=wait)
-
-
-def _deliver(group: str, key: str, index: int, owner: str = "") -> None:
-    """Hand a notification to the callbacks of this process."""
+def _notify(
+    group: str, key: str, index: int = 0, owner: str = "", *, wait: float = 0.0, is_relayed: bool = False
+) -> None:
+    """Call this process's callbacks, and tell the other processes unless it `is_relayed` from one of them."""
     with _lock:
         callbacks = tuple(_callbacks[group])
     for callback in callbacks:
@@ -87,6 +83,8 @@ def _deliver(group: str, key: str, index: int, owner: str = "") -> None:
             callback(key, index, owner)
         else:
             callback(key)
+    if not is_relayed and settings.CHANNEL_LAYER_URL.startswith("redis"):  # there may be other processes
+        _shared_relay().send(group, key, index, owner, wait=wait)
 
 
 def _shared_relay() -> Relay:
@@ -94,30 +92,31 @@ def _shared_relay() -> Relay:
     global _relay
     with _lock:
         if _relay is None:
-            _relay = Relay(settings.CHANNEL_LAYER_URL, settings.INSTALLATION, _deliver)
+            on_message = partial(_notify, is_relayed=True)
+            _relay = Relay(settings.CHANNEL_LAYER_URL, settings.INSTALLATION, on_message)
         return _relay
 
 
-log = logging.getLogger("parley.wakeups")
+log = logging.getLogger("parley.notifications")
 
-TIMEOUT_SECONDS = 1.0  # for which a Redis that does not answer holds up who commits
-RETRY_SECONDS = 1.0  # how long it is then left alone
-LISTEN_SECONDS = 10.0  # a line on which nothing was heard for so long is looked after
+TIMEOUT_SECONDS = 1.0  # how long an unresponsive Redis can block a commit's caller
+RETRY_SECONDS = 1.0  # pause after an error
+LISTEN_SECONDS = 10.0  # silence after which a connection is checked
 
-OnMessage = Callable[[str, str, int, str], None]  # group, key, index, whose the key is
+OnMessage = Callable[[str, str, int, str], None]  # group, key, index, owner of the key
 
 
 class Relay:
-    """Tells the other processes which index each key of a group has reached.
+    """Tells other processes, through Redis, which index each key of a group has reached.
 
-    `url` is Redis'; names begin with `prefix`, because all of Redis' databases hear each other. `heard` is called, from
-    the relay's threads, with what others said to the groups that are listened to.
+    Channel names begin with `prefix`, because publish/subscribe spans a Redis's databases. `on_message` is called in
+    the relay's threads.
     """
 
-    def __init__(self, url: str, prefix: str, heard: OnMessage) -> None:
+    def __init__(self, url: str, prefix: str, on_message: OnMessage) -> None:
         self._name = uuid.uuid4().hex
         self._prefix = prefix
-        self._heard = heard
+        self._on_message = on_message
         self._redis = redis.Redis.from_url(
             url,
             socket_timeout=TIMEOUT_SECONDS,
@@ -125,61 +124,57 @@ class Relay:
             retry=Retry(NoBackoff(), 1),
             health_check_interval=int(LISTEN_SECONDS),
         )
-        # The newest index, until when it may wait, and whose the key is.
-        self._waiting: dict[tuple[str, str], tuple[int, float, str]] = {}
+        self._unsent: dict[tuple[str, str], tuple[int, float, str]] = {}  # newest index, due time, owner
         self._changed = threading.Condition()
         self._sending = threading.Lock()
-        self._away_until: float | None = None
-        self._listening: set[str] = set()
-        self._patient: threading.Thread | None = None
-        self._wakes_at = math.inf
+        self._retry_at: float | None = None
+        self._groups: set[str] = set()
+        self._delayed_sender: threading.Thread | None = None
+        self._next_due = math.inf
 
     def send(self, group: str, key: str, index: int, owner: str = "", *, wait: float = 0.0) -> None:
-        """Say that `key` has reached `index`, or what it has reached `wait` seconds later if nobody says so before.
-
-        `owner` says whose the key is, in a word; it is always the same for a key.
-        """
+        """Send `index` within `wait` seconds, unless a newer one replaces it. A key has one `owner`, a single word."""
         due = time.monotonic() + wait
         with self._changed:
-            newest, until, _ = self._waiting.get((group, key), (index, due, owner))
-            self._waiting[group, key] = max(newest, index), min(until, due), owner
+            newest, earliest, _ = self._unsent.get((group, key), (index, due, owner))
+            self._unsent[group, key] = max(newest, index), min(earliest, due), owner
             if wait:
-                self._wake_at(due)
+                self._schedule(due)
         if not wait:
             self._send_due()
 
     def listen(self, group: str) -> None:
-        """Hear what is said to a group from now on, whatever becomes of Redis."""
+        """Receive a group's messages from now on, across errors."""
         with self._changed:
-            if group in self._listening:
+            if group in self._groups:
                 return
-            self._listening.add(group)
-        threading.Thread(target=self._listen, args=[group], name="wakeups-in", daemon=True).start()
+            self._groups.add(group)
+        threading.Thread(target=self._listen, args=[group], name="notifications-in", daemon=True).start()
 
-    def _wake_at(self, due: float) -> None:
-        """Have the thread that waits awake by then. Called with the lock."""
-        if self._patient is None:
-            self._patient = threading.Thread(target=self._wait_and_send, name="wakeups-out", daemon=True)
-            self._patient.start()
-        if due < self._wakes_at:
-            self._wakes_at = due
+    def _schedule(self, due: float) -> None:
+        """Run the delayed sender at that time. The caller holds the lock."""
+        if self._delayed_sender is None:
+            self._delayed_sender = threading.Thread(target=self._send_delayed, name="notifications-out", daemon=True)
+            self._delayed_sender.start()
+        if due < self._next_due:
+            self._next_due = due
             self._changed.notify()
 
-    def _wait_and_send(self) -> None:
+    def _send_delayed(self) -> None:
         while True:
             with self._changed:
-                while (left := self._wakes_at - time.monotonic()) > 0:
+                while (left := self._next_due - time.monotonic()) > 0:
                     self._changed.wait(None if left == math.inf else left)
             self._send_due(at_once=False)
             with self._changed:
-                self._wakes_at = min((due for _, due, _ in self._waiting.values()), default=math.inf)
+                self._next_due = min((due for _, due, _ in self._unsent.values()), default=math.inf)
 
     def _send_due(self, *, at_once: bool = True) -> None:
-        """Send what is due; with `at_once` not if another thread is at it, which then sends this too."""
+        """Send what is due; with `at_once`, leave it to another thread that is sending already."""
         while self._has_due() and self._sending.acquire(blocking=not at_once):
             try:
-                for (group, key), index, owner in self._take_due():
-                    # Beside the name, where processes of the version before, which knew no owners, do not look.
+                for (group, key), index, owner in self._pop_due():
+                    # In the first word, because the previous version knows no owners.
                     name = f"{self._name}:{owner}" if owner else self._name
                     self._publish(group, f"{name} {index} {key}")
             finally:
@@ -188,49 +183,49 @@ class Relay:
     def _has_due(self) -> bool:
         now = time.monotonic()
         with self._changed:
-            return any(due <= now for _, due, _ in self._waiting.values())
+            return any(due <= now for _, due, _ in self._unsent.values())
 
-    def _take_due(self) -> list[tuple[tuple[str, str], int, str]]:
+    def _pop_due(self) -> list[tuple[tuple[str, str], int, str]]:
         now = time.monotonic()
         with self._changed:
-            due = [(place, index, owner) for place, (index, until, owner) in self._waiting.items() if until <= now]
-            for place, _, _ in due:
-                del self._waiting[place]
-        return due
+            found = [(group_key, index, owner) for group_key, (index, due, owner) in self._unsent.items() if due <= now]
+            for group_key, _, _ in found:
+                del self._unsent[group_key]
+        return found
 
     def _publish(self, group: str, text: str) -> None:
-        """Errors are logged when Redis goes and when it is back, not for each wake-up in between: readers poll then."""
-        if self._away_until is not None and time.monotonic() < self._away_until:
+        """Logs only an outage's first error and its end: polls replace the lost messages."""
+        if self._retry_at is not None and time.monotonic() < self._retry_at:
             return
         try:
             self._redis.publish(f"{self._prefix}.{group}", text)
         except redis.RedisError as error:
-            if self._away_until is None:
-                log.warning("wake-ups are not being delivered to other processes: %s", error)
-            self._away_until = time.monotonic() + RETRY_SECONDS
+            if self._retry_at is None:
+                log.warning("notifications are not being delivered to other processes: %s", error)
+            self._retry_at = time.monotonic() + RETRY_SECONDS
         else:
-            if self._away_until is not None:
-                log.info("wake-ups are delivered to other processes again")
-            self._away_until = None
+            if self._retry_at is not None:
+                log.info("notifications are delivered to other processes again")
+            self._retry_at = None
 
     def _listen(self, group: str) -> None:
         while True:
             try:
-                with self._redis.pubsub(ignore_subscribe_messages=True) as line:  # type: ignore[no-untyped-call]
-                    line.subscribe(f"{self._prefix}.{group}")
+                with self._redis.pubsub(ignore_subscribe_messages=True) as channel:  # type: ignore[no-untyped-call]
+                    channel.subscribe(f"{self._prefix}.{group}")
                     while True:
-                        if message := line.get_message(timeout=LISTEN_SECONDS):
-                            self._take_in(group, message["data"].decode())
+                        if message := channel.get_message(timeout=LISTEN_SECONDS):
+                            self._receive(group, message["data"].decode())
             except Exception as error:
-                log.warning("wake-ups from other processes are not being received: %s", error)
+                log.warning("notifications from other processes are not being received: %s", error)
                 time.sleep(RETRY_SECONDS)
 
-    def _take_in(self, group: str, text: str) -> None:
+    def _receive(self, group: str, text: str) -> None:
         sender, index, key = text.split(" ", 2)
         name, _, owner = sender.partition(":")
         if name == self._name:
             return
-        with self._changed:  # what others say already need not be said
-            if self._waiting.get((group, key), (int(index) + 1, 0.0, ""))[0] <= int(index):
-                del self._waiting[group, key]
-        self._heard(group, key, int(index), owner)
+        with self._changed:  # what others have sent need not be sent again
+            if self._unsent.get((group, key), (int(index) + 1, 0.0, ""))[0] <= int(index):
+                del self._unsent[group, key]
+        self._on_message(group, key, int(index), owner)

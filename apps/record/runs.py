@@ -1,6 +1,9 @@
-"""What a run carries beside the record: its lease, notes about it, the tokens it used, its place in a trace.
+"""What a run has beside the record, in four parts, in this order:
 
-Leases go by the database's clock, which all worker processes share.
+1. Leases, by the database's clock, which all workers share.
+2. Notes for operators about what came too late.
+3. Usage: requests and tokens by model.
+4. Traces: W3C `traceparent` values.
 """
 
 from __future__ import annotations
@@ -25,24 +28,24 @@ from apps.record.sql import UNFINISHED_RUN
 
 
 class LeaseLost(Exception):
-    """The run is no longer this worker's: its lease ran out, or the task has ended."""
+    """This worker no longer has the run: its lease expired, or the task has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A worker's claim to a run: good while the run's fence is still this number and its lease lasts."""
+    """A worker's claim to a run, valid while the run has this fence and the lease lasts."""
 
     run_id: uuid.UUID
     fence: int
 
 
 def lease_end(now: datetime.datetime) -> datetime.datetime:
-    """When a lease that is taken or extended at `now`, by the database's clock, ends."""
+    """The end of a lease taken or extended at `now`, by the database's clock."""
     return now + datetime.timedelta(seconds=settings.RUN_LEASE_SECONDS)
 
 
 def has_unfinished_run(task: uuid.UUID) -> bool:
-    """Has a task a run that works at it, or waits for a worker?"""
+    """Does the task have a queued or running run?"""
     return UNFINISHED_RUN.one(task) is not None
 
 
@@ -57,7 +60,7 @@ def add_late_note(task_id: uuid.UUID, text: str) -> None:
 
 
 def add_note(run_id: uuid.UUID, text: str, *, unless_queued: bool = False) -> None:
-    """Add a line to the run's notes; the oldest of too many go."""
+    """Add a line to the run's notes, of which the newest MAX_NOTES are kept."""
     run = Run.objects.filter(pk=run_id).only("notes", "state").first()
     if run is None or (unless_queued and run.state == Run.State.QUEUED):
         return
@@ -66,12 +69,12 @@ def add_note(run_id: uuid.UUID, text: str, *, unless_queued: bool = False) -> No
 
 
 USAGE_COUNTS = ("requests", "inputTokens", "outputTokens")
-MAX_COUNT = 10**12  # of one count: what an endpoint or an agent says beyond it is no count
+MAX_COUNT = 10**12  # a larger count is invalid
 
 
 @dataclass(slots=True)
 class UsageTotals:
-    """Counts by model. As JSON: the sums, and under `models` the same for each model by its name."""
+    """Counts by model. As JSON: the sums, and under `models` the counts of each."""
 
     models: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -81,7 +84,7 @@ class UsageTotals:
 
     @property
     def as_json(self) -> JSON:
-        """Nothing where no model was asked."""
+        """Empty if no model was called."""
         if not self.models:
             return {}
         sums = {name: sum(counts[name] for counts in self.models.values()) for name in USAGE_COUNTS}
@@ -89,7 +92,7 @@ class UsageTotals:
 
     @property
     def lines(self) -> list[str]:
-        """For people, a line for each model: `gpt-5-mini: 3 requests, 1,200 tokens in, 340 out`."""
+        """For people, by model: `gpt-5-mini: 3 requests, 1,200 tokens in, 340 out`."""
         return [
             f"{model}: {one['requests']:,} request{'s' * (one['requests'] != 1)}, "
             f"{one['inputTokens']:,} tokens in, {one['outputTokens']:,} out"
@@ -97,14 +100,14 @@ class UsageTotals:
         ]
 
     def labelled[O: Outcome](self, outcome: O) -> O:
-        """The outcome, whose metadata names the models that were asked: who reads it sees which were scripted."""
+        """The outcome with the called models in its metadata, so that readers recognize scripted ones."""
         if not self.models:
             return outcome
         return dataclasses.replace(outcome, metadata={"models": list(self.models), **outcome.metadata})
 
     @classmethod
     def of(cls, recorded: Iterable[Mapping[str, Any]]) -> UsageTotals:
-        """Of several turns, from what `as_json` gave for each."""
+        """The totals of several turns, from their `as_json`."""
         spent = cls()
         for usage in recorded:
             for model, counts in usage.get("models", {}).items():
@@ -118,14 +121,14 @@ class UsageTotals:
 
 
 def _valid_count(said: Any) -> int:
-    """What an agent, or an endpoint by way of it, says to have used, as a count that can be added up."""
+    """A count that an agent reported; 0 if it is invalid."""
     if isinstance(said, bool) or not isinstance(said, int | float) or not 0 <= said <= MAX_COUNT:
         return 0
     return int(said)
 
 
 def save_usage(lease: Lease, spent: UsageTotals) -> None:
-    """Keep what a run took that was stopped, unless it was begun anew."""
+    """Save the usage of a stopped run, unless it was claimed again."""
     Run.objects.filter(pk=lease.run_id, fence=lease.fence).update(usage=spent.as_json)
 
 
@@ -133,13 +136,10 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 def new_span(traceparent: str) -> str:
-    """The traceparent of a new span: below the one that is given, in a new trace where that is none.
-
-    A header that is malformed counts as none (W3C Trace Context §3.2.2).
-    """
+    """The traceparent of a new child span, or of a new trace if that is malformed (W3C Trace Context §3.2.2)."""
     above = _parse_traceparent(traceparent)
     trace_id = above.trace_id if above.is_valid else secrets.randbits(128) or 1
-    # Who begins a trace lets the others record it; who goes on with one leaves that as it is.
+    # A new trace is sampled; an existing one keeps its flag.
     flags = above.trace_flags & TraceFlags.SAMPLED if above.is_valid else TraceFlags.SAMPLED
     return f"00-{format_trace_id(trace_id)}-{format_span_id(secrets.randbits(64) or 1)}-{flags:02x}"
 

@@ -46,7 +46,7 @@ WHOLE_TASK = Query(
     task=Task,
     context=Context,
 )
-"""On PostgreSQL alone: a task and, where it has ended or asks for something, its newest messages and its artifacts."""
+"""PostgreSQL only: a task and, once it is settled, its newest messages and its artifacts."""
 
 TASKS = Query(
     "SELECT {task}, {context} FROM {task.table} JOIN {context.table} ON context.id = task.context_id "

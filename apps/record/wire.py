@@ -1,6 +1,9 @@
-"""What crosses the HTTP border: the record as A2A 1.0 shows it, events as server-sent events, and cursors of lists.
+"""What crosses the HTTP border, in four parts, in this order:
 
-Server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html
+1. A2A 1.0 JSON: messages, artifacts, tasks, and stream responses of events.
+2. The newest messages of many tasks in one query, for lists of tasks.
+3. Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html): `EventStream` to `sse_frame`.
+4. Signed cursors of paged lists.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import hashlib
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from types import MappingProxyType
 from typing import Any
@@ -31,16 +34,16 @@ from apps.record.sql import ARTIFACTS_IN_STATE, ARTIFACTS_OF_TASKS, MESSAGES_OF_
 from db.sql import execute, quote
 
 ROLES = {Message.Role.USER: "ROLE_USER", Message.Role.AGENT: "ROLE_AGENT"}
-MAX_INLINE_BYTES = 4 * 1024 * 1024  # bytes of a stored part that still travels inside an answer; larger ones are links
+MAX_INLINE_BYTES = 4 * 1024 * 1024  # a larger stored part is sent as a link
 
 
 def timestamp(at: datetime.datetime) -> str:
-    """A time in the form of ProtoJSON, in UTC with milliseconds."""
+    """The time as ProtoJSON, in UTC with milliseconds."""
     return at.astimezone(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def part(stored: JSON, context_id: object) -> JSON:
-    """A part for the wire: content that is kept in a file comes inline, or as a link where it is very large."""
+    """A part for the wire: the content of a stored file inline, or a link if it is large."""
     if "stored" not in stored:
         return stored
     if stored["stored"]["size"] <= MAX_INLINE_BYTES:
@@ -50,20 +53,21 @@ def part(stored: JSON, context_id: object) -> JSON:
 
 
 def download_path(stored: JSON, context_id: object) -> str:
-    """Where the content of a stored part is to be had by who may see its context."""
+    """The download path of a stored part, for callers who may see its context."""
     return reverse("file", args=[context_id, stored["stored"]["sha256"]])
 
 
-def _parts(parts: Iterable[JSON], context_id: object) -> list[JSON]:
-    return [part(one, context_id) if "stored" in one else one for one in parts]
+def _with_content(stored: JSON, context_id: object) -> JSON:
+    """A message or an artifact with the content of its stored parts."""
+    return {**stored, "parts": [part(one, context_id) if "stored" in one else one for one in stored["parts"]]}
 
 
 def message(row: Message, context: Context) -> JSON:
-    return _sent_message(stored_message(row, context), context)
+    return _with_content(stored_message(row, context), context.pk)
 
 
 def stored_message(row: Message, context: Context) -> JSON:
-    """A message whose large parts still say where their content is kept."""
+    """The message with stored parts left as references to files."""
     shown = {
         "messageId": row.message_id,
         "contextId": context.context_id,
@@ -79,18 +83,12 @@ def stored_message(row: Message, context: Context) -> JSON:
     return shown | {name: value for name, value in optional.items() if value}
 
 
-def _sent_message(sent: JSON, context: Context) -> JSON:
-    """A message as an event's payload has it."""
-    return {**sent, "parts": _parts(sent["parts"], context.pk)}
-
-
 def artifact(row: Artifact, context_key: object) -> JSON:
-    stored = stored_artifact(row)
-    return {**stored, "parts": _parts(stored["parts"], context_key)}
+    return _with_content(stored_artifact(row), context_key)
 
 
 def stored_artifact(row: Artifact) -> JSON:
-    """An artifact whose large parts still say where their content is kept, with its signature if it has one."""
+    """The artifact with its signature, and with stored parts left as references to files."""
     shown: JSON = {"artifactId": row.artifact_id, "parts": row.parts}
     signature = {cards.signature_extension_uri(): row.signature} if row.signature else {}
     optional = {
@@ -104,7 +102,7 @@ def stored_artifact(row: Artifact) -> JSON:
 
 def status(state: str, at: datetime.datetime, said: JSON | None, context: Context) -> JSON:
     shown: JSON = {"state": TaskState(state).wire, "timestamp": timestamp(at)}
-    return shown | ({"message": _sent_message(said, context)} if said else {})
+    return shown | ({"message": _with_content(said, context.pk)} if said else {})
 
 
 def task(
@@ -113,7 +111,7 @@ def task(
     history: Sequence[Message] | None,
     artifacts: Sequence[Artifact] | None,
 ) -> JSON:
-    """A Task with the given history and artifacts; None leaves the field out. `row.context` is used."""
+    """A Task with this history and these artifacts; None omits the field. Reads `row.context`."""
     shown: JSON = {
         "id": str(row.pk),
         "contextId": row.context.context_id,
@@ -129,10 +127,9 @@ def task(
 
 
 def stored_tasks(rows: Sequence[Task], left_at: Mapping[uuid.UUID, int] = MappingProxyType({})) -> list[JSON]:
-    """Tasks with their whole history and their artifacts; large parts still say where their content is kept.
+    """Tasks with their whole history and artifacts, in two queries; stored parts stay references to files.
 
-    `left_at` says of some the event after which a fork left them behind: there they ended with that, and nothing came
-    of them. `row.context` should be loaded. However many there are, it takes two queries.
+    `left_at`: for a task that a fork left behind, the event at which it ended there. `row.context` should be loaded.
     """
     said: dict[uuid.UUID | None, list[Message]] = defaultdict(list)
     keys = [row.pk for row in rows]
@@ -156,10 +153,10 @@ def _stored_task(row: Task, said: Sequence[Message], made: Sequence[Artifact], l
 
 
 def load_task(row: Task, *, history_length: int | None = None, up_to: int | None = None) -> JSON:
-    """A Task with its delivered artifacts and the newest messages of its history (A2A 1.0 §3.2.4).
+    """A Task with its delivered artifacts and newest messages (A2A 1.0 §3.2.4), up to event `up_to`.
 
-    `history_length` of None is the platform's default, 0 leaves the field out. Messages come as far as event `up_to`,
-    by default as far as the row itself stands. `row.context` should be loaded; what was read along is not read again.
+    `history_length`: None is the platform's default, 0 omits the field. `row.context` should be loaded; `row.shown`
+    saves the queries.
     """
     length = settings.DEFAULT_HISTORY_LENGTH if history_length is None else history_length
     if (shown := row.shown) and shown.length == length and up_to is None:
@@ -171,7 +168,7 @@ def load_task(row: Task, *, history_length: int | None = None, up_to: int | None
 
 
 def stream_response(event: Event, context: Context) -> JSON | None:
-    """The StreamResponse of an event: a status or artifact update; None for what does not cross the A2A border."""
+    """The StreamResponse of an event: a status or artifact update; None if A2A has none for it."""
     ids: JSON = {"taskId": str(event.task_id), "contextId": context.context_id}
     match event.type:
         case EventType.AGENT_STATUS if "kept" not in event.payload:
@@ -179,10 +176,9 @@ def stream_response(event: Event, context: Context) -> JSON | None:
             update = ids | {"status": status(payload["state"], event.at, payload.get("message"), context)}
             return {"statusUpdate": update | ({"metadata": hints} if (hints := _status_metadata(payload)) else {})}
         case EventType.ARTIFACT_UPDATE:
-            chunk = event.payload["artifact"]
-            parts = _parts(chunk["parts"], context.pk) or [{"text": ""}]
+            chunk = _with_content(event.payload["artifact"], context.pk)
             flags = {"append": event.payload["append"], "lastChunk": event.payload["lastChunk"]}
-            return {"artifactUpdate": ids | {"artifact": {**chunk, "parts": parts}} | flags}
+            return {"artifactUpdate": ids | {"artifact": {**chunk, "parts": chunk["parts"] or [{"text": ""}]}} | flags}
         case EventType.AGENT_TOKEN | EventType.AGENT_TOKEN_END:
             return {"artifactUpdate": ids | _token_update(event)}
         case _:
@@ -190,9 +186,9 @@ def stream_response(event: Event, context: Context) -> JSON | None:
 
 
 def _status_metadata(payload: JSON) -> JSON:
-    """What a status says beyond A2A: how far the work is, and the form of the answer that is asked for."""
+    """Our extensions of a status: progress, and the slot that asks for an answer."""
     hints = {name: payload[name] for name in ("progress", "slot") if payload.get(name)}
-    if "value" in hints.get("slot", {}):  # the agent's own
+    if "value" in hints.get("slot", {}):  # private to the agent
         hints["slot"] = {name: value for name, value in hints["slot"].items() if name != "value"}
     return hints
 
@@ -213,11 +209,11 @@ def _token_update(event: Event) -> JSON:
 HISTORY_FIELD_NAMES = ("task", "role", "message_id", "parts", "references", "extensions", "metadata")
 HISTORY_FIELDS: list[Any] = [Message._meta.get_field(name) for name in HISTORY_FIELD_NAMES]
 TASK_FIELD = HISTORY_FIELDS[0]
-EMPTY_JSON = {"[]": list, "{}": dict}  # what most messages have in most of their fields
+EMPTY_JSON = {"[]": list, "{}": dict}  # most fields of most messages: no need to parse them
 
 
 def newest_messages_by_task(tasks: Sequence[uuid.UUID], length: int) -> dict[uuid.UUID, list[Message]]:
-    """The newest `length` messages of each task, oldest first, with the HISTORY_FIELDS alone."""
+    """Each task's newest `length` messages, oldest first, with HISTORY_FIELDS only."""
     found: dict[uuid.UUID, list[Message]] = defaultdict(list)
     if not tasks:
         return found
@@ -241,22 +237,22 @@ def _newest_messages_sql(tasks: int) -> str:
 
 
 def _json_value(text: str) -> object:
-    """The value of a JSON column, which both databases' drivers leave as text."""
+    """The value of a JSON column, which raw cursors give as text."""
     empty = EMPTY_JSON.get(text)
     return empty() if empty else json.loads(text)
 
 
 HEARTBEAT_SECONDS = 15.0
-RECHECK_SECONDS = 45.0  # how often it is looked again whether the caller may still hear
-STREAM_STARTED = b": begun\n\n"  # so that the head of the response is not kept back
+RECHECK_SECONDS = 45.0  # between checks of the caller's access
+STREAM_STARTED = b": begun\n\n"  # makes proxies send the response's head at once
 HEARTBEAT = b": still here\n\n"
-HEARTBEAT_WITH_ID = b": still here\nid: %b\n\n"  # no event, but where the next connection is to go on
+HEARTBEAT_WITH_ID = b": still here\nid: %b\n\n"  # where the next connection continues
 
 
 class EventStream(StreamingHttpResponse):
-    """A response that sends frames as they come. It holds no thread while it waits.
+    """A response of frames as they come. It holds no thread while it waits.
 
-    `ended` is called when it is closed, whether it was sent, broke off, or never began.
+    `ended` is called when it closes, even if it never started.
     """
 
     def __init__(
@@ -275,7 +271,7 @@ class EventStream(StreamingHttpResponse):
 async def with_heartbeats[T](
     batches: AsyncGenerator[T], say: Callable[[T], bytes], alive: Callable[[], bytes] = lambda: HEARTBEAT
 ) -> AsyncGenerator[bytes]:
-    """What `say` makes of each batch, and a sign of life where nothing comes; the batches are closed at the end."""
+    """`say` of each batch, and `alive` after silence. Closes `batches` at the end."""
     coming: asyncio.Task[tuple[T] | None] | None = None
     try:
         while True:
@@ -293,11 +289,10 @@ async def with_heartbeats[T](
 
 
 async def until_revoked(frames: AsyncGenerator[bytes], last_words: Callable[[], bytes | None]) -> AsyncGenerator[bytes]:
-    """The frames, for as long as their caller may have them: a key is revoked, a token expires, somebody signs out.
+    """The frames, until the caller loses access, for example by a sign-out.
 
-    `last_words` is asked where the database may be used; it gives the final frame, or None to go on. It is asked every
-    RECHECK_SECONDS at most, when a frame comes, and `with_heartbeats` sees to it that frames come. A database that is
-    away ends nothing.
+    `last_words` runs on a database thread when a frame comes, at most every RECHECK_SECONDS. It gives the final frame,
+    or None to continue. Database errors do not end the stream.
     """
     clock = asyncio.get_running_loop().time
     checked = clock()
@@ -322,7 +317,7 @@ async def _next[T](batches: AsyncGenerator[T]) -> tuple[T] | None:
 
 
 async def _close[T](batches: AsyncGenerator[T], coming: asyncio.Task[tuple[T] | None] | None) -> None:
-    """Stop following, also when whoever listened went away in the middle of waiting."""
+    """Stop following, even in the middle of waiting."""
     if coming is not None:
         coming.cancel()
         with suppress(asyncio.CancelledError, Exception):
@@ -331,7 +326,7 @@ async def _close[T](batches: AsyncGenerator[T], coming: asyncio.Task[tuple[T] | 
 
 
 def sse_frame(value: Any, *, id_: object = None, event: str = "") -> bytes:
-    """One event, with JSON as its data; `id_` is of one line."""
+    """One event with JSON data; `id_` must be one line."""
     name = f"event: {event}\n" if event else ""
     key = f"id: {id_}\n" if id_ is not None else ""
     data = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
@@ -339,21 +334,21 @@ def sse_frame(value: Any, *, id_: object = None, event: str = "") -> bytes:
 
 
 class InvalidCursor(Exception):
-    """The text is no cursor of this list and this caller."""
+    """The text is not a cursor of this list for this caller."""
 
 
 def binding(*bound: Any) -> str:
-    """What a cursor is bound to, of values that print alike only where they are alike."""
+    """The salt that binds a cursor to these values; their `repr` must differ where they differ."""
     return "page." + hashlib.sha256(repr(bound).encode()).hexdigest()
 
 
 def encode_cursor(place: list[Any], bound: str) -> str:
-    """A place in a list, a few JSON values, as a text that nobody else can make or change."""
+    """A place in a list (JSON values) as signed text."""
     return signing.dumps(place, salt=bound, compress=False)
 
 
 def decode_cursor(text: str, bound: str) -> list[Any]:
-    """The place that a cursor names. Raises InvalidCursor."""
+    """The place of a cursor. Raises InvalidCursor."""
     try:
         place: list[Any] = signing.loads(text, salt=bound)
     except signing.BadSignature:

@@ -1,10 +1,9 @@
-"""The A2A client: the only place that speaks A2A outward.
+"""The A2A client: the only module that sends A2A requests.
 
     async with a2a_client.connect(card, auth=auth) as peer:
         async for event in peer.send(message): ...
 
-It gives and takes A2A 1.0 JSON, whatever version the agent speaks. The SDK's client knows the methods, paths and
-versions of A2A; `transport` limits what agents may send and turns failures into sentences for people.
+It uses A2A 1.0 JSON, whatever version the agent speaks.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from apps.remote.transport import CallClient, pooled_transport
 from outbound.transports import Transport
 
 JSON = dict[str, Any]
-NO_STREAMS = ("UNSUPPORTED_OPERATION", "METHOD_NOT_FOUND")  # from an agent whose card promised streams
+NO_STREAMS = ("UNSUPPORTED_OPERATION", "METHOD_NOT_FOUND")  # the stream, which the card promised, is refused
 TRANSPORTS: dict[tuple[str, str], Callable[[CallClient, AgentCard, str], ClientTransport]] = {
     (JSONRPC, "1.0"): JsonRpcTransport,
     (HTTP_JSON, "1.0"): RestTransport,
@@ -54,7 +53,7 @@ TRANSPORTS: dict[tuple[str, str], Callable[[CallClient, AgentCard, str], ClientT
 }
 
 EVENT_KINDS = ("task", "message", "statusUpdate", "artifactUpdate")
-LONGEST_ID = 512  # characters; other servers' ids are longer than ours
+LONGEST_ID = 512  # characters
 
 FREE_FORM_TYPES = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")  # any JSON
 
@@ -69,7 +68,7 @@ async def connect_for(
     checking: bool = False,
     redact: Callable[[str], None] = lambda secret: None,
 ) -> AsyncIterator[Peer]:
-    """The agent, whose `current_version` is loaded, in the name of a user. Arguments as of `credentials.auth_for`.
+    """Connect to the agent, whose `current_version` is loaded. Arguments as of `credentials.auth_for`.
 
     Raises errors.RemoteError.
     """
@@ -86,9 +85,9 @@ async def connect_for(
 async def connect(
     card: AgentCard, *, auth: httpx.Auth | None = None, headers: Mapping[str, str] | None = None
 ) -> AsyncIterator[Peer]:
-    """The agent of this card. `auth` and `headers` go with each of its requests. Raises BadCard.
+    """Connect to the agent of this card. `auth` and `headers` go with each request. Raises BadCard.
 
-    It is cheap: an event loop keeps its connections to an origin open for the next call.
+    This is cheap: an event loop pools its connections.
     """
     interface = choose_interface(card)
     async with pooled_transport(interface.origin) as transport:
@@ -96,15 +95,12 @@ async def connect(
 
 
 class Peer:
-    """Calls one remote agent. All of its calls raise `errors.RemoteError`.
+    """Calls one remote agent. All calls raise `errors.RemoteError`.
 
     Attributes:
-        card: the agent's card.
-        interface: the interface of the card that is called.
-        streams: does the card say that the agent can stream?
-        calls_webhooks: does the card say that the agent calls webhooks?
+        streams, calls_webhooks: the capabilities in its card.
         is_authenticated: does a credential go with the calls?
-        event_id: the id of the last event, after which `subscribe` can go on; "" for none.
+        event_id: the id of the last event, for `subscribe`; "" for none.
     """
 
     def __init__(
@@ -130,10 +126,10 @@ class Peer:
         streaming: bool = True,
         metadata: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[JSON]:
-        """Send a message; gives stream responses: `{"task": …}`, `{"statusUpdate": …}` and so on.
+        """Send a message; yields stream responses: `{"task": …}`, `{"statusUpdate": …}` and so on.
 
-        A stream is requested where the card promises one. An agent that breaks the promise is sent the message again
-        with `returnImmediately`. A stream may end before the task does. Close it (`aclosing`) to leave it early.
+        It streams if the card promises streaming. An agent that refuses the stream gets the message again with
+        `returnImmediately`. A stream may end before the task. Use `aclosing` to leave it early.
         """
         request = SendMessageRequest()
         body = {"message": message, "configuration": configuration or {}, "metadata": metadata or {}}
@@ -158,7 +154,7 @@ class Peer:
         yield check.check_event(to_json(answer, self._original_json(client)))
 
     async def subscribe(self, task_id: str, *, after: str = "") -> AsyncGenerator[JSON]:
-        """The events of a task from now on; from after the event `after`, where the agent supports that."""
+        """The events of a task from now on, or after the event `after` if the agent supports that."""
         client, sdk = self._make_client()
         request = SubscribeToTaskRequest(id=self._path_id(task_id))
         headers = {"Last-Event-ID": after} if after else {}
@@ -167,7 +163,6 @@ class Peer:
                 yield event
 
     async def get(self, task_id: str, history_length: int | None = None) -> JSON:
-        """The task as it is."""
         client, sdk = self._make_client()
         request = GetTaskRequest(id=self._path_id(task_id), history_length=history_length)
         with sdk_failures():
@@ -175,14 +170,12 @@ class Peer:
         return EventCheck(task_id).check_task(to_json(task, self._original_json(client)))
 
     async def cancel(self, task_id: str) -> JSON:
-        """Ask for a task to be canceled; gives the task."""
         client, sdk = self._make_client()
         with sdk_failures():
             task = await sdk.cancel_task(CancelTaskRequest(id=self._path_id(task_id)), context=self._context())
         return EventCheck(task_id).check_task(to_json(task, self._original_json(client)))
 
     async def set_webhook(self, task_id: str, config: Mapping[str, Any]) -> JSON:
-        """Have the agent call a webhook about a task; gives the settings as the agent keeps them."""
         client, sdk = self._make_client()
         request = json_format.ParseDict({**config, "taskId": self._path_id(task_id)}, TaskPushNotificationConfig())
         with sdk_failures():
@@ -207,7 +200,6 @@ class Peer:
                     yield check.check_event(to_json(event, self._original_json(client)))
 
     def _make_client(self, rewrite_body: Callable[[JSON], JSON] | None = None) -> tuple[CallClient, ClientTransport]:
-        """For one call: the HTTP client, and the SDK's client on top of it."""
         if rewrite_body is None or self.interface.is_old:
             rewrite_body = whole_numbers
         client = CallClient(self._transport, self.interface, self._auth, rewrite_body)
@@ -218,17 +210,15 @@ class Peer:
         return ClientCallContext(service_parameters={**self._headers, **(headers or {})})
 
     def _original_json(self, client: CallClient) -> Any:
-        """The agent's own JSON of its last answer or event; None for 0.3, whose JSON has another shape."""
+        """The agent's own JSON of its last answer or event; None for 0.3, which has another shape."""
         return None if self.interface.is_old else client.value
 
     def _path_id(self, task_id: str) -> str:
-        """A task's id for a request: the SDK puts it into paths without quoting it."""
         return quote(task_id, safe="") if self.interface.binding == HTTP_JSON else task_id
 
 
 @contextmanager
 def sdk_failures() -> Iterator[None]:
-    """Raises Misbehaved for an answer that the SDK cannot read."""
     try:
         yield
     except (A2AError, json_format.ParseError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -236,14 +226,13 @@ def sdk_failures() -> Iterator[None]:
 
 
 class EventCheck:
-    """Checks the events of one call, which must all be of one task in one context."""
+    """Checks that all events of a call are of one task in one context. All methods raise Misbehaved."""
 
     def __init__(self, task_id: str = "", context_id: str = "") -> None:
-        """The ids that are known before the call; "" where the agent chooses them."""
+        """The known ids; "" where the agent chooses them."""
         self._task_id, self._context_id = task_id, context_id
 
     def check_event(self, event: JSON) -> JSON:
-        """The event. Raises Misbehaved."""
         kinds = [kind for kind in EVENT_KINDS if isinstance(event.get(kind), dict)]
         if len(kinds) != 1:
             raise Misbehaved("The agent sent an event that is not exactly one of: a task, a message, an update.")
@@ -260,7 +249,6 @@ class EventCheck:
         return event
 
     def check_task(self, task: JSON) -> JSON:
-        """The task. Raises Misbehaved."""
         self._check_ids(task.get("id", ""), task.get("contextId", ""), is_required=True)
         _check_state(task)
         for artifact in task.get("artifacts", []):
@@ -275,11 +263,15 @@ class EventCheck:
 
 
 def _check_same(expected: str, given: str, what: str) -> str:
-    if len(given) > LONGEST_ID or not given.isprintable():
-        raise Misbehaved(f"The agent sent the id of a {what} that cannot be kept.")
+    _check_id(given, f"a {what}")
     if expected and given and expected != given:
         raise Misbehaved(f"The agent sent something of another {what} than the one that was asked for.")
     return expected or given
+
+
+def _check_id(value: str, what: str) -> None:
+    if len(value) > LONGEST_ID or not value.isprintable():
+        raise Misbehaved(f"The agent sent the id of {what} that cannot be kept.")
 
 
 def _check_state(value: JSON) -> None:
@@ -291,15 +283,13 @@ def _check_state(value: JSON) -> None:
 def _check_artifact(artifact: Any) -> None:
     if not isinstance(artifact, dict) or not artifact.get("artifactId"):
         raise Misbehaved("The agent sent an artifact without an id.")
-    if len(artifact["artifactId"]) > LONGEST_ID or not artifact["artifactId"].isprintable():
-        raise Misbehaved("The agent sent the id of an artifact that cannot be kept.")
+    _check_id(artifact["artifactId"], "an artifact")
 
 
 def to_json(message: Message, sent: Any = None) -> JSON:
     """The message as A2A 1.0 JSON.
 
-    `sent` is the JSON that it was read from. From there come fields and states that this version of the SDK does not
-    know, and exact numbers: protobuf keeps only doubles.
+    The original JSON, `sent`, adds what protobuf loses: unknown fields and states, and exact numbers.
     """
     value: JSON = json_format.MessageToDict(message)
     if isinstance(sent, dict):
@@ -333,7 +323,7 @@ def _complete_inner(value: JSON, given: Any, field: FieldDescriptor) -> None:
 
 
 def with_exact_message(message: JSON) -> Callable[[JSON], JSON]:
-    """For a request of 1.0: puts the message into its body unchanged."""
+    """Puts the message into the body of a 1.0 request unchanged."""
 
     def put(body: JSON) -> JSON:
         inner = body.get("params", body)
@@ -345,7 +335,6 @@ def with_exact_message(message: JSON) -> Callable[[JSON], JSON]:
 
 
 def whole_numbers(value: Any) -> Any:
-    """For 0.3, whose messages the SDK converts from protobuf: writes whole numbers without a fraction."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):

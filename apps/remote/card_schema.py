@@ -1,7 +1,4 @@
-"""Validates cards by A2A 1.0's own schema, with a sentence for every wrong field, and converts cards of 0.3.
-
-The SDK's message types are the schema (`a2a.proto`), and its conversion reads 0.3, so no field is defined here again.
-"""
+"""Validates cards by the SDK's message types (`a2a.proto`), with a sentence per problem, and converts cards of 0.3."""
 
 from __future__ import annotations
 
@@ -23,7 +20,6 @@ MOST_ENTRIES = 500  # entries of one list or map
 KEPT_CONTROLS = frozenset("\n\t")
 UNSAFE_CATEGORIES = frozenset({"Cc", "Cs", "Co"})  # control characters, lone surrogates, private use
 BIDI_MARKS = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
-"""Marks that turn the direction of writing, so that a text looks like another one."""
 
 VERSION_03 = "0.3"
 FLOWS = ("clientCredentials", "authorizationCode", "password", "implicit")  # 1.0 allows one; this is our preference
@@ -31,23 +27,22 @@ DEFAULTS_03: JSON = {"capabilities": {}, "skills": [], "defaultInputModes": [], 
 
 
 def validate_card(card: object) -> tuple[JSON, list[str]]:
-    """The card's known fields with cleaned texts, and a sentence for each field that is wrong.
+    """The card's known fields with cleaned texts, and a sentence per problem.
 
-    As in ProtoJSON, names may be in camelCase or snake_case, and null is absent. Unknown fields are left out. A
-    required list or object that is missing is empty; a required text must be there.
+    As in ProtoJSON, names are in camelCase or snake_case, and null means absent. A missing required list or object is
+    empty; a required text must be there.
     """
     reader = _Reader()
     return reader.message(card, AgentCard.DESCRIPTOR, ""), reader.problems
 
 
 def clean_json(value: JSON) -> tuple[JSON, list[str]]:
-    """Any JSON object with cleaned texts, and a sentence for each value that cannot be kept."""
     reader = _Reader()
     return reader.anything(value, ""), reader.problems
 
 
 def clean_text(text: str) -> str:
-    """A text without control characters and marks that would make it look like another; line breaks stay."""
+    """Removes control characters and marks that make a text look like another; keeps line breaks."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -93,15 +88,13 @@ class _Reader:
             if not isinstance(given, dict):
                 return self._wrong(at, "must be an object", {})
             self._count(given, at)
-            return {
-                self._text(key, at): self._one(one, values, f"{at}.{clean_text(key)}")
-                for key, one in _first_entries(given.items())
-            }
+            entries = list(given.items())[:MOST_ENTRIES]
+            return {self._text(key, at): self._one(one, values, f"{at}.{clean_text(key)}") for key, one in entries}
         if field.is_repeated:
             if not isinstance(given, list):
                 return self._wrong(at, "must be a list", [])
             self._count(given, at)
-            return [self._one(one, field, f"{at}[{index}]") for index, one in enumerate(_first_entries(given))]
+            return [self._one(one, field, f"{at}[{index}]") for index, one in enumerate(given[:MOST_ENTRIES])]
         return self._one(given, field, at)
 
     def _one(self, given: object, field: FieldDescriptor, at: str) -> Any:
@@ -116,7 +109,6 @@ class _Reader:
         return text
 
     def anything(self, value: Any, at: str) -> Any:
-        """Any JSON value, for fields that the protocol leaves open."""
         match value:
             case str():
                 return self._text(value, at)
@@ -144,12 +136,7 @@ class _Reader:
         return instead
 
 
-def _first_entries(given: Any) -> list[Any]:
-    return list(given)[:MOST_ENTRIES]
-
-
 def _values_of(field: FieldDescriptor) -> FieldDescriptor | None:
-    """The field of a map's values; None for other fields."""
     kind = field.message_type
     return kind.fields_by_name["value"] if kind is not None and kind.GetOptions().map_entry else None
 
@@ -159,12 +146,11 @@ def _is_required(field: FieldDescriptor) -> bool:
 
 
 def is_card_03(card: JSON) -> bool:
-    """Is it a card of 0.3? It names one `url` where 1.0 lists interfaces."""
     return "url" in card and not (card.keys() & {"supportedInterfaces", "supported_interfaces"})
 
 
 def convert_card_03(card: JSON) -> tuple[JSON, list[str]]:
-    """The card in the form of 1.0, and a sentence for each field that is wrong (then the card is empty)."""
+    """The card as one of 1.0, and a sentence per problem (then the card is empty)."""
     card, problems = clean_json(card)
     if problems:
         return {}, problems
@@ -178,7 +164,6 @@ def convert_card_03(card: JSON) -> tuple[JSON, list[str]]:
 
 
 def _unique_interfaces(interfaces: list[JSON]) -> list[JSON]:
-    """Each interface once, the main one first; "0.3.0" becomes "0.3"."""
     unique: dict[tuple[str, str], JSON] = {}
     for one in interfaces:
         version = one.get("protocolVersion", VERSION_03)
@@ -189,7 +174,7 @@ def _unique_interfaces(interfaces: list[JSON]) -> list[JSON]:
 
 
 def _with_one_flow(card: JSON) -> JSON:
-    """The card with one flow for each scheme of OAuth2, as in 1.0: client credentials where possible."""
+    """The card with one flow per OAuth2 scheme, as in 1.0: client credentials where possible."""
     schemes = card.get("securitySchemes")
     if not isinstance(schemes, dict):
         return card

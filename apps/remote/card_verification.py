@@ -22,14 +22,14 @@ JSON = dict[str, Any]
 JWK = dict[str, Any]
 
 KEY_SET_LIMITS = Limits(seconds=5.0, connect_seconds=3.0, bytes=64 * 1024, header_bytes=16 * 1024, connections=1)
-MOST_SIGNATURES = 4  # signatures of a card that are looked at
+MOST_SIGNATURES = 4  # of a card that are checked
 MOST_KEYS = 100  # of a key set
 SDK_DEFAULTS_03: JSON = {"preferredTransport": "JSONRPC", "protocolVersion": "0.3.0"}
 
 
 @dataclass(frozen=True, slots=True)
 class CardSignature:
-    """The state of a card's signature: with VERIFIED the public key that made it, with UNVERIFIED the reason."""
+    """The state of a card's signature; `key` made it if VERIFIED, `reason` says why it is UNVERIFIED."""
 
     label: SignatureStatus
     key: JWK = field(default_factory=dict)
@@ -37,10 +37,10 @@ class CardSignature:
 
 
 async def verify_card(told: JSON, card_origin: str, pinned: Sequence[JWK] = ()) -> CardSignature:
-    """Verify the signatures of a card as it came.
+    """Verify the signatures of a card in its original form.
 
-    Key sets at `card_origin` and in TRUSTED_KEY_SETS are believed; `pinned` keys are not looked up. Raises BadCard
-    where a known key did not make the signature.
+    Key sets at `card_origin` and in TRUSTED_KEY_SETS are trusted, and so are `pinned` keys. Raises BadCard if a known
+    key did not make the signature.
     """
     signatures = told.get("signatures") or []
     if not signatures:
@@ -60,7 +60,8 @@ async def verify_card(told: JSON, card_origin: str, pinned: Sequence[JWK] = ()) 
             wrong |= bool(known)
             continue
         if key is not None:
-            return CardSignature(SignatureStatus.VERIFIED, _public_members(key))
+            public = {name: value for name, value in key.items() if name in signing.PUBLIC_MEMBERS}
+            return CardSignature(SignatureStatus.VERIFIED, public)
         wrong = True
     if wrong:
         raise BadCard("The card's signature is wrong: the card was changed, or signed by another key than it says.")
@@ -68,11 +69,10 @@ async def verify_card(told: JSON, card_origin: str, pinned: Sequence[JWK] = ()) 
 
 
 class _Unverifiable(Exception):
-    """Nothing can be said about a signature."""
+    """A signature cannot be checked."""
 
 
 def _read_signature(one: Any) -> tuple[str, JSON]:
-    """A signature as a detached JWS, and its protected header."""
     if not isinstance(one, dict) or not all(isinstance(one.get(name), str) for name in ("protected", "signature")):
         raise _Unverifiable("The signature is not one that can be read.")
     signature = f"{one['protected']}..{one['signature']}"
@@ -93,7 +93,6 @@ def _keys_named_in(keys: Sequence[JWK], header: JSON) -> list[JWK]:
 
 
 async def _published_keys(header: JSON, card_origin: str) -> list[JWK]:
-    """The keys with the signature's key id in the key sets that are believed."""
     jku = header.get("jku")
     if not jku:
         sets: list[str] = list(settings.TRUSTED_KEY_SETS)
@@ -106,7 +105,7 @@ async def _published_keys(header: JSON, card_origin: str) -> list[JWK]:
     for url in sets:
         try:
             found += _keys_named_in(await _key_set(url), header)
-        except _Unverifiable as unknown:  # another set may have it
+        except _Unverifiable as unknown:
             why = unknown
     if not found:
         raise why
@@ -114,7 +113,6 @@ async def _published_keys(header: JSON, card_origin: str) -> list[JWK]:
 
 
 async def _key_set(url: str) -> list[JWK]:
-    """The keys of a JSON Web Key Set (RFC 7517)."""
     try:
         async with (
             outbound.exchange(KEY_SET_LIMITS) as way,
@@ -130,7 +128,6 @@ async def _key_set(url: str) -> list[JWK]:
 
 
 def _signing_key(keys: Sequence[JWK], signature: str, payloads: Sequence[bytes]) -> JWK | None:
-    """The key that made the signature."""
     return next((key for key in keys for payload in payloads if _verifies(signature, payload, key)), None)
 
 
@@ -142,15 +139,11 @@ def _verifies(signature: str, payload: bytes, key: JWK) -> bool:
     return True
 
 
-def _public_members(key: JWK) -> JWK:
-    return {name: value for name, value in key.items() if name in signing.PUBLIC_MEMBERS}
-
-
 def _canonical_forms(told: JSON) -> list[bytes]:
-    """The forms of a card that signers take for the canonical one. None leaves out content, so each may be believed.
+    """The forms of a card that signers consider canonical. None leaves out content, so each may be trusted.
 
-    The specification keeps required fields that are empty (§8.4.1); the SDK drops everything empty. In 0.3 the form is
-    the card as it came; the SDK drops fields with their default.
+    The specification keeps required fields that are empty (§8.4.1); the SDK drops everything empty. For 0.3 it is the
+    original card; the SDK drops fields with their default.
     """
     original = {name: value for name, value in told.items() if name != "signatures"}
     if card_schema.is_card_03(told):
@@ -165,7 +158,6 @@ def _canonical_forms(told: JSON) -> list[bytes]:
 
 
 def _without_empty(value: Any) -> Any:
-    """Without what is empty, at every level."""
     match value:
         case dict():
             return {

@@ -1,7 +1,4 @@
-"""The cards of remote agents: fetching them, reading them as A2A 1.0, and choosing an interface.
-
-`fetch_card` and `pasted_card` give a validated card; its interfaces say where and how the agent is called.
-"""
+"""The cards of remote agents: fetching, reading, and choosing an interface."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-import rfc8785
 from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
 
@@ -26,19 +22,19 @@ from outbound import Answer, Exchange, Forbidden, Limits, targets
 JSON = dict[str, Any]
 
 FETCH_LIMITS = Limits(seconds=10.0, connect_seconds=5.0, bytes=512 * 1024, header_bytes=16 * 1024, connections=2)
-WELL_KNOWN_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")  # of 1.0 and 0.3; older
-VALIDATOR_PATTERN = re.compile(r"[ -~]{1,200}")  # an ETag or a date that can be sent back as it came
+WELL_KNOWN_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")  # older agents use the second
+VALIDATOR_PATTERN = re.compile(r"[ -~]{1,200}")  # ETag or Last-Modified
 
 JSONRPC, HTTP_JSON = "JSONRPC", "HTTP+JSON"
 SUPPORTED_BINDINGS = (JSONRPC, HTTP_JSON)
 SUPPORTED_VERSIONS = ("1.0", "0.3")
 VERSION_PATTERN = re.compile(r"(\d{1,4}\.\d{1,4})(\.[0-9A-Za-z.+-]{1,40})?")
 
-PROBLEMS_SHOWN = 8  # of a card at once
+PROBLEMS_SHOWN = 8
 CACHED_CARDS = 1_000
 
+# Words that cards use in place of media types.
 LOOSE_MODES = {"text": "text/plain", "data": "application/json", "json": "application/json", "file": "*/*"}
-"""Words that cards use in place of media types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +42,10 @@ class FetchedCard:
     """A card that was fetched or pasted.
 
     Attributes:
-        card: the card in the form of A2A 1.0, without signatures.
-        original: the card as it came; its signatures sign this.
-        url: where it was fetched; "" for one that was pasted.
-        etag, last_modified: the validators that came with it, or "".
+        card: in the form of A2A 1.0, without signatures.
+        original: as received; signatures sign this.
+        url: "" for a pasted card.
+        etag, last_modified: its HTTP validators, or "".
     """
 
     card: JSON
@@ -60,7 +56,6 @@ class FetchedCard:
 
 
 def pasted_card(text: str) -> FetchedCard:
-    """A card that somebody pasted, which may be as large as one that is fetched. Raises BadCard."""
     content = text.encode(errors="surrogatepass")
     if len(content) > FETCH_LIMITS.bytes:
         raise BadCard(f"The card is larger than {FETCH_LIMITS.bytes // 1024} KiB.")
@@ -69,7 +64,7 @@ def pasted_card(text: str) -> FetchedCard:
 
 
 async def fetch_card(url: str, etag: str = "", last_modified: str = "") -> FetchedCard | None:
-    """The card at a URL, or below it where it is an agent's base URL; None where by the validators it is unchanged.
+    """The card at a URL, or below an agent's base URL; None if the validators show that it is unchanged.
 
     Raises BadCard and the errors of `outbound`.
     """
@@ -89,17 +84,16 @@ async def _find_card(way: Exchange, url: str, etag: str, last_modified: str) -> 
     for candidate in _candidate_urls(url):
         try:
             return await _fetch_at(way, candidate, {})
-        except (_NoCardThere, outbound.Misleading) as error:  # some servers redirect from what is not there
+        except (_NoCardThere, outbound.Misleading) as error:  # some servers redirect instead of a 404
             problem = problem or error
     raise BadCard(f"There is no agent card at {url} or below it. {problem}")
 
 
 class _NoCardThere(BadCard):
-    """Something answers, but not with a card."""
+    """The server answers, but not with a card."""
 
 
 def _candidate_urls(url: str) -> list[str]:
-    """Where the card may be, the likeliest first: at well-known paths below the URL, and at the URL itself."""
     split = urlsplit(url)
     if split.path.endswith(".json") or split.query:
         return [url]
@@ -133,7 +127,7 @@ _card_cache: dict[uuid.UUID, AgentCard] = {}
 
 
 def card_of(version: AgentVersion) -> AgentCard:
-    """The card of a remote agent's version, parsed once in a process. It is shared: do not change it."""
+    """The card of a version, parsed once per process. It is shared: do not change it."""
     if (card := _card_cache.get(version.pk)) is None:
         if len(_card_cache) >= CACHED_CARDS:
             _card_cache.clear()
@@ -153,9 +147,9 @@ def parse_card(text: bytes) -> JSON:
 
 
 def read_card(card: JSON) -> JSON:
-    """A card of 1.0 or 0.3 as a card of 1.0: validated, with cleaned texts, without its signatures.
+    """A card of 1.0 or 0.3 as a card of 1.0: validated, with cleaned texts, without signatures.
 
-    Raises BadCard with a sentence for each field that is wrong, and where it offers no interface that Parley speaks.
+    Raises BadCard with a sentence per problem, also for a card without a supported interface.
     """
     unsigned = {name: one for name, one in card.items() if name != "signatures"}
     told, problems = card_schema.convert_card_03(unsigned) if card_schema.is_card_03(card) else (unsigned, [])
@@ -166,7 +160,6 @@ def read_card(card: JSON) -> JSON:
     if problems:
         more = f" And {len(problems) - PROBLEMS_SHOWN} more." if len(problems) > PROBLEMS_SHOWN else ""
         raise BadCard(f"The card cannot be used. {' '.join(problems[:PROBLEMS_SHOWN])}{more}")
-    rfc8785.dumps(told)  # raises nothing: whatever passes `card_schema` has a canonical form
     if not usable_interfaces(told):
         offered = ", ".join(f"{one['protocolBinding']} {one['protocolVersion']}" for one in told["supportedInterfaces"])
         raise BadCard(
@@ -177,26 +170,21 @@ def read_card(card: JSON) -> JSON:
 
 
 def usable_interfaces(card: JSON) -> list[JSON]:
-    """The interfaces by which the agent can be called, in its own order of preference.
-
-    They are at one origin, that of the first: an agent's credentials are for one origin.
-    """
+    """The supported interfaces at the origin of the first one: an agent's credentials are for one origin."""
     supported = [one for one in card["supportedInterfaces"] if is_supported(one)]
     return [one for one in supported if checked_origin(one["url"]) == checked_origin(supported[0]["url"])]
 
 
 def is_supported(interface: JSON) -> bool:
-    """Is it in a binding and a version that Parley speaks?"""
     return interface["protocolBinding"] in SUPPORTED_BINDINGS and bool(supported_version(interface["protocolVersion"]))
 
 
 def card_origin(card: JSON) -> str:
-    """Where the agent is called."""
     return checked_origin(usable_interfaces(card)[0]["url"])
 
 
 def checked_origin(url: str) -> str:
-    """Scheme, host and port of a URL, lower-case: `https://agents.example:443`. Raises outbound.Forbidden."""
+    """The origin of a URL, lower-case: `https://agents.example:443`. Raises outbound.Forbidden."""
     targets.parse_url(url)
     split = urlsplit(url)
     port = split.port or (443 if split.scheme == "https" else 80)
@@ -205,10 +193,9 @@ def checked_origin(url: str) -> str:
 
 
 def agent_fields(card: JSON) -> JSON:
-    """The fields of Agent by the card.
+    """The fields of Agent from the card.
 
-    Parley provides streams and webhooks for every agent. Text is always an input mode, for many cards list only the
-    others.
+    Parley streams and calls webhooks for every agent. Text is always an input mode, because many cards omit it.
     """
     return {
         "name": _one_line(card["name"], 120),
@@ -222,7 +209,6 @@ def agent_fields(card: JSON) -> JSON:
 
 
 def _shown_skill(skill: JSON) -> JSON:
-    """A skill as our own card shows it: with at least one tag, and without security requirements of its own."""
     shown = {name: value for name, value in skill.items() if name != "securityRequirements"}
     modes = {name: _media_types(shown[name]) for name in ("inputModes", "outputModes") if shown.get(name)}
     return {**shown, **modes, "tags": [tag for tag in skill["tags"] if tag] or ["general"]}
@@ -239,7 +225,6 @@ def _one_line(text: str, most: int) -> str:
 
 
 def _address_problems(card: JSON) -> list[str]:
-    """Why supported interfaces may not be called, without looking up their names."""
     wrong = []
     for index, one in enumerate(card["supportedInterfaces"]):
         if is_supported(one):
@@ -252,12 +237,7 @@ def _address_problems(card: JSON) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """Where and how an agent is called.
-
-    Attributes:
-        binding: "JSONRPC" or "HTTP+JSON".
-        version: "1.0" or "0.3".
-    """
+    """Where and how an agent is called; `binding` is "JSONRPC" or "HTTP+JSON", `version` "1.0" or "0.3"."""
 
     url: str
     binding: str
@@ -266,7 +246,7 @@ class Interface:
 
     @property
     def origin(self) -> str:
-        """The origin, to which credentials are bound."""
+        """Credentials are bound to this origin."""
         return origin_of(self.url)
 
     @property
@@ -275,7 +255,7 @@ class Interface:
 
 
 def choose_interface(card: AgentCard) -> Interface:
-    """The first interface, in the agent's own order of preference, that Parley speaks. Raises BadCard."""
+    """The first supported interface, in the agent's order of preference. Raises BadCard."""
     for offered in card.supported_interfaces:
         version = supported_version(offered.protocol_version)
         if offered.protocol_binding in SUPPORTED_BINDINGS and version:
@@ -284,16 +264,16 @@ def choose_interface(card: AgentCard) -> Interface:
 
 
 def supported_version(version: str) -> str:
-    """An interface's version of A2A, without its patch (A2A 1.0 §3.6); "" for one that Parley does not speak.
+    """An interface's A2A version without its patch (A2A 1.0 §3.6); "" if not supported.
 
-    An interface that names no version is of 1.0: only its cards have interfaces of this shape.
+    No version means 1.0: only its cards have such interfaces.
     """
     found = VERSION_PATTERN.fullmatch(version or "1.0")
     return found[1] if found and found[1] in SUPPORTED_VERSIONS else ""
 
 
 def origin_of(url: str) -> str:
-    """The same; "" for a URL that may not be called."""
+    """As `checked_origin`, but "" for a URL that may not be called."""
     try:
         return checked_origin(url)
     except Forbidden:
@@ -301,7 +281,6 @@ def origin_of(url: str) -> str:
 
 
 def chosen_origin(card: AgentCard) -> str:
-    """Where the agent is called; "" where it offers no interface that we speak."""
     try:
         return origin_of(choose_interface(card).url)
     except BadCard:
@@ -309,5 +288,4 @@ def chosen_origin(card: AgentCard) -> str:
 
 
 def is_unencrypted(origin: str) -> bool:
-    """Can others read what is sent to this origin?"""
     return origin.startswith("http://")

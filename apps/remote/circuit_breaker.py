@@ -1,12 +1,11 @@
-"""The circuit breaker: callers of an agent ask first (`admit`) and report the result afterwards.
+"""The circuit breaker: ask `admit` before a call and report the result afterwards.
 
     circuit_breaker.admit(agent)                 # raises CircuitOpen
     try: ...
     except RemoteError as error: circuit_breaker.record_failure(agent, error)
     else: circuit_breaker.record_success(agent)  # as soon as the agent has answered anything
 
-Failures are rows, which all processes share. A process reads every `CACHE_SECONDS`, by one statement, which agents
-fail; calls to the others need none. Clocks of machines may differ by seconds; a trial then comes that much early.
+Failures are rows that all processes share. A process reads them every CACHE_SECONDS, so calls need no query.
 """
 
 from __future__ import annotations
@@ -31,37 +30,37 @@ from db.sql import database_time, write_transaction
 
 log = logging.getLogger("parley.remote")
 
-CACHE_SECONDS = 2.0  # how long a process uses the breakers that it has read
-LONGEST_ERROR = 500  # characters that are kept
+CACHE_SECONDS = 2.0
+LONGEST_ERROR = 500  # characters
 CLOSED_FIELDS: Mapping[str, Any] = {
     "failures": 0, "failing_since": None, "opened_at": None, "openings": 0, "retry_at": None, "trial_at": None,
 }  # fmt: skip
 
 _lock = threading.Lock()
 _failing: dict[int, Breaker] = {}
-_cached_until = 0.0  # by the monotonic clock
-_clearings = 0  # how often the cache was cleared
+_cached_until = 0.0  # monotonic time
+_cache_version = 0
 
 
 def admit(agent: Agent) -> None:
-    """Let a call to the agent pass, or the one call that tries it again. Raises CircuitOpen."""
+    """Let a call, or the one trial call of an open breaker, pass. Raises CircuitOpen."""
     breaker = _failing_breakers().get(agent.pk)
     if breaker is None or breaker.opened_at is None or breaker.retry_at is None:
         return
     now = timezone.now()
     if now < breaker.retry_at or not _claim_trial(breaker, now):
         raise _circuit_open(agent, breaker, now)
-    log.info("agent %s is tried again", agent.slug)
+    log.info("agent %s gets a trial call", agent.slug)
 
 
 def record_success(agent: Agent) -> None:
-    """The agent answered a call, whatever it said: forget its failures."""
+    """The agent answered a call: forget its failures."""
     if agent.pk in _failing_breakers():
         close(agent)
 
 
 def record_failure(agent: Agent, error: RemoteError) -> None:
-    """A call failed. A failure by the caller's own fault does not count: it shows that the agent answers."""
+    """Count a failed call, unless the failure shows that the agent answers."""
     if not counts_as_failure(error):
         if isinstance(error, Refused) or (isinstance(error, Unauthorized) and error.is_answer):
             record_success(agent)
@@ -80,7 +79,7 @@ def record_failure(agent: Agent, error: RemoteError) -> None:
 
 
 def close(agent: Agent) -> None:
-    """Let calls through again, because one succeeded or an operator wants it."""
+    """Let calls through again, after a success or at an operator's request."""
     was_open = Breaker.objects.filter(agent=agent, opened_at__isnull=False).exists()
     Breaker.objects.filter(agent=agent).update(**CLOSED_FIELDS)
     clear_cache()
@@ -91,37 +90,34 @@ def close(agent: Agent) -> None:
 
 
 def clear_cache() -> None:
-    """Read again, at the next question, which agents fail."""
-    global _cached_until, _clearings
+    global _cached_until, _cache_version
     with _lock:
         _cached_until = 0.0
-        _clearings += 1
+        _cache_version += 1
 
 
 def counts_as_failure(error: RemoteError) -> bool:
-    """Is it the agent's failure, not only the call's?"""
     was_not_called = isinstance(error, CircuitOpen | TokenUnavailable)
     return (error.is_transient or isinstance(error, Misbehaved)) and not was_not_called
 
 
 def _failing_breakers() -> Mapping[int, Breaker]:
-    """The breakers of agents that failed lately, or are not called."""
     global _failing, _cached_until
     with _lock:
         if time.monotonic() < _cached_until:
             return _failing
-        clearings = _clearings
+        version = _cache_version
     until = time.monotonic() + CACHE_SECONDS
     failing = Q(opened_at__isnull=False) | Q(failing_since__gt=timezone.now() - _window())
     found = {breaker.pk: breaker for breaker in Breaker.objects.filter(failing)}
     with _lock:
-        if clearings == _clearings:  # otherwise these rows may be old by now
+        if version == _cache_version:  # otherwise these rows may be outdated
             _failing, _cached_until = found, until
     return found
 
 
 def _claim_trial(breaker: Breaker, now: datetime.datetime) -> bool:
-    """Claim the trial before another call does. If the trial never ends, a later call may claim the next."""
+    """Compare-and-swap: only one call is the trial. If it never ends, a later call may claim the next one."""
     first, _ = settings.REMOTE_BREAKER_SECONDS
     unclaimed = Breaker.objects.filter(pk=breaker.pk, retry_at=breaker.retry_at, opened_at=breaker.opened_at)
     claimed = unclaimed.update(trial_at=now, retry_at=now + datetime.timedelta(seconds=first))
@@ -130,10 +126,10 @@ def _claim_trial(breaker: Breaker, now: datetime.datetime) -> bool:
 
 
 def _count_failure(breaker: Breaker, now: datetime.datetime, error: RemoteError) -> bool:
-    """Count a failure; did it open the breaker, for the first time or again?"""
+    """Count a failure; True if it opened the breaker (again)."""
     breaker.error = str(error)[:LONGEST_ERROR]
     if breaker.opened_at is not None and breaker.trial_at is None:
-        return False  # a call that began before it was opened
+        return False  # the call began before the breaker opened
     if breaker.failing_since is None or (breaker.opened_at is None and breaker.failing_since < now - _window()):
         breaker.failures, breaker.failing_since = 0, now
     breaker.failures += 1
@@ -146,7 +142,7 @@ def _count_failure(breaker: Breaker, now: datetime.datetime, error: RemoteError)
 
 
 def _open_time(openings: int, error: RemoteError) -> datetime.timedelta:
-    """Twice as long each time, or as long as the agent asks for, up to a limit."""
+    """Doubles each time, or follows the agent's Retry-After, up to a limit."""
     first, longest = settings.REMOTE_BREAKER_SECONDS
     asked = error.retry_after or 0.0 if isinstance(error, Overloaded) else 0.0
     return datetime.timedelta(seconds=min(longest, max(asked, first * 2 ** min(openings - 1, 30))))
@@ -165,7 +161,6 @@ def _circuit_open(agent: Agent, breaker: Breaker, now: datetime.datetime) -> Cir
 
 
 def _note_health(agent: Agent) -> None:
-    """Update the agent's health in the registry at once."""
     current = Agent.objects.select_related("current_version").filter(pk=agent.pk).first()
     if current is not None:
         monitoring.record_health(current, AgentStats.objects.filter(agent=agent).first())

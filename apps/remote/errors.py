@@ -12,7 +12,7 @@ class RemoteError(Exception):
     Attributes:
         code: a stable word for programs.
         is_transient: may the same call succeed a little later?
-        was_sent: did the agent get the request? None where it may have got it, and may have acted on it.
+        was_sent: did the agent get the request? None: maybe, and it may have acted on it.
     """
 
     code: ClassVar[str] = "remote_error"
@@ -26,7 +26,7 @@ class RemoteError(Exception):
 
 
 class Unreachable(RemoteError):
-    """There was no connection to the agent, so nothing was sent."""
+    """There was no connection, so nothing was sent."""
 
     code = "agent_unreachable"
     is_transient = True
@@ -34,7 +34,7 @@ class Unreachable(RemoteError):
 
 
 class CutOff(RemoteError):
-    """The request was sent; then the connection broke, or the agent fell silent or became too slow."""
+    """The request was sent; then the connection broke or timed out."""
 
     code = "connection_lost"
     is_transient = True
@@ -44,9 +44,8 @@ class Refused(RemoteError):
     """The agent answered with an error of A2A, JSON-RPC or HTTP.
 
     Attributes:
-        reason: its name in A2A (`TASK_NOT_FOUND`, …), "HTTP_418" for a bare status, "JSONRPC_-32050" for a bare code.
-        status: of HTTP; that of JSON-RPC's errors is mostly 200.
-        said: the agent's own words, cut and without control characters; "" for none.
+        reason: A2A's name (`TASK_NOT_FOUND`, …), or "HTTP_418", or "JSONRPC_-32050".
+        said: the agent's own words, cut and without control characters.
     """
 
     code = "agent_refused"
@@ -59,22 +58,22 @@ class Refused(RemoteError):
         self.reason = reason
         self.status = status
         self.said = said
-        if self.is_transient:  # a server or a proxy that failed may have begun the work
+        if self.is_transient:  # the agent may have begun the work before it broke down
             self.was_sent = None
 
 
 class Unauthorized(RemoteError):
-    """The agent wants a credential, or does not accept this one.
+    """The agent requires a credential, or does not accept this one.
 
     Attributes:
-        status: 401 or 403; 401 where the card requires a credential and there is none.
-        challenge: the agent's `WWW-Authenticate`, cut; "" for none.
+        status: 401 or 403.
+        challenge: the agent's `WWW-Authenticate`, cut.
         schemes: names of the card's security schemes of which one is required, where known.
     """
 
     code = "agent_unauthorized"
     was_sent = False
-    is_answer: ClassVar[bool] = True  # does it come from the agent, which then is up?
+    is_answer: ClassVar[bool] = True  # does it come from the agent itself?
 
     def __init__(self, message: str, *, status: int = 401, challenge: str = "", schemes: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -84,11 +83,7 @@ class Unauthorized(RemoteError):
 
 
 class Overloaded(RemoteError):
-    """The agent accepts no more work now (429, 503).
-
-    Attributes:
-        retry_after: seconds until it wants to be called again, at most a day; None where it does not say.
-    """
+    """The agent takes no more work now (429, 503); `retry_after` in seconds, at most a day, where it says so."""
 
     code = "agent_overloaded"
     is_transient = True
@@ -97,7 +92,7 @@ class Overloaded(RemoteError):
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
-        # 429 is said before anything is done. 503 may come from a proxy whose connection to the agent broke.
+        # A 503 may come from a proxy whose connection to the agent broke.
         self.was_sent = False if status == 429 or retry_after is not None else None
 
 
@@ -116,11 +111,7 @@ class BadCard(RemoteError):
 
 
 class CircuitOpen(RemoteError):
-    """The agent failed again and again, so it is not called for a while.
-
-    Attributes:
-        retry_after: seconds until it is tried again.
-    """
+    """The agent failed repeatedly and is not called for `retry_after` seconds."""
 
     code = "circuit_open"
     is_transient = True
@@ -134,8 +125,7 @@ class CircuitOpen(RemoteError):
 class CredentialMissing(Unauthorized):
     """The card requires a credential that nobody gave, or that is no longer valid.
 
-    Attributes:
-        is_personal: is it one that each person brings?
+    `is_personal`: each person brings their own.
     """
 
     code = "credential_missing"
@@ -148,7 +138,7 @@ class CredentialMissing(Unauthorized):
 
 
 class WrongOrigin(RemoteError):
-    """A request to another origin than its credential is for; it was not sent."""
+    """A request to another origin than the credential's; it was not sent."""
 
     code = "wrong_origin"
     was_sent = False

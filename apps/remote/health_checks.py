@@ -1,7 +1,7 @@
-"""Regular checks of remote agents: which are due, what each round found, and the health and uptime that follow.
+"""Regular health checks of remote agents, and the health and uptime that follow.
 
-A process claims a round of an agent by moving its `next_check_at` on. If the process dies, the next round comes as
-usual. A worker process has one event loop for all its rounds.
+A process claims a round of an agent by moving `next_check_at`. If the process dies, the next round comes as usual. A
+worker process runs its rounds on one event loop.
 """
 
 from __future__ import annotations
@@ -33,22 +33,20 @@ from db.threads import Singleton
 
 log = logging.getLogger("parley.remote")
 
-PARALLEL_ROUNDS = 100  # rounds of one process at a time
-CHECKS_KEPT = datetime.timedelta(days=2)  # checks; their hours are kept for a month and a day
-ROUNDS_REMEMBERED = 20  # rounds that say how an agent is
-FAILURES_UNTIL_DOWN = 2  # failures in a row after which an agent that does not answer is unavailable
-FAILURES_UNTIL_SHAKY = 3  # of the newest rounds, when they failed
-SPARE_SECONDS = 5.0  # between the longest that a round can take and the next
-RECHECK_SHARE = 0.25  # of the interval, until an agent whose checks have just begun to fail is checked again
-JITTER = 0.1  # share of the interval by which rounds differ
+PARALLEL_ROUNDS = 100  # per process
+CHECKS_KEPT = datetime.timedelta(days=2)
+ROUNDS_REMEMBERED = 20
+FAILURES_UNTIL_DOWN = 2  # in a row
+FAILURES_UNTIL_SHAKY = 3  # of ROUNDS_REMEMBERED
+SPARE_SECONDS = 5.0  # between the longest possible round and the next
+RECHECK_SHARE = 0.25  # of the interval, after a first failure
+JITTER = 0.1  # share of the interval
 
 DAY = datetime.timedelta(days=1)
 MONTH = datetime.timedelta(days=30)
 
 
 class Checker:
-    """Runs the rounds that are due, PARALLEL_ROUNDS at a time."""
-
     def __init__(self) -> None:
         self._rounds: set[asyncio.Task[None]] = set()
         self._is_claiming = False
@@ -56,11 +54,10 @@ class Checker:
         threading.Thread(target=self._loop.run_forever, name="checks", daemon=True).start()
 
     def check_due(self) -> None:
-        """Check the agents that are due. Called from any thread; it does not wait."""
+        """Start the rounds that are due. Thread-safe; does not wait."""
         asyncio.run_coroutine_threadsafe(self._start_due(), self._loop)
 
     def close(self) -> None:
-        """Stop; rounds that are not over are dropped."""
         asyncio.run_coroutine_threadsafe(self._cancel_rounds(), self._loop).result(30)
         self._loop.call_soon_threadsafe(self._loop.stop)
 
@@ -97,23 +94,19 @@ _checker = Singleton(Checker)
 
 
 def process_checker() -> Checker:
-    """The checker of this process, made at its first use."""
     return _checker.get()
 
 
 def close_process_checker() -> None:
-    """End it (see `Checker.close`)."""
     if (closing := _checker.take()) is not None:
         closing.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A round of checks that this process has claimed."""
-
     checkup: Checkup
-    until: datetime.datetime  # the time of the next round, by which this one is recognized
-    probe: str  # the message that the agent is sent in this round, "" for none
+    until: datetime.datetime  # the time of the next round, which identifies this one
+    probe: str  # a message to send; "" for none
 
     @property
     def agent(self) -> Agent:
@@ -126,7 +119,6 @@ class Round:
 
 
 def claim_rounds(most: int) -> list[Round]:
-    """Claim at most so many rounds that are due, the longest due first."""
     now = sql.database_time()
     _add_new_agents(now)
     due = Checkup.objects.filter(
@@ -155,14 +147,13 @@ def _claim_round(checkup: Checkup, now: datetime.datetime) -> Round | None:
 
 
 def _interval() -> datetime.timedelta:
-    """The interval with some jitter, and always longer than a round can take."""
     shaken = settings.REMOTE_CHECK_SECONDS * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load
     longest = settings.REMOTE_CHECK_TIMEOUT + settings.REMOTE_PROBE_TIMEOUT
     return datetime.timedelta(seconds=max(shaken, longest + SPARE_SECONDS))
 
 
 def record_round(one: Round, findings: Sequence[Finding]) -> None:
-    """Keep a round's findings, and note the agent's health. A round that another process has by now is dropped."""
+    """Store a round's findings, and update the agent's health. Drops a round that another process has claimed since."""
     with write_transaction():
         checkup = Checkup.objects.select_for_update().filter(pk=one.checkup.pk, next_check_at=one.until).first()
         if checkup is None:
@@ -180,7 +171,7 @@ def record_round(one: Round, findings: Sequence[Finding]) -> None:
 
 
 def _count_round(checkup: Checkup, now: datetime.datetime, *, failed: bool) -> None:
-    """Add the round to its hour. The first round of an hour deletes what is too old."""
+    """Add the round to its hour. The first round of an hour deletes old rows."""
     hour = now.replace(minute=0, second=0, microsecond=0)
     of_this_hour, is_new = CheckedHour.objects.get_or_create(agent_id=checkup.pk, hour=hour)
     CheckedHour.objects.filter(pk=of_this_hour.pk).update(rounds=F("rounds") + 1, failed=F("failed") + int(failed))
@@ -203,8 +194,8 @@ def _update_checkup(checkup: Checkup, findings: Sequence[Finding], now: datetime
     checkup.save()
 
 
-def ailment_of(agent: Agent) -> str | Impairment:
-    """Why a remote agent cannot work, or what impairs it; "" where all is well. Two statements."""
+def health_problem(agent: Agent) -> str | Impairment:
+    """Why a remote agent cannot work, or is impaired; "" if neither."""
     breaker = Breaker.objects.filter(agent=agent).first()
     checkup = Checkup.objects.filter(agent=agent).first()
     state = breaker.state if breaker else Breaker.State.CLOSED
@@ -234,7 +225,6 @@ def _checkup_ailment(checkup: Checkup) -> str | Impairment:
 
 
 def _failures_in_a_row(checkup: Checkup) -> int:
-    """How many of the newest rounds failed in a row."""
     for number, result in enumerate(reversed(checkup.newest)):
         if result is not None:
             return number
@@ -243,16 +233,16 @@ def _failures_in_a_row(checkup: Checkup) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Uptime:
-    """The shares of rounds that succeeded, from 0 to 1, and the newest results; None for what is not known."""
+    """The shares of rounds that succeeded, from 0 to 1, and the newest results; None means unknown."""
 
-    day: float | None = None  # the newest 24 hours, including the current one
+    day: float | None = None  # the last 24 hours
     month: float | None = None  # 30 days
-    median_ms: int | None = None  # of the newest checks that succeeded
-    newest: list[RoundResult] = field(default_factory=list)  # see `Checkup.newest`
+    median_ms: int | None = None
+    newest: list[RoundResult] = field(default_factory=list)
     checked_at: datetime.datetime | None = None
     last_error: str = ""
     last_error_at: datetime.datetime | None = None
-    breaker: Breaker | None = None  # None where no call ever failed
+    breaker: Breaker | None = None
 
     @property
     def state_of_calls(self) -> Breaker.State:
@@ -268,19 +258,18 @@ class Uptime:
 
 
 def percent(share: float | None) -> str:
-    """A share for people; it is never rounded up to 100 %."""
+    """A share for people, never rounded up to 100 %."""
     if share is None:
         return "–"
     return "100 %" if share == 1 else f"{math.floor(share * 1000) / 10:.1f} %"
 
 
 def uptime_of(agent: Agent) -> Uptime:
-    """The uptime of one agent; three statements."""
     return uptimes_of([agent])[agent.pk]
 
 
 def uptimes_of(agents: Collection[Agent]) -> dict[int, Uptime]:
-    """The uptimes of several agents, by their keys; three statements for all of them."""
+    """By agent, with three queries for all of them."""
     keys = [agent.pk for agent in agents]
     checkups = Checkup.objects.in_bulk(keys)
     breakers = Breaker.objects.in_bulk(keys)
@@ -289,7 +278,7 @@ def uptimes_of(agents: Collection[Agent]) -> dict[int, Uptime]:
 
 
 def median_of(newest: list[RoundResult]) -> int | None:
-    """The median of the rounds that succeeded, in milliseconds."""
+    """In milliseconds."""
     took = [result for result in newest if result is not None]
     return round(median(took)) if took else None
 

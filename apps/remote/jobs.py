@@ -1,5 +1,3 @@
-"""The Celery tasks of remote agents."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -19,13 +17,12 @@ def refresh_cards() -> None:
 
 @shared_task(name="remote.check")  # type: ignore[untyped-decorator]
 def check_agents() -> None:
-    """Check the remote agents that are due. The job names none of them and returns at once."""
+    """Start the checks that are due; returns at once."""
     process_checker().check_due()
 
 
 @shared_task(name="remote.cancel")  # type: ignore[untyped-decorator]
 def send_cancels() -> None:
-    """Pass on the cancels that did not get through to remote agents."""
     cancellation.send_due_cancels()
 
 

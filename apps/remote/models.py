@@ -1,4 +1,4 @@
-"""The rows of remote agents: their cards, credentials and health, and the work that may still run there."""
+"""Remote agents: their cards, credentials and health, and work that may still run there."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent, AgentVersion
 from apps.record.models import UNFINISHED_STATES, Task
 
-JITTER = (0.8, 1.2)  # of the time between refreshes, so that agents registered together are refreshed apart
+JITTER = (0.8, 1.2)  # of the time between refreshes
 
 
 class SignatureStatus(models.TextChoices):
-    """The state of the signature on a card."""
-
     UNSIGNED = "unsigned", "unsigned"
     VERIFIED = "verified", "verified"
     UNVERIFIED = "unverified", "signed, unverified"
@@ -31,15 +29,12 @@ class SignatureStatus(models.TextChoices):
 
 class RemoteAgentQuerySet(models.QuerySet["RemoteAgent"]):
     def due(self, at: datetime.datetime) -> RemoteAgentQuerySet:
-        """Those whose card is to be refreshed, the longest overdue first."""
+        """Agents whose card must be refreshed, the longest overdue first."""
         return self.filter(refresh_at__lte=at, agent__is_enabled=True).exclude(card_url="").order_by("refresh_at")
 
 
 class RemoteAgent(models.Model):
-    """What Parley keeps of a remote agent besides the registry's fields of every agent.
-
-    Its approved card is the content of the agent's current version.
-    """
+    """The additional data of a remote agent. Its approved card is the content of the agent's current version."""
 
     agent = models.OneToOneField(Agent, on_delete=models.CASCADE, related_name="remote")
     card_url = models.CharField("card URL", max_length=2048, blank=True, help_text="Empty: the card was pasted.")
@@ -87,34 +82,31 @@ class RemoteAgent(models.Model):
 
     @property
     def card(self) -> dict[str, Any]:
-        """The approved card."""
         version = self.agent.current_version
         return version.content["card"] if version else {}
 
     def note_fetched(self, etag: str, last_modified: str) -> None:
-        """Note that the card was fetched just now; the caller saves."""
+        """Note that the card was fetched now; the caller saves."""
         self.etag, self.last_modified, self.card_error = etag, last_modified, ""
         self.refreshed_at = timezone.now()
         self.refresh_at = next_refresh()
 
     @property
     def has_proposal(self) -> bool:
-        """Does a change of the card wait for an operator?"""
         return self.proposed_id is not None
 
 
 def next_refresh() -> datetime.datetime:
-    """When a card that was refreshed now is to be refreshed again."""
     seconds = settings.REMOTE_REFRESH_SECONDS * random.uniform(*JITTER)  # noqa: S311 nothing secret
     return timezone.now() + datetime.timedelta(seconds=seconds)
 
 
-LONGEST_SCHEME_NAME = 200  # characters of a scheme's name in a card
+LONGEST_SCHEME_NAME = 200  # characters
 
 
 class RemoteCredentialQuerySet(models.QuerySet["RemoteCredential"]):
     def of(self, agent: Agent | int, owner_id: int | None) -> RemoteCredentialQuerySet:
-        """The credentials for everybody, and the owner's own."""
+        """The shared credentials and the owner's own."""
         whose = models.Q(user=None) if owner_id is None else models.Q(user=None) | models.Q(user_id=owner_id)
         return self.filter(whose, agent=agent)
 
@@ -122,15 +114,15 @@ class RemoteCredentialQuerySet(models.QuerySet["RemoteCredential"]):
         return self.filter(user_id=principal.user_id) if principal.user_id is not None else self.none()
 
     def untold(self) -> RemoteCredentialQuerySet:
-        """For pages: without reading the secrets."""
+        """Without loading the secrets."""
         return self.defer("secret", "token")
 
 
 class RemoteCredential(models.Model):
-    """A secret for one security scheme of a remote agent's card, sent only to the origin for which it was given.
+    """A secret for a security scheme of a remote agent's card, sent only to the origin it was given for.
 
-    The row for everybody (without a user) also says whether each person brings their own. Then its secret, if any,
-    serves only the health checks of the agent.
+    The shared row (without a user) also says whether each person brings their own. Then its secret, if any, is only for
+    health checks.
     """
 
     class Kind(models.TextChoices):
@@ -189,7 +181,7 @@ class RemoteCredential(models.Model):
 
     @property
     def values(self) -> dict[str, str]:
-        """The secret's fields, such as `key`; none where no secret was given."""
+        """The secret's fields, such as `key`; {} without a secret."""
         fields: dict[str, str] = json.loads(self.secret) if self.secret else {}
         return fields
 
@@ -199,17 +191,17 @@ class RemoteCredential(models.Model):
 
 class OpenWorkQuerySet(models.QuerySet["OpenWork"]):
     def unwanted(self) -> OpenWorkQuerySet:
-        """The work of tasks that have ended here or are gone, and work that was given up."""
+        """Work of tasks that have ended or were deleted here, and work that was given up."""
         goes_on = Exists(Task.objects.filter(pk=OuterRef("task"), state__in=UNFINISHED_STATES))
         return self.filter(Q(is_unwanted=True) | ~goes_on)
 
 
 class OpenWork(models.Model):
-    """A task of a remote agent that may still be running there. Execution state, no part of replay."""
+    """A remote task that may still be running. Execution state, not part of replay."""
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
     owner = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
-    # Plain ids: the remote task is canceled when ours is deleted, too.
+    # Not foreign keys: the row must outlive our task, so that the remote task can be canceled.
     task = models.UUIDField(help_text="The task here that it is for.")
     run = models.UUIDField()
     remote_task = models.TextField()
@@ -231,12 +223,11 @@ class OpenWork(models.Model):
         return f"{self.task} at {self.agent}"
 
 
-RoundResult = int | None
-"""The milliseconds that a round of checks took; None where it failed."""
+RoundResult = int | None  # milliseconds; None if it failed
 
 
 class Checkup(models.Model):
-    """How an agent is checked, and its newest results. The process that moves `next_check_at` on has the round."""
+    """The health checks of an agent, and their newest results. The process that moves `next_check_at` has the round."""
 
     agent = models.OneToOneField(Agent, on_delete=models.CASCADE, primary_key=True, related_name="checkup")
     probe = models.TextField(
@@ -266,13 +257,10 @@ class Checkup(models.Model):
 
 class CheckQuerySet(models.QuerySet["Check"]):
     def of(self, agent: Agent) -> CheckQuerySet:
-        """The newest first."""
         return self.filter(agent=agent).order_by("-at")
 
 
 class Check(models.Model):
-    """One check of an agent, kept for two days (`CHECKS_KEPT`); after that only its hour counts it."""
-
     class Kind(models.TextChoices):
         CARD = "card", "fetched its card"
         ADDRESS = "address", "called its address"
@@ -295,7 +283,7 @@ class Check(models.Model):
 
 
 class CheckedHour(models.Model):
-    """The rounds of checks of an agent in one hour, and how many of them failed. Uptime is the sum of these."""
+    """The rounds of checks of an agent in one hour. Uptime is computed from these."""
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="checked_hours")
     hour = models.DateTimeField()
@@ -310,7 +298,7 @@ class CheckedHour(models.Model):
 
 
 class Breaker(models.Model):
-    """The failures of calls to an agent. An agent without a row, or without failures, is called."""
+    """The circuit breaker of an agent that failed."""
 
     class State(models.TextChoices):
         CLOSED = "closed", "closed: calls go through"

@@ -1,7 +1,6 @@
-"""Single checks of a remote agent, which give it no work.
+"""Checks of a remote agent.
 
-`inspect_agent` fetches its card or calls its address, and may send the message that an operator chose as a probe;
-`check_access` asks whether it lets Parley in.
+`inspect_agent` fetches its card or calls its address, and may send a probe message; `check_access` tests credentials.
 """
 
 from __future__ import annotations
@@ -39,17 +38,16 @@ CHECK_HEADERS = {"Accept": "application/json", "User-Agent": "Parley"}
 
 ANSWERED_STATES = (TaskState.COMPLETED, TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
 POLL_SECONDS = 0.5
-CANCEL_SECONDS = 5.0  # for a task of a probe that is not over
+CANCEL_SECONDS = 5.0  # for the open task of a probe
 
 ACCESS_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check. `error` is a sentence for operators, "" where all is well.
+    """The result of one check; `error` is a sentence for operators, or "".
 
-    Attributes:
-        answers: did the agent answer at all? If it did, though not as it should, it may still do its work.
+    `answers`: did the agent answer at all? If so, it may still work.
     """
 
     kind: Check.Kind
@@ -63,15 +61,14 @@ class Finding:
 
 
 class AgentDown(Exception):
-    """A server in front of the agent says that the agent is not there; `str()` says it."""
+    """A server in front of the agent says that the agent is not there."""
 
 
 class BadAnswer(Exception):
-    """The agent answered, but not as it should; `str()` says what is wrong."""
+    """The agent's answer is wrong."""
 
 
 async def inspect_agent(remote: RemoteAgent, probe: str) -> list[Finding]:
-    """Check the agent from outside, and send it the message `probe` if that is not empty."""
     checks: list[Awaitable[Finding | None]] = [_check_from_outside(remote)]
     if probe:
         checks.append(_check_by_probe(remote.agent, probe))
@@ -79,7 +76,6 @@ async def inspect_agent(remote: RemoteAgent, probe: str) -> list[Finding]:
 
 
 async def _check_from_outside(remote: RemoteAgent) -> Finding:
-    """Fetch its card; where the card was pasted, call its address."""
     limits = Limits(seconds=settings.REMOTE_CHECK_TIMEOUT, bytes=CARD_BYTES)
     async with outbound.exchange(limits) as way:
         if remote.card_url:
@@ -88,7 +84,6 @@ async def _check_from_outside(remote: RemoteAgent) -> Finding:
 
 
 async def _check_card(way: Exchange, remote: RemoteAgent) -> None:
-    """A card that has not changed need not even be sent."""
     conditions = {"If-None-Match": remote.etag, "If-Modified-Since": remote.last_modified}
     headers = CHECK_HEADERS | {name: value for name, value in conditions.items() if value}
     async with way.send("GET", remote.card_url, headers) as answer:
@@ -117,7 +112,7 @@ def _status_error(status: int, what: str) -> Exception:
 
 
 async def _check_by_probe(agent: Agent, text: str) -> Finding | None:
-    """None while calls to it are stopped."""
+    """None while its circuit breaker is open."""
     try:
         return await _timed_check(Check.Kind.PROBE, send_probe(agent, text))
     except CircuitOpen:
@@ -125,7 +120,6 @@ async def _check_by_probe(agent: Agent, text: str) -> Finding | None:
 
 
 async def _timed_check(kind: Check.Kind, check: Awaitable[None]) -> Finding:
-    """Raises CircuitOpen."""
     began, error, answers = time.perf_counter(), "", True
     try:
         await check
@@ -139,10 +133,7 @@ async def _timed_check(kind: Check.Kind, check: Awaitable[None]) -> Finding:
 
 
 async def send_probe(agent: Agent, text: str) -> None:
-    """Send the agent a message and see that it answers it, in whatever words.
-
-    Raises CircuitOpen, other RemoteErrors, BadAnswer.
-    """
+    """Send the agent a message and wait for any answer. Raises BadAnswer and RemoteError."""
     await db.run(circuit_breaker.admit, agent)
     try:
         await _await_answer(agent, text)
@@ -173,7 +164,7 @@ async def _await_answer(agent: Agent, text: str) -> None:
 
 
 async def _task_updates(peer: Peer, text: str) -> AsyncGenerator[JSON]:
-    """The task, each time that its status changes, until it settles; nothing where a message is the answer."""
+    """Yields the task whenever its status changes, until it settles; nothing if a message is the answer."""
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
     task: JSON = {}
     wanted = {"historyLength": 0} | ({} if peer.streams else {"returnImmediately": True})
@@ -193,7 +184,6 @@ async def _task_updates(peer: Peer, text: str) -> AsyncGenerator[JSON]:
 
 
 async def _cancel_if_open(peer: Peer, task: JSON) -> None:
-    """Nobody will go on with the task of a probe."""
     if not task or ((state := state_of(task["status"])) and state.is_terminal):
         return
     try:
@@ -205,16 +195,16 @@ async def _cancel_if_open(peer: Peer, task: JSON) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AccessResult:
-    """Does the agent let Parley in? `sentence` says so to operators."""
+    """Does the agent accept our credentials? `sentence` is for operators."""
 
     is_allowed: bool
     sentence: str
 
 
 async def check_access(agent: Agent) -> AccessResult:
-    """Ask the agent for a task that does not exist: who is told that there is none was let in.
+    """Ask the agent for a task that does not exist: "not found" means that the credentials are accepted.
 
-    It uses the credentials for everybody. An agent that checks them only when it works lets everybody in here.
+    Uses the shared credentials. Agents that check credentials only for messages pass this test with any.
     """
     if agent.current_version is None:
         return AccessResult(False, "The agent has no card yet.")

@@ -1,7 +1,7 @@
 """Registering a remote agent by its card, refreshing the card, and approving its changes.
 
-The approved card is the content of the agent's current version. A refresh applies harmless changes; others are proposed
-and wait until an operator approves or declines them.
+The approved card is the content of the agent's current version. A refresh applies harmless changes, and proposes others
+for an operator's approval.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ audit = logging.getLogger("parley.audit")
 
 JSON = dict[str, Any]
 
-PARALLEL_FETCHES = 20  # cards that are fetched side by side
-CARDS_PER_ROUND = 100  # cards of one round; the rest is due in the next
+PARALLEL_FETCHES = 20
+CARDS_PER_ROUND = 100  # the rest is due in the next round
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A card that was fetched and checked, before anything of it is kept."""
+    """A card that was fetched and checked, before it is stored."""
 
     found: FetchedCard
     signature: CardSignature
@@ -53,29 +53,27 @@ class Preview:
 
     @property
     def content(self) -> JSON:
-        """The content of the version that keeps the card. It includes the signature, so that its change shows."""
+        """The content of the version with the card. It includes the signature, so that a new signature is a change."""
         signature = {"state": str(self.signature.label)}
         key = {"key": self.signature.key} if self.signature.key else {}
         return {"kind": str(Agent.Kind.REMOTE), "card": self.card, "signature": signature | key}
 
     @property
     def sha256(self) -> str:
-        """The digest of that version."""
         return versions.content_digest(self.content)
 
     @property
     def origin(self) -> str:
-        """Where the agent is called."""
         return cards.card_origin(self.card)
 
     @property
     def slug(self) -> str:
-        """A slug made of the agent's name; it may be taken already."""
+        """A slug made from the agent's name; it may be taken."""
         return re.sub(r"[^a-z0-9]+", "-", self.card["name"].lower()).strip("-")[:63].strip("-") or "agent"
 
     @property
     def notes(self) -> list[str]:
-        """What somebody who registers the agent should know, in sentences."""
+        """What operators should know before they register the agent."""
         told = []
         if self.found.url and cards.checked_origin(self.found.url) != self.origin:
             told.append(f"The card is at {cards.checked_origin(self.found.url)}, the agent itself at {self.origin}.")
@@ -100,12 +98,12 @@ async def preview(url: str = "", card: str = "") -> Preview:
 
 
 async def vet_card(found: FetchedCard, pinned: list[JSON] | None = None) -> Preview:
-    """Verify a card's signature and addresses. Raises BadCard, and Forbidden for an address that may not be called."""
+    """Verify a card's signature and addresses. Raises BadCard and outbound.Forbidden."""
     for origin in {cards.checked_origin(one["url"]) for one in cards.usable_interfaces(found.card)}:
         try:
             await outbound.guard().vet(origin)
         except (outbound.Unreachable, outbound.TooSlow):
-            continue  # an agent that is away may be registered
+            continue  # an unreachable agent may be registered
     card_origin = cards.checked_origin(found.url) if found.url else cards.card_origin(found.card)
     return Preview(found, await card_verification.verify_card(found.original, card_origin, pinned or ()))
 
@@ -120,10 +118,10 @@ def register_remote(
     update: bool = False,
     **policies: Any,
 ) -> Agent:
-    """Register a remote agent; with `update` one that is registered becomes what this card says.
+    """Register a remote agent, or with `update` apply the card to the registered one.
 
-    It is for threads without an event loop; others await `preview` and then call `save`. `policies` are further fields
-    of Agent, such as `access`. Raises ValidationError, BadCard, the errors of `outbound`.
+    For threads without an event loop; others await `preview` and then call `save`. `policies` are fields of Agent, such
+    as `access`. Raises ValidationError, BadCard, the errors of `outbound`.
     """
     found = asyncio.run(preview(url, card))
     return save(slug, found, workspace=workspace, author=author, update=update, **policies)
@@ -144,7 +142,7 @@ def save(
     try:
         with transaction.atomic():
             apply_card(agent, preview.card, **policies)
-    except IntegrityError:  # somebody else was quicker
+    except IntegrityError:  # registered concurrently
         raise _slug_taken(slug) from None
     versions.save_version(agent, preview.content, author=author)
     remote = RemoteAgent.objects.filter(agent=agent).first() or RemoteAgent(agent=agent, registered_by=author)
@@ -172,11 +170,11 @@ def _slug_taken(slug: str) -> ValidationError:
 
 
 def apply_card(agent: Agent, card: JSON, **policies: Any) -> None:
-    """Make the agent what the card says. Raises ValidationError."""
+    """Apply the card to the agent. Raises ValidationError."""
     given = {**policies, "kind": Agent.Kind.REMOTE, **cards.agent_fields(card)}
     for name, value in given.items():
         setattr(agent, name, value)
-    if agent.pk and not policies:  # what an operator chose earlier, such as a fallback, is not the card's fault
+    if agent.pk and not policies:  # an operator's earlier choices may no longer be valid
         agent.clean_fields(exclude={field.name for field in Agent._meta.fields} - given.keys())
     else:
         agent.full_clean()
@@ -184,7 +182,7 @@ def apply_card(agent: Agent, card: JSON, **policies: Any) -> None:
 
 
 def trust_card(remote: RemoteAgent, content: JSON) -> None:
-    """Approve the origin and the key of a version's card; it is saved by the caller."""
+    """Trust the origin and the key of a version's card; the caller saves."""
     signature = content["signature"]
     remote.origin = cards.card_origin(content["card"])
     remote.signature = signature["state"]
@@ -200,40 +198,36 @@ class RefreshOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RefreshResult:
-    """The result of a refresh; `reason` is a sentence where it failed."""
+    """`reason` says why it failed."""
 
     outcome: RefreshOutcome
     reason: str = ""
 
 
 def refresh_card(agent: Agent) -> RefreshResult:
-    """Refresh an agent's card now. For threads without an event loop."""
     return refresh_cards([RemoteAgent.objects.select_related("agent").get(agent=agent)])[0]
 
 
 def refresh_cards(remotes: Sequence[RemoteAgent]) -> list[RefreshResult]:
-    """Refresh these cards now, side by side. For threads without an event loop."""
     fetched = asyncio.run(_fetch_all(remotes))
     return [_apply_result(remote, found) for remote, found in zip(remotes, fetched, strict=True)]
 
 
 def refresh_due_cards() -> int:
-    """Refresh the cards that are due, each in one process only; gives their number."""
     due = RemoteAgent.objects.due(timezone.now()).select_related("agent")[:CARDS_PER_ROUND]
     return len(refresh_cards([remote for remote in due if _claim_refresh(remote)]))
 
 
 def _claim_refresh(remote: RemoteAgent) -> bool:
-    """Claim a card that is due, by compare-and-swap on its next time."""
+    """Compare-and-swap on the card's next time."""
     due = RemoteAgent.objects.filter(pk=remote.pk, refresh_at=remote.refresh_at)
     return bool(due.update(refresh_at=next_refresh()))
 
 
-FetchResult = Preview | None | Exception  # None: as it was
+FetchResult = Preview | None | Exception  # None: unchanged
 
 
 async def _fetch_all(remotes: Sequence[RemoteAgent]) -> list[FetchResult]:
-    """Fetch each card. Nothing here touches the database."""
     few = asyncio.Semaphore(PARALLEL_FETCHES)
 
     async def fetch(remote: RemoteAgent) -> FetchResult:
@@ -246,14 +240,13 @@ async def _fetch_all(remotes: Sequence[RemoteAgent]) -> list[FetchResult]:
         except (RemoteError, OutboundError) as error:
             return error
         except Exception as error:  # one card must not stop the refresh of all others
-            log.exception("the card of agent %s could not be looked at", remote.agent_id)
+            log.exception("the card of agent %s could not be fetched", remote.agent_id)
             return error
 
     return await asyncio.gather(*map(fetch, remotes))
 
 
 def _apply_result(remote: RemoteAgent, found: FetchResult) -> RefreshResult:
-    """Apply a fetched card, or note why it failed and leave the agent as it is."""
     if not remote.card_url:
         return RefreshResult(RefreshOutcome.FAILED, "The card was pasted: give it the new one.")
     if isinstance(found, Exception):
@@ -276,7 +269,7 @@ def _apply_preview(read: RemoteAgent, found: Preview | None) -> RefreshResult:
     agent = Agent.objects.select_for_update(of=("self",)).select_related("current_version").get(pk=read.agent_id)
     locked = RemoteAgent.objects.select_for_update(of=("self",))
     remote = locked.select_related("proposed", "declined").get(agent=agent)
-    if remote.card_url != read.card_url:  # registered anew meanwhile
+    if remote.card_url != read.card_url:  # it was registered again in the meantime
         return RefreshResult(RefreshOutcome.UNCHANGED)
     if found is None:
         remote.note_fetched(remote.etag, remote.last_modified)
@@ -289,7 +282,6 @@ def _apply_preview(read: RemoteAgent, found: Preview | None) -> RefreshResult:
 
 
 def _apply_or_propose(agent: Agent, remote: RemoteAgent, content: JSON) -> RefreshOutcome:
-    """Apply a card's harmless changes, or propose the card for approval."""
     sha256, current = versions.content_digest(content), agent.current_version
     if any(version and version.sha256 == sha256 for version in (current, remote.declined)):
         remote.proposed = None
@@ -309,20 +301,20 @@ def _apply_or_propose(agent: Agent, remote: RemoteAgent, content: JSON) -> Refre
 
 
 def changes_to_approve(older: JSON, newer: JSON) -> list[str]:
-    """The changes that an operator has to approve: of the agent's address, its requirements, or its signing key."""
+    """The changes that an operator must approve: the agent's address, security requirements, or signing key."""
     parts: dict[str, Callable[[JSON], Any]] = {
         "origin": cards.card_origin,
         "interface": _interface_set,
         "security scheme": _security_fields,
     }
     changed = [name for name, part in parts.items() if part(older["card"]) != part(newer["card"])]
-    # Without a verified key before, the first one is trusted.
+    # The first verified key is trusted.
     was_verified = older["signature"]["state"] == SignatureStatus.VERIFIED
     return changed + (["signing key"] if was_verified and _key_thumbprint(older) != _key_thumbprint(newer) else [])
 
 
 def _interface_set(card: JSON) -> Any:
-    """As a set: another order of preference is harmless."""
+    """As a set: the order of preference may change."""
     return {tuple(sorted(one.items())) for one in card["supportedInterfaces"]}
 
 
@@ -340,7 +332,7 @@ def _key_thumbprint(content: JSON) -> str:
 def approve_card(agent: Agent, by: User | None, version: AgentVersion | None = None) -> AgentVersion:
     """Apply the agent's proposed card and pin its key.
 
-    `version` is the one that the operator saw: if another waits by now, nothing is approved. Raises ValidationError.
+    Raises ValidationError, also if the proposal is no longer `version`, the one that the operator saw.
     """
     remote, proposed = _lock_proposed(agent, version)
     apply_card(remote.agent, proposed.content["card"])
@@ -355,7 +347,7 @@ def approve_card(agent: Agent, by: User | None, version: AgentVersion | None = N
 
 @transaction.atomic
 def decline_card(agent: Agent, by: User | None, version: AgentVersion | None = None) -> AgentVersion:
-    """Leave the agent as it is; the same card is not proposed again. Arguments as of `approve_card`."""
+    """Keep the approved card; the same card is not proposed again. Arguments as of `approve_card`."""
     remote, proposed = _lock_proposed(agent, version)
     remote.proposed, remote.declined = None, proposed
     remote.save()

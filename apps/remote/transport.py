@@ -1,6 +1,6 @@
-"""The HTTP client for the A2A SDK: it limits the size and time of every answer, reads it strictly, and rewrites it.
+"""The HTTP client for the A2A SDK: limits the size and time of answers, parses them strictly, and rewrites them.
 
-Each event loop keeps its connections to an origin open. Failures are raised as a `RemoteError`.
+Raises failures as a `RemoteError`.
 """
 
 from __future__ import annotations
@@ -8,17 +8,18 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
 from a2a.utils.errors import A2A_ERROR_REASONS, JSON_RPC_ERROR_CODE_MAP
 from django.conf import settings
+from django.utils.http import parse_http_date_safe
 
 import outbound
 from apps.engine.output import clean
@@ -30,29 +31,29 @@ from outbound.transports import Transport
 
 JSON = dict[str, Any]
 
-UNUSED_SECONDS = 60.0  # after which a pool that nobody uses is closed
+UNUSED_SECONDS = 60.0  # after which an unused pool is closed
 
-LONGEST_EVENT_ID = 200  # characters of an event's id that are kept
+LONGEST_EVENT_ID = 200  # characters
 
-PARSED_IN_THREAD = 256 * 1024  # bytes; more is not read on the event loop
+PARSED_IN_THREAD = 256 * 1024  # bytes; more would block the event loop
 JSON_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-UNSTORABLE_ESCAPES = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")  # what may be U+0000 or half of a surrogate pair
+UNSTORABLE_ESCAPES = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")  # U+0000 and surrogates
 
 REASON_OF_CODE = {code: A2A_ERROR_REASONS.get(kind, "PARSE_ERROR") for kind, code in JSON_RPC_ERROR_CODE_MAP.items()}
 REASON_OF_NAME = {kind.__name__: reason for kind, reason in A2A_ERROR_REASONS.items()}  # HTTP+JSON of A2A 0.3
 REASON = re.compile(r"[A-Z][A-Z0-9_]{0,62}")
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
-LONGEST_ERROR = 300  # characters of what an agent says
+LONGEST_ERROR = 300  # characters
 LONGEST_WAIT = 24 * 3600.0  # seconds
-BREAKDOWN_STATUSES = (500, 502, 504)  # of a server, or a proxy, that broke down
+BREAKDOWN_STATUSES = (500, 502, 504)
+
+BODY_AND_SECRET_HEADERS = ("content-length", "content-type", "host", "authorization", "cookie")
 
 PoolKey = tuple[str, outbound.Guard, outbound.Limits]
 
 
 @dataclass(slots=True)
 class OriginPool:
-    """The connections to one origin."""
-
     transport: Transport
     users: int = 0
     used_at: float = 0.0
@@ -60,8 +61,6 @@ class OriginPool:
 
 @dataclass(slots=True)
 class LoopPools:
-    """The pools of one event loop."""
-
     pools: dict[PoolKey, OriginPool] = field(default_factory=dict)
     swept_at: float = 0.0
     closer: AsyncGenerator[None] | None = None
@@ -88,7 +87,7 @@ class LoopPools:
             await self.pools.pop(key).transport.aclose()
 
     async def close_with_loop(self) -> AsyncGenerator[None]:
-        """Stays open until the loop ends, which closes its generators; then closes the connections."""
+        """Closes the connections when the loop ends, because the loop then closes its generators."""
         try:
             yield
         finally:
@@ -101,31 +100,28 @@ _loop_pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPools] = w
 
 @asynccontextmanager
 async def pooled_transport(origin: str) -> AsyncIterator[Transport]:
-    """The transport to one origin. The calls of an event loop share its connections."""
+    """The transport to one origin, with connections that the event loop shares."""
     loop = asyncio.get_running_loop()
     pools = _loop_pools.get(loop)
     if pools is None:
         pools = _loop_pools[loop] = LoopPools()
         pools.closer = pools.close_with_loop()
         await anext(pools.closer)
-    async with pools.borrow((origin, outbound.guard(), _pool_limits())) as transport:
-        yield transport
-
-
-def _pool_limits() -> outbound.Limits:
-    return outbound.Limits(
+    limits = outbound.Limits(
         seconds=None,
         connect_seconds=settings.REMOTE_CONNECT_SECONDS,
         bytes=settings.REMOTE_STREAM_BYTES,
         connections=settings.REMOTE_CONNECTIONS,
     )
+    async with pools.borrow((origin, outbound.guard(), limits)) as transport:
+        yield transport
 
 
 class CallClient(httpx.AsyncClient):
-    """An HTTP client for one call, to be given to a transport of the SDK.
+    """An HTTP client for one call, for a transport of the SDK.
 
-    It reads answers strictly and hands the SDK a rewritten form: never one of another kind, size or shape than the SDK
-    expects. Failures are raised as a `RemoteError`, which passes through the SDK unchanged.
+    It parses answers strictly and gives the SDK only what it expects. Failures are raised as a `RemoteError`, which
+    passes through the SDK.
 
     Attributes:
         value: the JSON of the last answer or event, as the agent sent it.
@@ -139,7 +135,7 @@ class CallClient(httpx.AsyncClient):
         auth: httpx.Auth | None,
         rewrite_body: Callable[[JSON], JSON],
     ) -> None:
-        """`rewrite_body` restores in a request's body what the SDK's types would change. Do not close the client."""
+        """`rewrite_body` restores values in a request that the SDK's types change. Do not close the client."""
         connect, idle = settings.REMOTE_CONNECT_SECONDS, settings.REMOTE_IDLE_SECONDS
         super().__init__(
             transport=transport,
@@ -158,11 +154,11 @@ class CallClient(httpx.AsyncClient):
         return super().build_request(method, url, json=body, **options)
 
     async def send(self, request: httpx.Request, *, stream: bool = False, **options: Any) -> httpx.Response:
-        """The answer, rewritten. Raises RemoteError."""
+        """The rewritten answer. Raises RemoteError."""
         response = await self._open(request, **options)
         if response.status_code == 405 and request.method == "POST" and request.url.path.endswith(":subscribe"):
-            await response.aclose()  # A2A 1.0 has it as a GET, the SDK asks by POST
-            headers = _headers_without_body(request.headers)
+            await response.aclose()  # for a stream the SDK sends POST, A2A 1.0 requires GET
+            headers = {k: v for k, v in request.headers.items() if k.lower() not in BODY_AND_SECRET_HEADERS}
             response = await self._open(self.build_request("GET", request.url, headers=headers), **options)
         try:
             if response.is_success and _is_stream(response):
@@ -191,7 +187,7 @@ class CallClient(httpx.AsyncClient):
         return httpx.Response(200, headers=headers, content=content, request=request)
 
     def sdk_json(self, value: Any, response: httpx.Response) -> bytes:
-        """The value for the SDK to read. Raises RemoteError for an error in the place of a result."""
+        """The value for the SDK. Raises RemoteError for an error instead of a result."""
         if not isinstance(value, dict):
             raise Misbehaved("The agent's answer is not a JSON object.")
         if error_object(value) is not None:
@@ -207,8 +203,6 @@ class CallClient(httpx.AsyncClient):
 
 
 class EventStream(httpx.AsyncByteStream):
-    """The events of a stream, rewritten with one line of data each."""
-
     def __init__(self, client: CallClient, response: httpx.Response) -> None:
         self._client, self._response = client, response
 
@@ -229,14 +223,7 @@ def _is_stream(response: httpx.Response) -> bool:
     return kind.partition(";")[0].strip().lower() == "text/event-stream"
 
 
-def _headers_without_body(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers without those that describe a body."""
-    left_out = ("content-length", "content-type", "host", "authorization", "cookie")
-    return {name: value for name, value in headers.items() if name.lower() not in left_out}
-
-
 async def _error_body(response: httpx.Response) -> Any:
-    """The JSON of an error's body; None where it has none, for then the status says enough."""
     try:
         return await parse_json(await read_body(response))
     except RemoteError:
@@ -245,9 +232,9 @@ async def _error_body(response: httpx.Response) -> Any:
 
 @asynccontextmanager
 async def head_timeout(host: str) -> AsyncIterator[None]:
-    """Limits the wait for an answer's head, and for a token before it. Raises RemoteError.
+    """Limits the wait for an answer's head, including a token. Raises RemoteError.
 
-    The connection has timeouts of its own; this one ends a head that comes a byte at a time.
+    The connection's own timeouts do not end a head that comes byte by byte.
     """
     with connection_failures(host):
         async with asyncio.timeout(settings.REMOTE_CONNECT_SECONDS + 2 * settings.REMOTE_IDLE_SECONDS):
@@ -268,10 +255,9 @@ async def read_body(response: httpx.Response) -> bytes:
 
 
 async def read_events(response: httpx.Response) -> AsyncGenerator[ServerSentEvent]:
-    """The events of a stream, as they come. Raises CutOff, Misbehaved.
+    """The events of a stream. Raises CutOff, Misbehaved.
 
-    An event or a comment must come within the idle time, and must be complete within it: otherwise an agent that sends
-    a byte now and then could hold a run forever.
+    An event or comment must begin and be complete within the idle time, so that a slow agent cannot hold a run forever.
     """
     loop, parser = asyncio.get_running_loop(), EventParser(settings.REMOTE_ANSWER_BYTES)
     chunks, since = aiter(response.aiter_bytes()), loop.time()
@@ -291,7 +277,7 @@ async def read_events(response: httpx.Response) -> AsyncGenerator[ServerSentEven
 
 
 async def parse_json(body: bytes) -> Any:
-    """The JSON value of an answer or an event, without characters that the record cannot store. Raises Misbehaved."""
+    """The JSON of an answer or event, without characters that cannot be stored. Raises Misbehaved."""
     return _parse_json(body) if len(body) <= PARSED_IN_THREAD else await asyncio.to_thread(_parse_json, body)
 
 
@@ -342,25 +328,23 @@ def _connection_error(host: str, error: httpx.HTTPError) -> RemoteError:
 
 @dataclass(frozen=True, slots=True)
 class ServerSentEvent:
-    """One event: its name, its data as it came, and the id that the server gave it ("" for none)."""
+    """One event; `id` is "" for none."""
 
-    name: str
     data: bytes
     id: str
 
 
 class EventParser:
-    """Parses one stream; an event may have `max_bytes`.
+    """Parses one stream of events of at most `max_bytes` each.
 
-    Attributes:
-        has_begun: has an event or a comment begun that is not complete?
+    `has_begun`: is there an incomplete event or comment?
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._pieces: list[bytes] = []  # of the line that is not complete
         self._data: list[bytes] = []
-        self._name = self._id = b""
+        self._id = b""
         self._size = 0
         self._skips_lf = False
         self.has_begun = False
@@ -402,23 +386,18 @@ class EventParser:
         value = value.removeprefix(b" ")
         if name.removeprefix(b"\xef\xbb\xbf") == b"data":
             self._data.append(value)
-        elif name == b"event":
-            self._name = value
         elif name == b"id" and b"\0" not in value:
             self._id = value
 
     def _end_event(self) -> ServerSentEvent | None:
-        data, name = self._data, self._name
-        self._data, self._name, self._size, self.has_begun = [], b"", 0, False
-        if not data:
-            return None
-        return ServerSentEvent(name.decode("utf-8", "replace"), b"\n".join(data), self._id.decode("utf-8", "replace"))
+        data, self._data, self._size, self.has_begun = self._data, [], 0, False
+        return ServerSentEvent(b"\n".join(data), self._id.decode("utf-8", "replace")) if data else None
 
 
 def repair_timestamps(value: Any) -> None:
-    """Give the timestamps of a task or an event, wrapped or not, the form of A2A 1.0 §5.6.1.
+    """Gives the timestamps of a task or event the form of A2A 1.0 §5.6.1, and removes invalid ones.
 
-    fasta2a writes them without a zone and means UTC. An invalid timestamp is removed.
+    fasta2a writes UTC without a zone.
     """
     if not isinstance(value, dict):
         return
@@ -440,7 +419,7 @@ def _utc_timestamp(text: Any) -> str | None:
 
 
 def error_of_response(response: httpx.Response, body: Any) -> RemoteError:
-    """The error that a response means; `body` is its JSON value, or None."""
+    """The error of a response; `body` is its JSON, or None."""
     status, error = response.status_code, error_object(body)
     said = _error_text(error, body)
     if status in (401, 403):
@@ -461,13 +440,13 @@ def error_of_response(response: httpx.Response, body: Any) -> RemoteError:
 
 
 def error_object(body: Any) -> JSON | None:
-    """The error object of an answer or an event; None where it has a result."""
+    """The error object of an answer or event; None for a result."""
     error = body.get("error") if isinstance(body, dict) else None
     return error if isinstance(error, dict) else None
 
 
 def reason_of(error: JSON | None, body: Any = None) -> str:
-    """A2A's name of the error, by its ErrorInfo, by its code, or by its name in 0.3; "" for an unknown one."""
+    """A2A's name of the error, from its ErrorInfo, its code, or its name in 0.3; "" if unknown."""
     for detail in _error_details(error):
         if str(detail.get("@type", "")).endswith("google.rpc.ErrorInfo"):
             reason = str(detail.get("reason"))
@@ -492,7 +471,7 @@ def _error_text(error: JSON | None, body: Any) -> str:
 
 
 def plain_line(text: str) -> str:
-    """The text on one line, cut, and without characters that hide or reorder others."""
+    """The text on one line, cut, without control and bidi characters."""
     bare = CONTROL_CHARACTERS.sub(" ", text).strip()
     return bare if len(bare) <= LONGEST_ERROR else f"{bare[:LONGEST_ERROR]}…"
 
@@ -503,12 +482,7 @@ def _sentence(ours: str, theirs: str) -> str:
 
 def retry_after(text: str) -> float | None:
     """The seconds of a Retry-After in either form (RFC 9110 §10.2.3); None for an invalid one."""
-    try:
-        seconds = float(text) if text.strip().isdigit() else _seconds_until(parsedate_to_datetime(text))
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return min(max(seconds, 0.0), LONGEST_WAIT)
-
-
-def _seconds_until(moment: datetime) -> float:
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds()
+    if text.strip().isdecimal():
+        return min(float(text), LONGEST_WAIT)
+    moment = parse_http_date_safe(text)
+    return None if moment is None else min(max(moment - time.time(), 0.0), LONGEST_WAIT)

@@ -1,7 +1,4 @@
-"""The agents that a person may use: searched, a page for each with code samples, and a console to try one.
-
-Remote agents are added here, too: a card is fetched or pasted, shown, and registered as it was shown.
-"""
+"""The agents that a person may use: search, a page for each, a console to try one, and the form for remote agents."""
 
 from __future__ import annotations
 
@@ -12,16 +9,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, cast
-from urllib.parse import urlencode
 
 from a2a.types import AgentCard
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.urls import reverse
-from django.utils.cache import patch_vary_headers
 from django.utils.safestring import SafeString
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
@@ -39,38 +34,32 @@ from apps.record.events import JSON
 from apps.remote import health_checks, registration
 from apps.remote.authentication import security_schemes
 from apps.remote.authentication.credentials import missing, requirements_of, set_personal
-from apps.remote.authentication.security_schemes import Scheme
 from apps.remote.errors import RemoteError
 from apps.remote.health_checks import Uptime
 from apps.remote.models import RemoteAgent
 from apps.remote.registration import Preview
 from apps.web import credentials
-from apps.web.shell import agent_or_404, page, parse_index, principal_of, reader_view, sessions_of
+from apps.web.shell import agent_or_404, page, page_or_fragment, parse_index, principal_of, reader_view, sessions_of
 from apps.web.templatetags.parley import AGENT_KINDS
 from console import charts
 from console.cells import duration
 from outbound import OutboundError
 
-MOST_RECENT = 5  # sessions with an agent, and versions of it, on its page
+MOST_RECENT = 5  # sessions and versions on an agent's page
 
 
 @reader_view
 def agents(request: HttpRequest) -> HttpResponse:
-    """The agents that a search finds; for htmx, while somebody types, the list alone."""
+    """The agents that a search finds; for htmx only the list."""
     found = search(principal_of(request), request.GET)
-    if request.headers.get("HX-Request") == "true":
-        response = render(request, "web/_found.html", {"found": found})
-        address = reverse("web:agents")
-        response["HX-Replace-Url"] = f"{address}?{found.query}" if found.query else address
-    else:
-        response = page(request, "web/agents.html", found=found)
-    patch_vary_headers(response, ["HX-Request"])
+    response = page_or_fragment(request, "web/agents.html", "web/_found.html", found=found)
+    if "HX-Request" in request.headers:
+        response["HX-Replace-Url"] = reverse("web:agents", query=found.query)
     return response
 
 
 @reader_view
 def agent(request: HttpRequest, slug: str) -> HttpResponse:
-    """The page of an agent: its skills, response times, versions, code samples, and a composer for a new session."""
     found = agent_or_404(request, slug)
     about = _remote_details(request, found)
     about |= {
@@ -87,7 +76,6 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _remote_details(request: HttpRequest, agent: Agent) -> JSON:
-    """What the page says of a remote agent alone."""
     if agent.kind != Agent.Kind.REMOTE:
         return {"uptime": None, "remote": None}
     remote = RemoteAgent.objects.select_related("agent__current_version", "proposed").filter(agent=agent).first()
@@ -96,26 +84,23 @@ def _remote_details(request: HttpRequest, agent: Agent) -> JSON:
 
 
 def _versions(request: HttpRequest, agent: Agent) -> list[AgentVersion]:
-    """The newest versions, for people who may see them."""
     if not cast("User", request.user).has_perm("agents.view_agentversion"):
         return []
     return list(AgentVersion.objects.filter(agent=agent).order_by("-number")[:MOST_RECENT])
 
 
 def _chosen_example(request: HttpRequest, agent: Agent) -> str:
-    """The example that the address names by its number. An address cannot bring words of its own."""
+    """The example that the URL names by its number. A URL cannot supply its own text."""
     examples, number = example_messages(agent), parse_index(request.GET.get("example", ""))
     return examples[number] if number is not None and number < len(examples) else ""
 
 
-LONGEST_QUERY = 200  # characters of what is searched for
+LONGEST_QUERY = 200  # characters
 HEALTH_LABELS = {"ok": "Well", "degraded": "Has trouble", "unavailable": "Not available"}
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One value of a filter, and how many agents have it."""
-
     value: str
     label: str
     count: int
@@ -123,7 +108,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """One select of the form. `name` is its name in the address."""
+    """One select of the form. `name` is its name in the URL."""
 
     name: str
     label: str
@@ -133,7 +118,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What the list shows. `uptimes` are those of the remote agents in it."""
+    """`uptimes` are those of the remote agents."""
 
     agents: list[Agent]
     filters: list[Filter]
@@ -150,10 +135,10 @@ class SearchResult:
         return any(one.chosen for one in self.filters)
 
     @property
-    def query(self) -> str:
-        """The address's query that finds this again; empty for all."""
+    def query(self) -> dict[str, str]:
+        """The URL query that repeats this search."""
         asked = {"q": self.text} | {one.name: one.chosen for one in self.filters}
-        return urlencode({name: value for name, value in asked.items() if value})
+        return {name: value for name, value in asked.items() if value}
 
 
 FILTERS: dict[str, tuple[str, Callable[[Agent], Iterable[str]]]] = {
@@ -172,7 +157,7 @@ FILTER_LABELS: dict[str, dict[str, str]] = {
 
 
 def search(principal: Principal, asked: QueryDict) -> SearchResult:
-    """The agents that a person may use and that match. A value that no agent has matches none."""
+    """The agents that a person may use and that match. A filter value that no agent has matches none."""
     text = query_text(asked)
     chosen = {name: asked.get(name, "").replace("\x00", "")[:LONGEST_QUERY] for name in FILTERS}
     everybody = find_agents(principal)
@@ -180,19 +165,16 @@ def search(principal: Principal, asked: QueryDict) -> SearchResult:
     agents = find_agents(principal, text, **chosen) if narrowed else everybody
     remote = [agent for agent in agents if agent.kind == Agent.Kind.REMOTE]
     uptimes = health_checks.uptimes_of(remote) if remote else {}
-    return SearchResult(agents, _filters(everybody, chosen), text, uptimes, response_times(agents, uptimes))
+    filters = [
+        Filter(name, label, _options(everybody, values, FILTER_LABELS.get(name, {})), chosen[name])
+        for name, (label, values) in FILTERS.items()
+    ]
+    return SearchResult(agents, filters, text, uptimes, response_times(agents, uptimes))
 
 
 def query_text(asked: Mapping[str, str]) -> str:
-    """The words that an address searches for (`q`)."""
+    """The words that a URL searches for (`q`)."""
     return asked.get("q", "").replace("\x00", "").strip()[:LONGEST_QUERY]
-
-
-def _filters(agents: list[Agent], chosen: dict[str, str]) -> list[Filter]:
-    return [
-        Filter(name, label, _options(agents, values, FILTER_LABELS.get(name, {})), chosen[name])
-        for name, (label, values) in FILTERS.items()
-    ]
 
 
 def _options(agents: list[Agent], values: Callable[[Agent], Iterable[str]], labels: dict[str, str]) -> list[Option]:
@@ -203,7 +185,7 @@ def _options(agents: list[Agent], values: Callable[[Agent], Iterable[str]], labe
 
 @dataclass(frozen=True, slots=True)
 class ResponseTimes:
-    """The seconds that an agent's newest answers took, oldest first; where there are none, its health checks."""
+    """The seconds that an agent's newest answers took, oldest first. Without answers: its health checks."""
 
     seconds: list[float] = field(default_factory=list)
     are_checks: bool = False
@@ -221,12 +203,10 @@ class ResponseTimes:
 
     @property
     def durations(self) -> list[str]:
-        """The newest first."""
         return [duration(one) for one in reversed(self.seconds)]
 
     @property
     def summary(self) -> str:
-        """What the picture shows, in a sentence."""
         if len(self.seconds) == 1:
             return f"One of its {self.noun} was measured: {self.durations[0]}."
         longest, newest = duration(max(self.seconds)), self.durations[0]
@@ -238,7 +218,6 @@ class ResponseTimes:
 
 
 def response_times(agents: Collection[Agent], uptimes: dict[int, Uptime]) -> dict[int, ResponseTimes]:
-    """By the agents' keys; one statement for all. `uptimes` are those of the remote ones among them."""
     answers = monitoring.recent_latencies(agents)
     return {key: ResponseTimes(took) if took else _check_times(uptimes.get(key)) for key, took in answers.items()}
 
@@ -276,12 +255,10 @@ asyncio.run(main())
 
 
 def example_messages(agent: Agent) -> list[str]:
-    """The examples of its skills, in their order."""
     return [example for skill in agent.skills for example in skill.get("examples", [])]
 
 
 def endpoints(agent: Agent) -> list[tuple[str, str]]:
-    """Its A2A addresses, with labels."""
     endpoint = cards.agent_url(agent)
     return [
         ("JSON-RPC", endpoint),
@@ -292,7 +269,7 @@ def endpoints(agent: Agent) -> list[tuple[str, str]]:
 
 
 def curl_sample(agent: Agent) -> str:
-    """A call by JSON-RPC, to be pasted into a shell."""
+    """A JSON-RPC call for a shell."""
     message = {"messageId": "my-first", "role": "ROLE_USER", "parts": [{"text": _sample_message(agent)}]}
     body: JSON = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
     return curl_command(agent, f"-d {shlex.quote(json.dumps(body, ensure_ascii=False))}")
@@ -306,7 +283,7 @@ def curl_command(agent: Agent, data: str) -> str:
 
 
 def python_sample(agent: Agent) -> str:
-    """The same by the SDK's client (`pip install a2a-sdk`)."""
+    """The same call with the SDK's client (`pip install a2a-sdk`)."""
     return PYTHON_TEMPLATE.format(
         url=json.dumps(cards.agent_url(agent)), key=KEY_PLACEHOLDER, words=json.dumps(_sample_message(agent))
     )
@@ -318,7 +295,6 @@ def _sample_message(agent: Agent) -> str:
 
 @reader_view
 def try_agent(request: HttpRequest, slug: str) -> HttpResponse:
-    """The console. An agent that the person may not use is not found."""
     agent = agent_or_404(request, slug)
     return page(request, "web/try_agent.html", agent=agent, console=console_state(agent))
 
@@ -327,7 +303,7 @@ def try_agent(request: HttpRequest, slug: str) -> HttpResponse:
 @login_required
 @never_cache
 def console_token(request: HttpRequest, slug: str) -> JsonResponse:
-    """A token for this agent alone, which ends with the person's sign-in."""
+    """A token for this agent only. It ends with the sign-in."""
     agent = agent_or_404(request, slug)
     text, expires = authentication.issue_access_token(
         cast("User", request.user), request.session.session_key or "", agent.slug
@@ -348,7 +324,7 @@ def console_state(agent: Agent) -> JSON:
 
 
 LONGEST_URL = 2048  # characters
-MOST_SKILLS = 8  # that are shown before it is registered
+MOST_SKILLS = 8  # in the preview
 OWN_ACCESS = Agent.Access.WORKSPACE
 ACCESS_CHOICES: dict[str, str] = {
     OWN_ACCESS: "You alone",
@@ -360,7 +336,7 @@ ACCESS_CHOICES: dict[str, str] = {
 
 @dataclass(slots=True)
 class AgentForm:
-    """The form for a remote agent: its fields, the card that was fetched, and the problems by field."""
+    """The form for a remote agent: its fields, the fetched card, and the problems by field."""
 
     url: str = ""
     card: str = ""
@@ -377,7 +353,7 @@ class AgentForm:
         return cls(url, card, slug, access or OWN_ACCESS, digest)
 
     async def fetch_card(self) -> None:
-        """Fetch the card. Where that fails, `problems` says why."""
+        """Fetch the card. On failure `problems` says why."""
         if not (self.url or self.card):
             self.problems["url"] = "Write the address of the agent or of its card, or paste the card."
         elif len(self.url) > LONGEST_URL:
@@ -388,33 +364,26 @@ class AgentForm:
             except (RemoteError, OutboundError) as error:
                 self.problems["url" if self.url else "card"] = str(error)
 
-    @property
-    def card_changed(self) -> bool:
-        """Has the card changed since the person looked at it?"""
-        return self.preview is not None and bool(self.digest) and self.preview.sha256 != self.digest
-
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 async def add_agent(request: HttpRequest) -> HttpResponse:
-    """The form; then a preview of what would be registered; then, once the preview was sent, the agent's page."""
+    """The form; then a preview of what would be registered; after that is submitted, the agent's page."""
     user = cast("User", await request.auser())
     if request.method != "POST":
         return await db.run(_add_page, request, user, AgentForm())
     form = AgentForm.read(request)
     await form.fetch_card()
-    if form.card_changed:
-        form.problems["digest"] = "The card has changed since you looked at it. This is what it says now."
-    elif form.preview is not None and form.digest:
-        agent = await db.run(_register, user, form)
-        if agent is not None:
+    if form.preview is not None and form.digest:
+        if form.preview.sha256 != form.digest:
+            form.problems["digest"] = "The card has changed since you looked at it. This is what it says now."
+        elif (agent := await db.run(_register, user, form)) is not None:
             lacking = await db.run(missing, agent, user.pk)
             return redirect("web:agent-credentials" if lacking else "web:agent", agent.slug)
     return await db.run(_add_page, request, user, form)
 
 
 def _register(user: User, form: AgentForm) -> Agent | None:
-    """Register the agent for the person; None where a field is wrong."""
     if form.access not in _access_choices(user):
         form.problems["access"] = "Choose one of these."
         return None
@@ -426,7 +395,7 @@ def _register(user: User, form: AgentForm) -> Agent | None:
         form.problems |= {name: " ".join(told) for name, told in error.message_dict.items()}
         return None
     for name, scheme in requirements_of(agent).schemes.items():
-        if not scheme.problem:  # who registers it lets themselves in
+        if not scheme.problem:
             set_personal(agent, name, True, user)
     return agent
 
@@ -448,7 +417,7 @@ def _add_page(request: HttpRequest, user: User, form: AgentForm) -> HttpResponse
 
 
 def _access_choices(user: User) -> dict[str, str]:
-    """Who may use it. Only operators of agents may share one with others."""
+    """Only operators of agents may share one with others."""
     return ACCESS_CHOICES if user.has_perm("agents.add_agent") else {OWN_ACCESS: ACCESS_CHOICES[OWN_ACCESS]}
 
 
@@ -459,11 +428,9 @@ def _free_slug(wished: str) -> str:
 
 
 def _auth_labels(shown: Preview) -> list[str]:
-    """The ways to authenticate to the agent, in words; empty where it asks for nothing."""
     wanted = security_schemes.card_requirements(ParseDict(shown.card, AgentCard(), ignore_unknown_fields=True))
-    told = (way.problem or " and ".join(_scheme_label(scheme) for scheme in way.schemes) for way in wanted.alternatives)
-    return list(dict.fromkeys(told))
-
-
-def _scheme_label(scheme: Scheme) -> str:
-    return str(scheme.kind.label) if scheme.kind else scheme.name
+    ways = (
+        way.problem or " and ".join(str(one.kind.label) if one.kind else one.name for one in way.schemes)
+        for way in wanted.alternatives
+    )
+    return list(dict.fromkeys(ways))

@@ -1,8 +1,4 @@
-"""Credentials that people give to agents.
-
-A task that waits for a credential has a link to give one. Those of a remote agent are given, replaced and removed on
-the agent's page. One page lists all of them, and revokes them.
-"""
+"""Credentials that people give to agents: by a task's link, and on a remote agent's page; and their list."""
 
 from __future__ import annotations
 
@@ -29,6 +25,7 @@ from apps.features.credentials import requests
 from apps.features.credentials.models import AuthType, Credential, CredentialRequest
 from apps.features.credentials.requests import GivenCredential, LinkClosed, RequestStatus
 from apps.record.content import parts
+from apps.record.errors import InvalidParams
 from apps.record.models import Context, Task
 from apps.remote.authentication import credential_forms, credentials
 from apps.remote.authentication.credential_forms import CredentialForms, FormProblems
@@ -39,10 +36,6 @@ LONGEST_SECRET = 10_000  # characters
 SECRET_FIELDS = ("secret", "username")
 
 
-class InvalidCredential(Exception):
-    """What was filled in is no credential; `str()` says what to do."""
-
-
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @xframe_options_deny
@@ -50,7 +43,7 @@ class InvalidCredential(Exception):
 @sensitive_post_parameters()
 @sensitive_variables()
 def credential(request: HttpRequest, token: str) -> HttpResponse:
-    """The page of a link. Somebody else's is not found; a used or expired one says what to do."""
+    """The page of a link; a used or expired one says what to do."""
     asked = requests.find_request(token)
     if asked is None:
         raise Http404
@@ -78,19 +71,18 @@ def _answer(request: HttpRequest, token: str, asked: CredentialRequest, by: User
                 return redirect("web:credential", token=requests.renew(asked))
             case _:
                 return _link_page(request, asked, by)
-    except InvalidCredential as unfit:
-        return _link_page(request, asked, by, problem=str(unfit))
+    except InvalidParams as invalid:
+        return _link_page(request, asked, by, problem=str(invalid))
     except LinkClosed:
-        return redirect("web:credential", token=token)  # which says why
+        return redirect("web:credential", token=token)  # the page says why
     return _redirect_after(token, asked, by)
 
 
 @sensitive_variables()
 def _give_to_remote(request: HttpRequest, token: str, asked: CredentialRequest, by: User | None) -> HttpResponse:
-    """Save one of the credentials that a remote agent asks for; the last one lets the task go on."""
     task = asked.task
     if by is None or task.owner is None or requests.request_status(asked) is not RequestStatus.OPEN:
-        return redirect("web:credential", token=token)  # which says why
+        return redirect("web:credential", token=token)  # the page says why
     if problems := credential_forms.save_form(task.agent, task.owner, request.POST, by):
         return _link_page(request, asked, by, problems=problems)
     asked.refresh_from_db(fields=["answer"])
@@ -105,25 +97,22 @@ def _redirect_after(token: str, asked: CredentialRequest, by: User | None) -> Ht
 
 @sensitive_variables()
 def credential_from_form(auth_type: str, filled_in: Mapping[str, str]) -> GivenCredential:
-    """The credential that was filled in. Raises InvalidCredential."""
+    """Raises InvalidParams."""
     secret, username = filled_in.get("secret", ""), ""
     if auth_type == AuthType.BASIC:
         username = filled_in.get("username", "").strip()
         if not username or ":" in username:
-            raise InvalidCredential("Fill in the user name; it has no colon in it.")
+            raise InvalidParams("Fill in the user name; it has no colon in it.")
     else:
-        secret = secret.strip()  # what copying brings along
+        secret = secret.strip()  # copying adds spaces
     if not secret:
-        raise InvalidCredential("There is nothing to give yet. Fill in the field, or decline.")
-    if len(secret) + len(username) > LONGEST_SECRET or any(_is_control(letter) for letter in secret + username):
-        raise InvalidCredential(
+        raise InvalidParams("There is nothing to give yet. Fill in the field, or decline.")
+    given = secret + username
+    if len(given) > LONGEST_SECRET or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in given):
+        raise InvalidParams(
             f"This has line breaks or the like in it, or more than {LONGEST_SECRET:,} characters. Copy it again."
         )
     return GivenCredential(secret, username)
-
-
-def _is_control(letter: str) -> bool:
-    return unicodedata.category(letter) in ("Cc", "Cs")
 
 
 def _session_of(task: Task) -> Context:
@@ -162,7 +151,6 @@ def _link_page(
 
 
 def _sheet(task: Task, problems: FormProblems | None) -> CredentialForms | None:
-    """The forms for the owner's credentials of a remote agent."""
     if task.agent.kind != Agent.Kind.REMOTE or task.owner is None:
         return None
     return credential_forms.forms_for(task.agent, task.owner, problems)
@@ -172,7 +160,6 @@ def _sheet(task: Task, problems: FormProblems | None) -> CredentialForms | None:
 @never_cache
 @login_required
 def credential_list(request: HttpRequest) -> HttpResponse:
-    """The credentials that the person gave to agents, newest first."""
     mine = Credential.objects.visible_to(principal_of(request)).usable().select_related("agent").defer(*SECRET_FIELDS)
     remote = RemoteCredential.objects.visible_to(principal_of(request)).untold().select_related("agent")
     return page(
@@ -183,7 +170,6 @@ def credential_list(request: HttpRequest) -> HttpResponse:
 @require_POST
 @login_required
 def revoke_credential(request: HttpRequest, number: int) -> HttpResponse:
-    """Revoke a credential; its agent asks again when it needs one. Somebody else's is not found."""
     found = (
         Credential.objects.visible_to(principal_of(request)).usable().defer(*SECRET_FIELDS).filter(pk=number).first()
     )
@@ -204,7 +190,7 @@ EVERYBODY = "everybody"
 @sensitive_post_parameters()
 @sensitive_variables()
 def agent_credentials(request: HttpRequest, slug: str) -> HttpResponse:
-    """The credentials of a remote agent that the person may use, or has given some to."""
+    """A remote agent's credentials that the person may use, or has given to it."""
     agent, person = _credential_agent(principal_of(request), slug), request.user
     if agent is None or not isinstance(person, User):
         raise Http404
@@ -227,8 +213,6 @@ def has_agent_credentials(agent: Agent, person: User) -> bool:
 
 def _credential_agent(principal: Principal, slug: str) -> Agent | None:
     """A remote agent that the person may use, or that still has a credential of theirs."""
-    if not slug.isprintable():  # PostgreSQL takes no U+0000
-        return None
     theirs = RemoteCredential.objects.visible_to(principal).values("agent")
     usable = Agent.objects.visible_to(principal).values("pk")
     found = Agent.objects.filter(Q(pk__in=usable) | Q(pk__in=theirs), kind=Agent.Kind.REMOTE, slug=slug)
@@ -236,12 +220,11 @@ def _credential_agent(principal: Principal, slug: str) -> Agent | None:
 
 
 def _is_registrant(agent: Agent, person: User) -> bool:
-    """Whether the person registered the agent, and so gives the credentials for everybody."""
+    """Did the person register the agent? Then they give the credentials for everybody."""
     return RemoteAgent.objects.filter(agent=agent, registered_by=person).exists()
 
 
 def _common_sheet(agent: Agent, problems: FormProblems | None) -> CredentialForms | None:
-    """The forms for credentials that everybody shares, not those that each person gives."""
     sheet = credential_forms.forms_for(agent, None, problems)
     shown = [one for one in sheet.shown if not one.is_personal]
     return dataclasses.replace(sheet, shown=shown) if shown else None

@@ -1,7 +1,4 @@
-"""Signing in, and the first page after that.
-
-Wrong passwords are limited. The first page lists the person's sessions and suggests where to begin a new one.
-"""
+"""The sign-in page, which limits wrong passwords, and the list of sessions."""
 
 from __future__ import annotations
 
@@ -27,12 +24,12 @@ from apps.record.models import Context
 from apps.web.agents import example_messages, query_text
 from apps.web.shell import by_day, page, principal_of, reader_view, sessions_of
 
-MOST_FAILURES = 10  # wrong passwords for one address within FAILURE_WINDOW before it has to wait
+MOST_FAILURES = 10  # wrong passwords for one address within FAILURE_WINDOW
 FAILURE_WINDOW = 10 * 60  # seconds
 
 
 class SignInForm(AuthenticationForm):
-    """E-mail and password. A person who guesses too often waits, whether the address exists or not."""
+    """E-mail and password. After too many failures a person must wait, whether the address exists or not."""
 
     error_messages = {
         "invalid_login": "The e-mail address or the password is not right. Capital letters count in passwords.",
@@ -52,21 +49,18 @@ class SignInForm(AuthenticationForm):
             raise
 
     def _key(self) -> str:
-        """The cache key that counts failures, by e-mail address and by the client's IP address."""
         address = str(self.data.get("username", "")).strip().lower()
         origin = self.request.META.get("REMOTE_ADDR", "") if self.request else ""
         return "sign-in:" + hashlib.sha256(f"{address}\0{origin}".encode()).hexdigest()
 
 
 class SignIn(LoginView):
-    """The sign-in page; `next` is followed only within this site."""
-
     template_name = "web/sign_in.html"
     authentication_form = SignInForm
     redirect_authenticated_user = True
 
     def get(self, request: HttpRequest, *args: str, **kwargs: Any) -> HttpResponse:
-        """The page. A request of htmx that was redirected here gets 401: it wants a part of another page."""
+        """The page. For htmx, which follows redirects, 401 instead."""
         return HttpResponse(status=401) if "HX-Request" in request.headers else super().get(request, *args, **kwargs)
 
 
@@ -75,7 +69,7 @@ PAGE_SIZE = 30  # sessions on one page of the list
 
 @reader_view
 def home(request: HttpRequest) -> HttpResponse:
-    """The sessions, newest first; `?show=archived` lists the archived ones, `?part=list` gives the list alone."""
+    """The sessions, newest first; `?show=archived` lists archived ones, `?part=list` gives only the list."""
     principal, archived = principal_of(request), request.GET.get("show") == "archived"
     listing = _listing(principal, request.GET.get("page"), archived=archived)
     if request.GET.get("part") == "list":
@@ -87,7 +81,6 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def _listing(principal: Principal, number: str | None, *, archived: bool) -> dict[str, Any]:
-    """One page of the sessions by day; pinned ones come first, on the first page."""
     found, pinned = sessions_of(principal, archived=archived), marks.pinned_filter(principal)
     if archived:
         sessions = Paginator(found, PAGE_SIZE).get_page(number)
@@ -100,19 +93,17 @@ def _listing(principal: Principal, number: str | None, *, archived: bool) -> dic
 
 @reader_view
 def palette(request: HttpRequest) -> HttpResponse:
-    """The agents that match `?q=`; without it, all of them, the last used first."""
+    """The agents that match `?q=`; without it all agents, the last used first."""
     found = suggested_agents(principal_of(request), request.GET)
     return render(request, "web/_agent_options.html", {"agents": found})
 
 
 SUGGESTIONS = 3
-PREFERRED_SLUGS = ("travel", "writer", "builder")  # of the showcase: one asks, one writes at length, one delivers files
+PREFERRED_SLUGS = ("travel", "writer", "builder")  # of the showcase
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A message to try, and the agent it is for."""
-
     agent: Agent
     words: str
 
@@ -120,7 +111,7 @@ class Suggestion:
 def suggested_agents(principal: Principal, asked: Mapping[str, str] | None = None) -> list[Agent]:
     """The agents that the caller may use and that match `q`, the best match first. Two queries at most.
 
-    Without `q` they are sorted by their last use, and those that cannot work come last.
+    Without `q` they are sorted by availability and last use.
     """
     text = query_text(asked or {})
     found = search.find_agents(principal, text)
@@ -131,14 +122,12 @@ def suggested_agents(principal: Principal, asked: Mapping[str, str] | None = Non
 
 
 def _last_used(principal: Principal) -> dict[int, float]:
-    """When the caller last used each agent, by its key."""
     own = Context.objects.visible_to(principal).listed().order_by()
     rows = own.values_list("agent").annotate(last=Max("updated_at"))
     return {agent: last.timestamp() for agent, last in rows}
 
 
 def suggested_messages(agents: list[Agent]) -> list[Suggestion]:
-    """Example messages of a few agents."""
     rank = {slug: place for place, slug in enumerate(PREFERRED_SLUGS)}
     usable = [agent for agent in agents if agent.is_available and any(example_messages(agent)[:1])]
     chosen = sorted(usable, key=lambda agent: rank.get(agent.slug, SUGGESTIONS))[:SUGGESTIONS]

@@ -1,4 +1,4 @@
-"""The inbox: the questions of all sessions that wait for the person, to be answered right there."""
+"""The inbox: the questions of all sessions that wait for the person, with forms to answer them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ class InboxItem:
 
     task: Task
     said: list[JSON]  # parts, as pages show them
-    wanted: JSON | None  # the credential, where it is one
+    wanted: JSON | None  # the credential, if the question asks for one
     fields: list[Field]
     outline: list[str]
     step: Step | None = None  # the step of a plan that asks by this task
 
     @property
     def step_title(self) -> str:
-        """The title of the step that asks."""
         return numbered_title(plan_at(self.step.run.version_id), self.step) if self.step else ""
 
     @property
@@ -46,13 +45,11 @@ class InboxItem:
 
 @reader_view
 def inbox(request: HttpRequest) -> HttpResponse:
-    """The page."""
     return page(request, "web/inbox.html", **_own_inbox(request))
 
 
 @reader_view
 def inbox_items(request: HttpRequest) -> HttpResponse:
-    """The current list alone."""
     return render(request, "web/_inbox.html", _own_inbox(request))
 
 
@@ -68,7 +65,7 @@ def _own_inbox(request: HttpRequest) -> JSON:
 
 
 def inbox_context(principal: Principal, waiting: TaskQuerySet) -> JSON:
-    """The context of `web/_inbox.html` for the tasks that wait. A few queries, however many tasks."""
+    """The context of `web/_inbox.html` for waiting tasks. A few queries, however many tasks."""
     newest = list(waiting.select_related("context", "agent").order_by("-status_at", "-pk")[: MOST_ITEMS + 1])
     steps = steps_asking_by(principal, newest[:MOST_ITEMS])
     return {
@@ -78,7 +75,6 @@ def inbox_context(principal: Principal, waiting: TaskQuerySet) -> JSON:
 
 
 def inbox_item(task: Task, step: Step | None = None) -> InboxItem:
-    """The question of a task."""
     message, slot = task.status_message or {"parts": []}, task.slot or {}
     wanted = wanted_credential({"state": task.state, "slot": slot, "message": message})
     said = message["parts"][:-1] if wanted else message["parts"]

@@ -1,8 +1,4 @@
-"""Plans: their list and pages, their editor, and the page of a run.
-
-A run's page shows its live picture, who worked when, what it delivered and why it waits; from it, people pause,
-resume, stop and repeat the run.
-"""
+"""Plans: their list and pages, their editor, and the page of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import hashlib
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import partial
 from http import HTTPStatus
 from typing import cast
 
@@ -19,7 +14,7 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import IntegrityError
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
@@ -46,7 +41,6 @@ from apps.record.models import INTERRUPTED_STATES, Artifact, Task, TaskState
 from apps.web import inbox
 from apps.web.agents import ACCESS_CHOICES
 from apps.web.questions import Field, fields_of, outline_of
-from apps.web.sessions.artifacts import artifact_url
 from apps.web.sessions.sending import json_action, message_from_form, message_id, refuse_too_large
 from apps.web.shell import page, principal_of, reader_view
 
@@ -77,12 +71,11 @@ class InputForm:
 
     @property
     def is_json(self) -> bool:
-        """Whether no form can stand for the inputs, so that they are written as JSON."""
+        """True if the inputs do not fit a form and must be written as JSON."""
         return not self.fields and bool(self.slot["schema"]["properties"])
 
 
 def _referenced_inputs(definition: PlanDefinition) -> set[str]:
-    """Which of text and files the templates of a plan refer to."""
     found: set[str] = set()
     for step in definition.steps.values():
         for source in graphs.template_sources(step):
@@ -127,7 +120,6 @@ def plan(request: HttpRequest, slug: str) -> HttpResponse:
 
 @reader_view
 def plan_yaml(request: HttpRequest, slug: str) -> HttpResponse:
-    """The definition as YAML."""
     found = plan_or_404(principal_of(request), slug)
     if found.current_version is None:
         raise Http404
@@ -136,7 +128,6 @@ def plan_yaml(request: HttpRequest, slug: str) -> HttpResponse:
 
 @json_action
 async def start_run(request: HttpRequest, principal: Principal, slug: str) -> HttpResponse:
-    """Start a run. The same message starts one run only."""
     refuse_too_large(request)
     agent, inputs = await db.run(_plan_to_start, principal, slug)
     also = _json_inputs(request) or ([] if _has_content(request) else [{"data": {}}])
@@ -147,16 +138,7 @@ async def start_run(request: HttpRequest, principal: Principal, slug: str) -> Ht
 
 
 def plan_or_404(principal: Principal, slug: str) -> Agent:
-    """Raises Http404."""
-    found = _find_plan(principal, slug)
-    if found is None:
-        raise Http404
-    return found
-
-
-def _find_plan(principal: Principal, slug: str) -> Agent | None:
-    """The plan, if the caller may see it. PostgreSQL takes no U+0000, so it is not asked for one."""
-    return registry.visible_plans(principal).filter(slug=slug).first() if slug.isprintable() else None
+    return get_object_or_404(registry.visible_plans(principal), slug=slug)
 
 
 def runs_of(principal: Principal) -> QuerySet[Task]:
@@ -165,7 +147,7 @@ def runs_of(principal: Principal) -> QuerySet[Task]:
 
 
 def _plan_to_start(principal: Principal, slug: str) -> tuple[Agent, InputForm]:
-    agent = _find_plan(principal, slug)
+    agent = registry.visible_plans(principal).filter(slug=slug).first()
     definition = registry.definition_of(agent) if agent else None
     if agent is None or definition is None:
         raise ContextNotFound("There is no such plan, or you may not use it.")
@@ -189,7 +171,6 @@ def _json_inputs(request: HttpRequest) -> list[JSON]:
 
 
 def _has_content(request: HttpRequest) -> bool:
-    """Whether the form has words, answers or files."""
     filled = (
         one for name, ones in request.POST.lists() if name == "text" or name.startswith("answer-") for one in ones
     )
@@ -265,47 +246,33 @@ class PlanForm:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
-def new_plan(request: HttpRequest) -> HttpResponse:
-    """The editor of a new plan, which is private at first."""
+def edit_plan(request: HttpRequest, slug: str = "") -> HttpResponse:
+    """The editor of a plan that the person may change; without a slug, of a new private plan."""
     user = cast("User", request.user)
-    form = PlanForm.read(request) if request.method == "POST" else PlanForm(EXAMPLE_PLAN)
-    form.validate(user, form.slug)
-    if request.method == "POST" and Agent.objects.filter(slug=form.slug).exists():
-        form.problems.append(("slug", _slug_is_taken(form.slug)))
-    if request.method == "POST" and _save(user, form, form.slug, None):
-        return redirect("web:plan", form.slug)
-    return page(request, "web/plan_edit.html", form=form, plan=None, choices=_access_choices(user, None))
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-def edit_plan(request: HttpRequest, slug: str) -> HttpResponse:
-    """The editor of a plan that the person may change."""
-    user = cast("User", request.user)
-    plan = plan_or_404(principal_of(request), slug)
-    if not may_change(user, plan):
+    plan = plan_or_404(user.principal, slug) if slug else None
+    if plan and not may_change(user, plan):
         raise PermissionDenied
-    version = plan.current_version
-    number = str(version.number) if version else ""
-    if request.method == "POST":
-        form = PlanForm.read(request)
-        form.validate(user, slug)
-        if form.base != number:
-            said = f"Version {number} was saved while you wrote. Compare yours with it, then save again."
-            form.problems.append(("file", said))
-            form.base = number
-        elif _save(user, form, slug, plan):
-            return redirect("web:plan", slug)
-    else:
-        form = PlanForm(as_yaml(version.content) if version else EXAMPLE_PLAN, slug, plan.access, number)
-        form.validate(user, slug)
+    version = plan.current_version if plan else None
+    number, text = (str(version.number), as_yaml(version.content)) if version else ("", EXAMPLE_PLAN)
+    is_sent = request.method == "POST"
+    form = PlanForm.read(request) if is_sent else PlanForm(text, slug, plan.access if plan else "", number)
+    slug = slug or form.slug
+    form.validate(user, slug)
+    if is_sent and plan and form.base != number:
+        said = f"Version {number} was saved while you wrote. Compare yours with it, then save again."
+        form.problems.append(("file", said))
+        form.base = number
+    if is_sent and plan is None and Agent.objects.filter(slug=slug).exists():
+        form.problems.append(("slug", _slug_is_taken(slug)))
+    if is_sent and _save(user, form, slug, plan):
+        return redirect("web:plan", slug)
     return page(request, "web/plan_edit.html", form=form, plan=plan, choices=_access_choices(user, plan))
 
 
 @require_POST
 @login_required
 def check_plan(request: HttpRequest) -> HttpResponse:
-    """The problems of a definition, and its graph where it can be parsed."""
+    """The problems of a definition, and its graph if it can be parsed."""
     form = PlanForm.read(request)
     form.validate(cast("User", request.user), form.slug)
     return render(request, "web/_plan_checked.html", {"form": form})
@@ -325,7 +292,7 @@ def _save(user: User, form: PlanForm, slug: str, plan: Agent | None) -> bool:
     except ValidationError as error:
         form.add_errors(error)
         return False
-    except IntegrityError:  # somebody took it just now
+    except IntegrityError:  # somebody took the slug just now
         form.problems.append(("slug", _slug_is_taken(slug)))
         return False
     return True
@@ -336,33 +303,22 @@ def _slug_is_taken(slug: str) -> str:
 
 
 def _access_choices(user: User, plan: Agent | None) -> dict[str, str]:
-    """Who may use the plan. Only operators of agents decide that; for others there is no choice."""
+    """Only operators of agents choose who may use the plan."""
     if not user.has_perm("agents.change_agent"):
         return {}
     now = {plan.access: plan.get_access_display()} if plan and plan.access not in ACCESS_CHOICES else {}
     return {**ACCESS_CHOICES, **now}
 
 
-REDRAW_SECONDS = 10  # seconds after which the picture of a working run is drawn again, though nothing happened
-POLL_SECONDS, LARGE_POLL_SECONDS = 2, 10  # seconds between polls; the longer ones for runs of more steps than LARGE_RUN
+REDRAW_SECONDS = 10  # between redraws of a working run
+POLL_SECONDS, LARGE_POLL_SECONDS = 2, 10  # the longer for more than LARGE_RUN steps
 LARGE_RUN = 200
 MOST_REASONS = 50
 MOST_ARTIFACTS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveredArtifact:
-    """An artifact, with the addresses of its preview, its file and its provenance."""
-
-    row: Artifact
-    look: str
-    file: str
-    provenance: str
-
-
 @reader_view
 def plan_run(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
-    """The page of a run. Somebody else's run, or a task that is no run, is not found."""
     found = _run_task(principal_of(request), task)
     progress = _run_progress(found)
     about = _status_context(request, found, progress) | _questions_context(principal_of(request), found, progress)
@@ -371,7 +327,6 @@ def plan_run(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
 
 @reader_view
 def run_questions(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
-    """The current questions of a run."""
     principal = principal_of(request)
     found = _run_task(principal, task)
     about = _questions_context(principal, found, _run_progress(found))
@@ -380,17 +335,16 @@ def run_questions(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
 
 @reader_view
 def run_status(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
-    """The current status of a run; 204 where the page has it already (`?seen=`)."""
+    """The current status of a run; 204 if the page already shows it (`?seen=`)."""
     found = _run_task(principal_of(request), task)
     progress = _run_progress(found)
     if _fingerprint(found, progress) == request.GET.get("seen"):
-        return HttpResponse(status=HTTPStatus.NO_CONTENT)  # htmx leaves the page as it is
+        return HttpResponse(status=HTTPStatus.NO_CONTENT)
     return render(request, "web/_plan_status.html", _status_context(request, found, progress))
 
 
 @json_action
 async def control_run(request: HttpRequest, principal: Principal, task: uuid.UUID) -> HttpResponse:
-    """Pause, resume or stop a run (`do`)."""
     do = request.POST.get("do", "")
     await db.run(_control, principal, task, do)
     return JsonResponse({"done": do})
@@ -398,9 +352,9 @@ async def control_run(request: HttpRequest, principal: Principal, task: uuid.UUI
 
 @json_action
 async def repeat_run(request: HttpRequest, principal: Principal, task: uuid.UUID) -> HttpResponse:
-    """Run it again from a step. The same message starts one run only."""
+    """Run the plan again from a step. The same message starts one run only."""
     earlier = await db.run(_run_of, principal, task)
-    sent = await runs.rerun_async(principal, earlier, request.POST.get("step", ""), key=message_id(request))
+    sent = await db.run(runs.rerun, principal, earlier, request.POST.get("step", ""), key=message_id(request))
     address = reverse("web:plan-run", args=[sent.task])
     return JsonResponse({"address": address}, status=HTTPStatus.CREATED)
 
@@ -423,13 +377,12 @@ def _run_task(principal: Principal, key: uuid.UUID) -> Task:
 
 
 def _run_progress(task: Task) -> Progress | None:
-    """The progress of a run; None before a worker has started it."""
     found = PlanRun.objects.select_related("version").filter(pk=task.pk).first()
     return Progress.of(found) if found else None
 
 
 def _status_context(request: HttpRequest, task: Task, progress: Progress | None) -> JSON:
-    """What changes during a run. Before a worker has started it, the graph is that of the plan."""
+    """The parts of the page that change during a run. Before a worker has started it, the graph is the plan's."""
     about: JSON = {
         "task": task,
         "run": progress.run if progress else None,
@@ -453,7 +406,7 @@ def _status_context(request: HttpRequest, task: Task, progress: Progress | None)
         "total": len(newest),
         "poll_seconds": LARGE_POLL_SECONDS if len(newest) > LARGE_RUN else POLL_SECONDS,
         "restart_steps": _step_titles(task, progress.run) if task.is_finished else [],
-        "goes_on": not task.is_finished or progress.run.finished_at is None,  # what it called for may end after it
+        "goes_on": not task.is_finished or progress.run.finished_at is None,  # its children may end later
     }
 
 
@@ -476,7 +429,6 @@ def _fingerprint(task: Task, progress: Progress | None) -> str:
 
 
 def _questions_context(principal: Principal, task: Task, progress: Progress | None) -> JSON:
-    """The questions of its steps; before a worker has started it, its own question."""
     if progress is not None:
         waiting = waiting_in_run(principal, progress.run)
     else:
@@ -485,16 +437,13 @@ def _questions_context(principal: Principal, task: Task, progress: Progress | No
     return inbox.inbox_context(principal, waiting) | {"address": address, "is_of_run": True}
 
 
-def _delivered(task: Task, progress: Progress) -> list[tuple[str, list[DeliveredArtifact]]]:
-    """The artifacts of the run, then those of each step, under their titles."""
+def _delivered(task: Task, progress: Progress) -> list[tuple[str, list[Artifact]]]:
     steps = {step.task_id: step for step in progress.steps if step.task_id}
     rows = Artifact.objects.delivered().filter(Q(task=task.pk) | Q(task__in=steps.keys())).select_related("task")
     kept = rows.defer("parts", "metadata", "task__status_message", "task__slot", "task__metadata")
-    found: dict[uuid.UUID, list[DeliveredArtifact]] = defaultdict(list)
+    found: dict[uuid.UUID, list[Artifact]] = defaultdict(list)
     for row in kept.order_by("task__created_at", "first_event")[:MOST_ARTIFACTS]:
-        url = partial(artifact_url, row.task.context_id, row)
-        addresses = url("artifact-look"), url("artifact-file", 0), url("artifact-provenance")
-        found[row.task_id].append(DeliveredArtifact(row, *addresses))
+        found[row.task_id].append(row)
     groups = [("The plan’s result", found[task.pk])] if task.pk in found else []
     return groups + [
         (inbox.numbered_title(progress.plan, step), found[key]) for key, step in steps.items() if key in found

@@ -1,8 +1,8 @@
-"""An agent's question as a form: fields made from its JSON Schema, and the answer read back from what was filled in.
+"""An agent's question as a form: fields made from its JSON Schema, and the answer read from them.
 
-What is understood: one value, or an object of values, each a choice (`enum`, or `oneOf` with titles), several of them
-(an array of such), a boolean, an integer, a number, a text, a date, a time, an address or a file (`format: binary`).
-A schema beyond that is answered in words, beside an outline of what is asked for.
+Supported: one value, or an object of values, each a choice (`enum`, or `oneOf` with titles), several choices (an array
+of such), a boolean, an integer, a number, a text, a date, a time, an address or a file (`format: binary`). People
+answer other schemas in words, beside an outline.
 """
 
 from __future__ import annotations
@@ -17,27 +17,18 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
+from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 
 FIELD_KINDS = {"boolean": "boolean", "integer": "integer", "number": "number", "string": "text"}
 FORMATS = {"date": "date", "time": "time", "email": "email", "uri": "url"}
 INPUT_TYPES = {"integer": "number", "number": "number", "file": "file", "date": "date", "time": "time"}
-LONG_TEXT = 200  # a text that may be longer gets a larger field
+LONG_TEXT = 200  # longer texts get a larger field
 MOST_FIELDS = 30
-
-
-class InvalidAnswer(Exception):
-    """A field cannot be taken as it was filled in; `str()` says what to do, `field` is its HTML name."""
-
-    def __init__(self, sentence: str, field: str = "answer") -> None:
-        super().__init__(sentence)
-        self.field = field
 
 
 @dataclass(frozen=True)
 class Field:
-    """One value that is asked for."""
-
     name: str
     kind: str  # choice, choices, boolean, integer, number, text, long-text, date, time, email, url, file
     label: str
@@ -50,24 +41,21 @@ class Field:
 
     @property
     def input_type(self) -> str:
-        """Of its HTML input."""
         return INPUT_TYPES.get(self.kind, self.kind if self.kind in FORMATS.values() else "text")
 
     @property
     def is_secret(self) -> bool:
-        """Whether browsers must not keep what is typed here."""
+        """True if browsers must not store the typed value."""
         return self.schema.get("format") == "password" or self.schema.get("writeOnly") is True
 
     @property
     def options(self) -> list[tuple[str, str]]:
-        """Values and labels to choose from."""
         if self.kind == "boolean":
             return [("true", "Yes"), ("false", "No")]
         return [(str(value), label) for value, label in _choices(self._chosen_from)]
 
     @property
     def _chosen_from(self) -> JSON:
-        """The schema of one choice."""
         return self.schema["items"] if self.kind == "choices" else self.schema
 
     @property
@@ -85,7 +73,6 @@ class Field:
 
     @property
     def chosen(self) -> list[str]:
-        """The options that are chosen at first."""
         default = self.schema.get("default")
         return [str(one) for one in default] if isinstance(default, list) else [self.default_text]
 
@@ -98,7 +85,7 @@ class Field:
         return self._bound("maxLength")
 
     def _bound(self, name: str) -> float | None:
-        """A bound of the schema; None where it is no finite number."""
+        """A bound of the schema; None if it is not a finite number."""
         bound = self.schema.get(name)
         if not isinstance(bound, int | float) or isinstance(bound, bool):
             return None
@@ -113,12 +100,14 @@ class Field:
         return str(self.schema.get("contentMediaType", ""))
 
     def value_of(self, given: Sequence[str]) -> Any:
-        """The answer in the type of the schema; None where it was left out. Raises InvalidAnswer."""
+        """The answer in the type of the schema; None if it was left out. Raises InvalidParams."""
         texts = [text for one in given if (text := one.strip())]
         if self.kind == "choices":
             return self._several(texts)
         if not texts:
-            return self._nothing()
+            if self.required:
+                raise self._refuse("an answer is needed.")
+            return None
         text = texts[-1]
         match self.kind:
             case "boolean":
@@ -130,12 +119,8 @@ class Field:
             case _:
                 return self._text(text)
 
-    def _refuse(self, why: str) -> InvalidAnswer:
-        return InvalidAnswer(f"{self.label}: {why}", self.html_name)
-
-    def _nothing(self) -> None:
-        if self.required:
-            raise self._refuse("an answer is needed.")
+    def _refuse(self, why: str) -> InvalidParams:
+        return InvalidParams(f"{self.label}: {why}", self.html_name)
 
     def _choice(self, text: str) -> Any:
         for value, _ in _choices(self._chosen_from):
@@ -160,7 +145,7 @@ class Field:
             wanted = "a whole number" if self.kind == "integer" else "a number"
             raise self._refuse(f"“{text[:40]}” is not {wanted}.") from None
         low, high = self.minimum, self.maximum
-        if not abs(number) <= sys.float_info.max:  # infinite, no number at all, or more digits than a float holds
+        if not abs(number) <= sys.float_info.max:  # infinite, NaN, or too large for a float
             raise self._refuse(f"“{text[:40]}” is not a number.")
         if (low is not None and number < low) or (high is not None and number > high):
             raise self._refuse(f"the number must be {_range(low, high)}.")
@@ -197,7 +182,6 @@ FORMAT_PARSERS: dict[str, tuple[Callable[[str], object], str]] = {
 
 
 def _choices(schema: Any) -> list[tuple[Any, str]]:
-    """The values that a schema offers to choose from, with labels; empty where it offers none."""
     if not isinstance(schema, dict):
         return []
     if isinstance(listed := schema.get("enum"), list):
@@ -215,7 +199,7 @@ def _range(low: float | None, high: float | None) -> str:
 
 
 def fields_of(slot: Mapping[str, Any] | None) -> list[Field]:
-    """The fields of a task's slot; empty where it is answered in words."""
+    """The fields of a task's slot; empty if it is answered in words."""
     schema = (slot or {}).get("schema")
     if not slot or not isinstance(schema, dict):
         return []
@@ -232,7 +216,6 @@ def fields_of(slot: Mapping[str, Any] | None) -> list[Field]:
 
 
 def _field(name: str, schema: Any, *, required: bool) -> Field | None:
-    """The field of one value; None for a schema that no field can show."""
     if not isinstance(schema, dict) or not (kind := _kind(schema)):
         return None
     field = Field(name, kind, label_of(name, schema), schema, required)
@@ -255,7 +238,7 @@ def label_of(name: str, schema: JSON) -> str:
 
 
 def answer_from(fields: list[Field], given: Mapping[str, Sequence[str]]) -> JSON | None:
-    """The values of a filled-in form by field name; None where it has files alone. Raises InvalidAnswer.
+    """The values of a filled-in form by field name; None if it has only files. Raises InvalidParams.
 
     `given` has the texts by the fields' HTML names.
     """
@@ -269,7 +252,7 @@ MOST_OUTLINE_DEPTH = 3
 
 
 def outline_of(slot: Mapping[str, Any] | None) -> list[str]:
-    """What a schema asks for that no form can show, line by line; empty where it says nothing."""
+    """What an unsupported schema asks for, line by line."""
     schema = (slot or {}).get("schema")
     return list(_outline(schema, 0))[:MOST_OUTLINE_LINES] if isinstance(schema, dict) else []
 

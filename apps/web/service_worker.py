@@ -1,4 +1,8 @@
-"""What a browser needs while it is offline: the service worker, the page that it shows then, and a fresh CSRF token."""
+"""What a browser needs while it is offline: the service worker, the offline page, and a new CSRF token.
+
+The worker shows pages that it kept at once, and refreshes them afterwards. Signing out clears everything that the
+browser kept.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from django.templatetags.static import static
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-# What is loaded when it is first needed, which may be when there is no line; and what the offline page is made of.
+# What pages load later, perhaps offline; and the files of the offline page.
 PRECACHED = (
     "css/tokens.css",
     "css/base.css",

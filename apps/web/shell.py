@@ -1,4 +1,4 @@
-"""What every signed-in page has: the reader, their time zone, and the list of recent sessions."""
+"""What every signed-in page shares: the reader, their time zone, and the sidebar."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.cache import patch_vary_headers
 from django.utils.csp import CSP
 from django.views.decorators.http import require_safe
 
@@ -37,13 +38,13 @@ UNFRAMED_CSP: dict[str, Any] = {**settings.SECURE_CSP, "frame-ancestors": [CSP.N
 
 type View = Callable[..., HttpResponseBase]
 
-RECENT_SESSIONS = 30  # recent sessions beside a page; "Show more" lists as many again
+RECENT_SESSIONS = 30  # "Show more" adds as many
 MOST_RECENT_SESSIONS = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """The list beside a page: pinned sessions, the newest others by day, and how many tasks wait for the reader."""
+    """The sidebar: pinned sessions, the newest others by day, and how many tasks wait for the reader."""
 
     pinned: list[Context]
     days: list[tuple[str, list[Context]]]
@@ -57,17 +58,23 @@ class Recent:
 
 
 def page(request: HttpRequest, template: str, **context: Any) -> HttpResponse:
-    """A page for somebody who is signed in, with the sidebar."""
     with timezone.override(zone_of(request)):
         principal = principal_of(request)
-        # The live line brings what comes after this position.
         position = sync.position_token(principal, sync.current_position(principal))
         shell = {"position": position, "recent": recent_sessions(principal), "limits": upload_limits()}
         return render(request, template, {**shell, **context})
 
 
+def page_or_fragment(request: HttpRequest, template: str, fragment: str, **context: Any) -> HttpResponse:
+    """The page; for htmx only the fragment."""
+    is_fragment = "HX-Request" in request.headers
+    response = render(request, fragment, context) if is_fragment else page(request, template, **context)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
 def reader_view(view: View) -> View:
-    """A view of somebody who is signed in that changes nothing and tells times in the reader's time zone."""
+    """A read-only view for signed-in people, in the reader's time zone."""
 
     @require_safe
     @login_required
@@ -81,7 +88,6 @@ def reader_view(view: View) -> View:
 
 @reader_view
 def sidebar(request: HttpRequest) -> HttpResponse:
-    """The current list of recent sessions; `?listed=` says how many."""
     limit = RECENT_SESSIONS
     with suppress(ValueError):
         limit = max(1, min(int(request.GET.get("listed", RECENT_SESSIONS)), MOST_RECENT_SESSIONS))
@@ -98,7 +104,7 @@ def upload_limits() -> dict[str, int]:
 
 
 def zone_of(request: HttpRequest) -> datetime.tzinfo:
-    """The time zone that the browser put into a cookie; otherwise the installation's."""
+    """The time zone of the browser's cookie; otherwise the installation's."""
     try:
         return zoneinfo.ZoneInfo(request.COOKIES.get("zone", ""))
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
@@ -106,7 +112,7 @@ def zone_of(request: HttpRequest) -> datetime.tzinfo:
 
 
 def recent_sessions(principal: Principal, limit: int = RECENT_SESSIONS) -> Recent:
-    """A few queries, however many sessions there are. In the active time zone."""
+    """A few queries, however many sessions. In the active time zone."""
     sessions = sessions_of(principal)
     pinned = list(sessions.filter(marks.pinned_filter(principal))[:MOST_RECENT_SESSIONS])
     rest = list(sessions.exclude(pk__in=[one.pk for one in pinned])[: limit + 1])
@@ -115,7 +121,7 @@ def recent_sessions(principal: Principal, limit: int = RECENT_SESSIONS) -> Recen
 
 
 def sessions_of(principal: Principal, *, archived: bool = False) -> ContextQuerySet:
-    """The caller's sessions, the newest first, with their marks and the `state` of the newest task, if there is one."""
+    """The caller's sessions, newest first, with their marks and the `state` of the newest task."""
     newest = Task.objects.filter(context=OuterRef("pk")).order_by("-created_at", "-pk")
     found = Context.objects.visible_to(principal).listed().filter(archived_at__isnull=not archived)
     rows = found.select_related("agent").defer("memory", "options")
@@ -143,17 +149,16 @@ def _day_name(day: datetime.date, today: datetime.date) -> str:
 
 
 def principal_of(request: HttpRequest) -> Principal:
-    """The signed-in person of a request that `login_required` let through."""
+    """The signed-in person of a request."""
     return cast("User", request.user).principal
 
 
 def find_session(principal: Principal, key: uuid.UUID) -> Context | None:
-    """The reader's session, with its agent; one that was archived is restored."""
+    """The reader's session, with its agent; restored from cold storage."""
     return restored_or_none(Context.objects.visible_to(principal).select_related("agent").filter(pk=key).first())
 
 
 def session_or_404(request: HttpRequest, key: uuid.UUID) -> Context:
-    """The reader's session. Raises Http404."""
     context = find_session(principal_of(request), key)
     if context is None:
         raise Http404
@@ -163,11 +168,10 @@ def session_or_404(request: HttpRequest, key: uuid.UUID) -> Context:
 def find_agent(principal: Principal, slug: str) -> Agent | None:
     """The agent, if the reader may use it."""
     agents = Agent.objects.visible_to(principal).select_related("current_version", "stats")
-    return agents.filter(slug=slug).first() if slug.isprintable() else None  # PostgreSQL takes no U+0000
+    return agents.filter(slug=slug).first()
 
 
 def agent_or_404(request: HttpRequest, slug: str) -> Agent:
-    """An agent that the reader may use. Raises Http404."""
     agent = find_agent(principal_of(request), slug)
     if agent is None:
         raise Http404
@@ -175,5 +179,5 @@ def agent_or_404(request: HttpRequest, slug: str) -> Agent:
 
 
 def parse_index(text: str) -> int | None:
-    """A whole number from an address or a form; None where a database could not store it."""
+    """A whole number from a URL or a form; None if a database could not store it."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None

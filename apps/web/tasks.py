@@ -1,4 +1,4 @@
-"""A task's page: its status, timeline, events, A2A documents, and the tasks that are linked with it."""
+"""A task's page: its status, timeline, events, A2A documents, and linked tasks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from console.drawing.axis import TimeAxis, long_duration
 from console.drawing.layout import Edge, Link, Sizes, draw_edges, lay_out
 
 PAGE_SIZE = 50  # events
-LONGEST_GIST = 300  # characters of what an event says, in a row
+LONGEST_GIST = 300  # characters
 SESSION_PREFIXES = ("fork", "edit", "agent_switched", "session_")
 TASK_EVENTS = [one for one in EventType.values if not one.startswith(SESSION_PREFIXES)]  # that a task can have
 
@@ -54,7 +54,6 @@ class EventPage:
 
 @reader_view
 def task(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
-    """The page. Somebody else's task is not found."""
     found = _task(request, task)
     about = {
         **_status_context(request, found),
@@ -71,11 +70,11 @@ def task(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
 
 @reader_view
 def task_status(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
-    """The current status and timeline; 204 where the page has them already (`?seen=`)."""
+    """The current status and timeline; 204 if the page already shows them (`?seen=`)."""
     found = _task(request, task)
     about = _status_context(request, found)
     if about["seen"] == request.GET.get("seen") and not about["moves"]:
-        return HttpResponse(status=HTTPStatus.NO_CONTENT)  # htmx leaves the page as it is
+        return HttpResponse(status=HTTPStatus.NO_CONTENT)
     return render(request, "web/_task_status.html", about)
 
 
@@ -87,7 +86,7 @@ def timeline(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
 
 @reader_view
 def session_timeline(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
-    """The small timeline of a session's newest task; empty where it has none."""
+    """The small timeline of a session's newest task; empty if it has none."""
     newest = _newest_task(request, session)
     return _small_timeline(request, newest) if newest else HttpResponse()
 
@@ -125,7 +124,7 @@ def payload(request: HttpRequest, task: uuid.UUID, index: int) -> HttpResponse:
 
 @reader_view
 def document(request: HttpRequest, task: uuid.UUID, name: str) -> HttpResponse:
-    """One of the task's A2A documents; with `?shown` as a part of the page, where a long one is cut."""
+    """One of the task's A2A documents; with `?shown` as a part of the page, which cuts a long one."""
     if name not in DOCUMENTS:
         raise Http404
     text = document_text(_task(request, task), name)
@@ -144,7 +143,6 @@ def _task(request: HttpRequest, key: uuid.UUID) -> Task:
 
 
 def _status_context(request: HttpRequest, task: Task) -> dict[str, Any]:
-    """What changes while a task runs."""
     shown = timeline_of(task, timezone.now())
     newest = Event.objects.filter(task=task).order_by("-index").values_list("index", flat=True).first() or 0
     return {
@@ -161,7 +159,6 @@ def _status_context(request: HttpRequest, task: Task) -> dict[str, Any]:
 
 
 def _newest_task(request: HttpRequest, session: uuid.UUID) -> Task | None:
-    """The newest task, if the session has one. Raises Http404 where the reader has no such session."""
     return lineage.newest_task(session_or_404(request, session))
 
 
@@ -185,7 +182,7 @@ def _event_page(request: HttpRequest, task: Task) -> EventPage:
 
 
 def _payload_contains(text: str) -> Q:
-    """Does a payload contain a text? Databases write the JSON with non-ASCII escaped, or as it is."""
+    """Does a payload contain a text? Databases store the JSON with non-ASCII escaped or unchanged."""
     spellings = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
     return Q(*(("words__icontains", spelling) for spelling in sorted(spellings)), _connector=Q.OR)
 
@@ -194,7 +191,7 @@ def _as_text(text: str, media_type: str) -> HttpResponse:
     return HttpResponse(text, content_type=f"{media_type}; charset=utf-8")
 
 
-MOST_CHANGES = 400  # newest changes of state and starts of turns that are drawn
+MOST_CHANGES = 400  # the newest
 MOST_RUNS = 200  # the newest
 
 RUN_LABELS = {
@@ -224,7 +221,7 @@ class Bar:
     label: str
     begins: datetime.datetime
     ends: datetime.datetime | None
-    anchor: str  # the row of the table that says the same
+    anchor: str  # the row of the table with the same data
     title: str = ""
     detail: str = ""
     left: float = 0.0
@@ -236,7 +233,6 @@ class Bar:
 
     @property
     def description(self) -> str:
-        """The text for screen readers and the tooltip."""
         return ", ".join(filter(None, [self.title, self.label, self.took, self.detail]))
 
 
@@ -257,27 +253,24 @@ class Timeline:
 
     @property
     def description(self) -> str:
-        """The states in one line."""
         return ", ".join(one.description for one in self.states)
 
     @property
     def run_rows(self) -> list[tuple[Run, str, str, str]]:
-        """Each run with its state in words, how long it waited for a worker, and how long it ran."""
         return [(run, RUN_LABELS[run.state][1], _waiting_time(run), _running_time(run)) for run in self.runs]
 
     @property
     def version(self) -> int | None:
-        """The version of the agent that the newest turn used, if a turn began."""
+        """The version of the agent that the newest turn used, if any."""
         return next((run.version for run in reversed(self.runs) if run.version), None)  # type: ignore[attr-defined]
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        """Each sign of the picture, with its label."""
         return list(dict.fromkeys((one.sign, one.label) for one in [*self.states, *self.queued, *self.attempts]))
 
 
 def timeline_of(task: Task, now: datetime.datetime) -> Timeline:
-    """The timeline of a task. Two queries, however much happened."""
+    """The timeline of a task, in two queries."""
     changes = _changes(task)
     by_version = Run.objects.filter(task=task).defer("input", "memory").annotate(version=F("input__agent__number"))
     runs = list(by_version.order_by("-turn")[:MOST_RUNS])[::-1]
@@ -302,7 +295,6 @@ def timeline_of(task: Task, now: datetime.datetime) -> Timeline:
 
 
 def _changes(task: Task) -> list[Change]:
-    """The newest changes of state and starts of turns, oldest first. Progress is not one of them."""
     changed = Q(type=EventType.AGENT_STATUS) & ~Q(payload__has_key="progress") & ~Q(payload__has_key="kept")
     found = Event.objects.filter(changed | Q(type=EventType.AGENT_START), task=task).order_by("-index")
     told = found.values("index", "type", "at", "run", "payload__state", "payload__attempt", "payload__again")
@@ -310,7 +302,6 @@ def _changes(task: Task) -> list[Change]:
 
 
 def _state_bars(task: Task, changes: list[Change], begins: datetime.datetime) -> list[Bar]:
-    """One bar for each state that the task was in; repeats of a state are one bar."""
     states: list[tuple[str, datetime.datetime, int]] = []
     if begins == task.created_at:
         states.append(("submitted", task.created_at, task.first_event))
@@ -326,7 +317,6 @@ def _state_bars(task: Task, changes: list[Change], begins: datetime.datetime) ->
 
 
 def _queued_bar(run: Run) -> Bar:
-    """The time that a run waited for a worker."""
     ends = run.started_at or run.finished_at
     return Bar(
         *RUN_LABELS["queued"], begins=run.queued_at, ends=ends, anchor=f"turn-{run.turn}", title=f"Turn {run.turn}"
@@ -334,7 +324,6 @@ def _queued_bar(run: Run) -> Bar:
 
 
 def _attempt_bars(runs: list[Run], changes: list[Change]) -> list[Bar]:
-    """One bar for each attempt of each run."""
     starts: dict[uuid.UUID, list[Change]] = defaultdict(list)
     for change in changes:
         if change["type"] == EventType.AGENT_START and change["run"]:
@@ -370,13 +359,11 @@ def _running_time(run: Run) -> str:
 
 
 MOST_NODES = 100
-MOST_STEPS = 6  # the largest distance of a task that is shown
+MOST_STEPS = 6  # the largest distance
 
 
 @dataclass(frozen=True, slots=True)
 class TaskNode:
-    """A task's box, and its upper left corner in pixels."""
-
     task: Task
     is_here: bool
     x: int
@@ -385,7 +372,7 @@ class TaskNode:
 
 @dataclass(frozen=True, slots=True)
 class TaskEdge:
-    """From a task to one that came of it."""
+    """From a task to one that it led to."""
 
     begins: TaskNode
     ends: TaskNode
@@ -401,11 +388,11 @@ class TaskGraph:
     lines: list[Edge]
     width: int
     height: int
-    is_cut_off: bool  # there are more tasks than are shown
+    is_cut_off: bool
 
 
 def graph_around(task: Task) -> TaskGraph:
-    """At most three queries for each of STEPS steps away from the task, however many tasks there are."""
+    """At most three queries for each of MOST_STEPS steps away from the task."""
     found, is_cut_off = _neighborhood(task)
     by_age = sorted(found.values(), key=lambda one: one.created_at)
     layout = lay_out({one.pk: [before for before, _ in _predecessors(one)] for one in by_age}, Sizes())
@@ -417,7 +404,7 @@ def graph_around(task: Task) -> TaskGraph:
         if before in nodes and before != key
     ]
     links: dict[tuple[uuid.UUID, uuid.UUID], Link] = {}
-    for edge in edges:  # a task's caller comes before what it refers to, which may be the same
+    for edge in edges:  # parents first: a task may also refer to its parent
         words = "is referred to by" if edge.is_reference else "called for"
         links.setdefault((edge.begins.task.pk, edge.ends.task.pk), Link(words, edge.is_reference))
     lines = list(draw_edges(layout, links))
@@ -425,7 +412,7 @@ def graph_around(task: Task) -> TaskGraph:
 
 
 def _predecessors(task: Task) -> Iterable[tuple[uuid.UUID, bool]]:
-    """The tasks that come before one: the one that called for it, and (True) those that it refers to."""
+    """The tasks that come before one: its parent, and (True) those that it refers to."""
     if task.parent_id:
         yield task.parent_id, False
     for key in task_ids(task.references):
@@ -433,7 +420,6 @@ def _predecessors(task: Task) -> Iterable[tuple[uuid.UUID, bool]]:
 
 
 def _neighborhood(task: Task) -> tuple[dict[uuid.UUID, Task], bool]:
-    """The tasks that are linked with one, nearest first, and whether there are more. All are its owner's."""
     found, newest = {task.pk: task}, [task]
     for _ in range(MOST_STEPS):
         beyond = [one for one in _neighbors(newest, task.owner_id) if one.pk not in found]
@@ -447,7 +433,6 @@ def _neighborhood(task: Task) -> tuple[dict[uuid.UUID, Task], bool]:
 
 
 def _neighbors(tasks: list[Task], owner: int | None) -> list[Task]:
-    """What the tasks came of, what came of them, and what refers to them: in their sessions, or called for alike."""
     visible = Task.objects.filter(owner=owner).select_related("agent").defer("status_message", "slot", "metadata")
     keys = [one.pk for one in tasks]
     before = {key for one in tasks for key, _ in _predecessors(one)}
@@ -463,12 +448,12 @@ def _neighbors(tasks: list[Task], owner: int | None) -> list[Task]:
 
 
 MOST_EVENTS = 1000  # of one document
-MOST_EVENT_CHARACTERS = 4_000_000  # of the events of one document
-HEREDOC_END = "REQUEST"  # no line of JSON is that
+MOST_EVENT_CHARACTERS = 4_000_000
+HEREDOC_END = "REQUEST"  # no line of JSON equals it
 
 
 def request_document(task: Task) -> JSON | None:
-    """The message that opened the task, as it was accepted; None where there is none."""
+    """The message that opened the task, or None."""
     first = _first_message(task)
     return wire.message(first, task.context) if first else None
 
@@ -488,14 +473,14 @@ def events_document(task: Task) -> list[JSON]:
 
 
 def curl_document(task: Task) -> str:
-    """A command that sends the same again, as a new message, with a placeholder for the key.
+    """A command that sends the same message again as a new one, with a placeholder for the key.
 
-    Its JSON stands in a here-document, whose quoted end lets the shell change nothing.
+    Its JSON is a here-document with a quoted end, so that the shell changes nothing.
     """
     first = _first_message(task)
     if first is None:
         return ""
-    # The platform chose the id of the task; also that of the session, where this message opened it.
+    # The platform chose the id of the task, and the id of the session if this message opened it.
     dropped = {"taskId", *(("contextId",) if first.index == 1 else ())}
     said = {name: value for name, value in wire.message(first, task.context).items() if name not in dropped}
     params = {"message": {**said, "messageId": str(uuid.uuid4())}}
@@ -518,6 +503,5 @@ DOCUMENTS: dict[str, tuple[str, Callable[[Task], JSON | list[JSON] | str | None]
 
 
 def document_text(task: Task, name: str) -> str:
-    """A document as text."""
     document = DOCUMENTS[name][1](task)
     return document if isinstance(document, str) else json_text(document)

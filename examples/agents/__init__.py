@@ -1,1 +1,1 @@
-"""Small agents that show what an agent is, one pattern each."""
+"""Small agents. Each shows one pattern."""

@@ -22,7 +22,7 @@ AGENTS = {
     "reviewer": re.compile(r"\b(?:review|proofread)\b", re.IGNORECASE),
     "writer": re.compile(r"\b(?:write|draft)\b", re.IGNORECASE),
 }
-READ = 2000  # characters of a message in which tools are looked for
+READ = 2000  # characters of a message that are searched for tools
 
 
 OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
@@ -60,7 +60,9 @@ def current_time(time_zone: str = "UTC") -> str:
 
 
 def play(asked: Asked) -> str | list[UseTool]:
-    """What is done without a language model: tools by the words of the message, then their results as they are."""
+    """Works without a language model: chooses tools by the words of the message, and returns their results
+    unchanged.
+    """
     if asked.results:
         told = [f"{result.tool}: {result.content}" for result in asked.results]
         return "\n\n".join([*told, NOTE])
@@ -110,5 +112,5 @@ class Assistant(SkillHandler):
     async def on_request(self, task: TaskContext) -> Completed | InputRequired:
         if not (task.message.text.strip() or task.files or task.message.data):
             return InputRequired("What can I do for you?", slot="request")
-        # Not the text alone: JSON in what a model says is nothing that the agent does.
+        # Not only the text: JSON in a model's words must not become an action of the agent.
         return Completed(await WORKER.run(task))

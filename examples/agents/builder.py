@@ -1,7 +1,7 @@
 """An orchestrator and its workers: the Builder has a project planned, hands out the files, and collects them.
 
-Its worker plans, or writes one file, each a task of its own; what only the person knows, it asks. Without a language
-model it plans by kind of project and fills the files with the brief.
+The worker plans, or writes one file; each is a task of its own. It asks people for what only they know. Without a
+language model it plans by kind of project and fills the files with the brief.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from examples.texts import counted, cut, sentences, terms, words
 
 MOST_FILES = 6
 
-# Names below the project's folder: nothing absolute, nothing hidden, and no way up.
+# Names below the project's folder: no absolute paths, hidden files or "..".
 SEGMENT = r"[A-Za-z0-9_-][A-Za-z0-9_.-]*"
 FileName = Annotated[str, StringConstraints(pattern=rf"^{SEGMENT}(/{SEGMENT}){{0,3}}$", max_length=100)]
 
@@ -53,7 +53,7 @@ def _subject(brief: str) -> str:
 
 
 class PlannedFile(BaseModel):
-    """One file. `question`, if there is one, is put to the person before the file is written."""
+    """One file. The worker asks `question` before it writes the file."""
 
     name: FileName
     purpose: str = Field(min_length=1, max_length=500)
@@ -75,12 +75,11 @@ class Plan(BaseModel):
 
     @property
     def names(self) -> list[str]:
-        """The files' names, in order."""
         return [file.name for file in self.files]
 
 
 class Assignment(PlannedFile):
-    """A file to be written: what the whole is about, and what other files there will be."""
+    """A file to write, with the brief and the names of all files."""
 
     brief: str = Field(min_length=1)
     files: list[FileName] = Field(default_factory=list, max_length=MOST_FILES)
@@ -110,7 +109,7 @@ class Builder(SkillHandler):
     )
     input_modes = ("text/plain", "text/*")
     output_modes = ("text/html", "text/css", "text/markdown", "application/json", "text/plain")
-    # Executed again, after a crash or a question, it finds the plan and the files that there are: each is a task.
+    # A repeated turn finds the plan and finished files: each is a child task with a key.
     retry_safe = True
 
     async def on_request(self, task: TaskContext) -> Outcome:
@@ -125,7 +124,6 @@ class Builder(SkillHandler):
         return Completed(await noted(said), files)
 
     async def _written(self, task: TaskContext, brief: str, plan: Plan) -> list[Artifact]:
-        """All files, in the order of the plan; each is told when it is there."""
         total = len(plan.files)
         assignments = [Assignment(brief=brief, files=plan.names, **file.model_dump()) for file in plan.files]
         calls = [Call(WORKER_SLUG, _request("write", **one.model_dump()), key=one.name) for one in assignments]
@@ -139,12 +137,11 @@ class Builder(SkillHandler):
 
 
 def _request(skill: str, **known: Any) -> Message:
-    """Data for one of the worker's skills."""
     return Message.from_wire({"parts": [data_part(known)], "metadata": {"skillId": skill}})
 
 
 def offline_plan(brief: str) -> Plan:
-    """The files that the brief names; otherwise those that such a project has."""
+    """The files that the brief names, or else typical ones."""
     subject = _subject(brief)
     if named := list(dict.fromkeys(NAMED.findall(brief)))[:MOST_FILES]:
         files = [PlannedFile(name=name, purpose=f"what the brief says of {name}") for name in named]
@@ -178,7 +175,7 @@ PLAN = Step(
 
 
 def offline_file(name: str, purpose: str, question: str, brief: str, files: Sequence[str], answer: str) -> str:
-    """What the brief says, as a page, a style sheet or a text."""
+    """The brief as a page, a style sheet or a text."""
     title = _subject(brief).capitalize()
     said = [answer] if answer else [*sentences(brief)[:MOST_SENTENCES]]
     if name.endswith(".css"):

@@ -1,4 +1,4 @@
-"""An agent that takes its time: it streams, asks when it must, and can be stopped."""
+"""An agent that works for a while: it streams, asks a question if necessary, and can be stopped."""
 
 import asyncio
 import math
@@ -10,7 +10,7 @@ DEFAULT = 10
 HIGHEST = 10_000
 SECONDS_BETWEEN = 0.05
 
-# A hyphen that joins words ("T-10") is no minus; commas may group thousands.
+# A hyphen that joins words ("T-10") is not a minus. Commas may group thousands.
 NUMBER = re.compile(r"((?<!\w)[-−])?(\d{1,3}(?:,\d{3})+(?!\d)|\d+)")
 
 START = {"type": "integer", "title": "Count down from", "minimum": 0, "maximum": HIGHEST, "default": DEFAULT}
@@ -71,6 +71,6 @@ def _first_number(text: str) -> int | None:
     if not found:
         return None
     digits = found[2].replace(",", "").lstrip("0") or "0"
-    # Far out of range is all that matters of a number with more digits than that.
+    # Numbers with more digits are far out of range anyway.
     number = int(digits[:9])
     return -number if found[1] else number

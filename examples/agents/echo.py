@@ -1,4 +1,4 @@
-"""An agent that does nothing, as fast as possible: what a task costs without its agent."""
+"""An agent that does nothing else. It shows what a task costs without the agent's own work."""
 
 import asyncio
 

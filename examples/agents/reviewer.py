@@ -1,7 +1,4 @@
-"""Side by side: three reviews of the same text at once, then one verdict.
-
-Without a language model it remarks on what can be counted.
-"""
+"""Three concurrent reviews of one text, then a verdict. Without a language model the reviews count flaws."""
 
 from __future__ import annotations
 
@@ -61,7 +58,7 @@ QUOTED = 60  # characters
 
 
 def offline_clarity(text: str) -> Review:
-    """By the length of its sentences."""
+    """Judges the length of the sentences."""
     long = [sentence for sentence in sentences(text) if len(words(sentence)) > LONG]
     return _review(
         [f"{counted(len(words(one)), 'word')} in one sentence, split it: “{cut(one, QUOTED)}”" for one in long]
@@ -69,7 +66,7 @@ def offline_clarity(text: str) -> Review:
 
 
 def offline_correctness(text: str) -> Review:
-    """By words that stand twice, and by how sentences begin."""
+    """Judges repeated words, and how sentences begin."""
     pairs = [(one, other) for one, other in pairwise(words(text)) if one.casefold() == other.casefold()]
     remarks = [f"“{one} {other}” stands twice." for one, other in pairs if one.casefold() not in ("had", "that")]
     small = [one for one in sentences(text) if one[0].islower()]
@@ -77,7 +74,7 @@ def offline_correctness(text: str) -> Review:
 
 
 def offline_tone(text: str) -> Review:
-    """By exclamation marks and capitals."""
+    """Judges exclamation marks and capitals."""
     loud = [one for one in words(text) if len(one) > 3 and one.isupper()]
     remarks = [f"“{one}” in capitals sounds loud." for one in dict.fromkeys(loud)]
     if (shouts := text.count("!")) > 1:
@@ -162,7 +159,7 @@ class Reviewer(SkillHandler):
 
 
 async def _text(task: TaskContext) -> str:
-    """A file before an artifact that the message refers to, and that before the message itself."""
+    """The text of the files, or else of the referenced artifact, or else of the message."""
     if task.files:
         return await texts.text_of_files(task)
     artifact = texts.delivered_artifact(task)
@@ -173,7 +170,7 @@ async def _text(task: TaskContext) -> str:
 
 
 async def _reviewed(task: TaskContext, text: str) -> dict[str, Review]:
-    """The three reviews, each told when it is there; if one fails, the others are given up."""
+    """Runs the reviews concurrently and reports progress. One failure cancels the others."""
 
     async def review(aspect: str) -> None:
         reviews[aspect] = await REVIEWS[aspect](task, text=text)

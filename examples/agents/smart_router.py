@@ -1,4 +1,4 @@
-"""A router that chooses twice: a message or a task, and for a task the agent that does the work."""
+"""A router that chooses between a message and a task, and for a task chooses the agent that does the work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from examples.steps import ON_CARD, Step, noted
 
 @dataclass(frozen=True)
 class Route:
-    """An agent that work is passed on to, and the words by which such work is known."""
+    """An agent that gets work, and the words that select it."""
 
     agent: str
     does: str
@@ -48,7 +48,6 @@ judged = by_model("Greetings, thanks, and questions about this agent itself are 
 
 
 def _talked(said: str) -> str:
-    """What is answered to small talk without a language model."""
     known = "\n".join(f"- {route.agent}: {route.does}" for route in ROUTES)
     heard = " ".join(said.split())
     begin = f"You said “{heard[:100]}”, which names no work that I know." if heard else "Hello!"
@@ -65,7 +64,7 @@ ANSWER = Step(
 
 
 async def which_agent(message: Message, skills: Sequence[Skill]) -> Decision:
-    """The agent that does the work, by a language model or by words; where words name several, the sender is asked."""
+    """Selects the agent by a language model or by words. Asks if words match several agents."""
     if await has_model():
         return await skill_by_model()(message, skills)
     if not is_work(message):
@@ -95,19 +94,19 @@ class SmartRouter(SkillHandler):
     choose_skill = staticmethod(which_agent)
     input_modes = ("*/*",)
     output_modes = ("*/*",)
-    # The skill is kept with the task: executed again, after a crash or a question, it goes to the same agent.
+    # The task keeps its skill, so a repeated turn goes to the same agent.
     retry_safe = True
 
     async def select_response_type(self, message: Message) -> ResponseType:
-        """Small talk is answered at once; work becomes a task. A language model tells them apart, or else words do."""
+        """Small talk gets a message, work a task. A language model decides, or else words do."""
         return await judged(message) if await has_model() else at_once(message)
 
     async def on_request(self, task: TaskContext) -> Completed:
-        if task.skill in (None, TALK) or not task.task_id:  # a message has no task to call others from
+        if task.skill in (None, TALK) or not task.task_id:  # without a task there are no calls to other agents
             return Completed(await noted(await ANSWER(task, said=task.message.text)))
         route = next(route for route in ROUTES if route.agent == task.skill)
         await task.progress(f"Passing this on to {route.agent}, which {route.does}…")
-        # Its parts alone: the skill that its metadata may name is one of this agent.
+        # Only the parts: metadata would name a skill of this agent.
         result = await task.call(route.agent, task.message.parts, key="work")
         passed_on = [Artifact(one.parts, one.name, one.description) for one in result.artifacts]
         return Completed(f"This is the work of {route.agent}, which {route.does}.\n\n{result.text}", passed_on)

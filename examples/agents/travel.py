@@ -1,6 +1,6 @@
-"""Questions as plain code: the Travel agent asks for what is missing, then for a key to pay with, and plans the trip.
+"""Questions as plain code: the Travel agent asks for missing facts, then for a key to pay with, and plans the trip.
 
-Each question is a Pydantic model: it makes the form, reads the answer, and says what is wrong with it.
+Each question is a Pydantic model. The model makes the form, reads the answer, and explains errors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAYMENT = (
     f"{DEMONSTRATION} If you would rather not, decline, and then write “without payment”: I remember the trip."
 )
 DAYS_AHEAD = 730
-READ_CHARACTERS = 2000  # a longer text says no more of a trip
+READ_CHARACTERS = 2000  # longer texts are cut
 
 NUMBERS = {
     word: at for at, word in enumerate(["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"], 1)
@@ -43,7 +43,7 @@ WITHOUT_PAYMENT = re.compile(r"\b(?:without|no)\s+(?:any\s+)?pay(?:ment|ing)\b",
 
 
 def read_day(value: object) -> object:
-    """A date such as 2027-05-03, 3 May or tomorrow. Raises ValueError for one that cannot be."""
+    """A date such as 2027-05-03, 3 May or tomorrow. Raises ValueError if it is not possible."""
     if not isinstance(value, str):
         return value
     day, today = _day_in(value), datetime.date.today()
@@ -58,7 +58,7 @@ def read_day(value: object) -> object:
 
 
 def _day_in(text: str) -> datetime.date | None:
-    """A day without a year is the next one of that name. Raises ValueError for a day that there is not."""
+    """The day; without a year, the next such day. Raises ValueError for impossible days."""
     today = datetime.date.today()
     if "tomorrow" in text.casefold():
         return today + datetime.timedelta(1)
@@ -105,7 +105,7 @@ class Travellers(BaseModel):
 
 
 class Step(Enum):
-    """What is awaited besides the facts of the trip."""
+    """What the agent waits for besides facts of the trip."""
 
     PAYMENT = "payment"
 
@@ -121,7 +121,7 @@ type Trip = dict[str, Any]
 
 
 def read_trip(text: str) -> Trip:
-    """What a message says of a trip: “Two of us to Lisbon on 3 May”. What cannot be is asked for later."""
+    """The facts of a trip in a message such as “Two of us to Lisbon on 3 May”. Leaves out impossible values."""
     text = text[:READ_CHARACTERS]
     known: Trip = {}
     if place := KNOWN_PLACE.search(text):
@@ -163,19 +163,19 @@ class Travel(SkillHandler):
         said = read_trip(task.message.text)
         for value in task.message.data:
             said |= {key: value[key] for key in ("destination", "date", "travellers") if key in value}
-        # “Without payment” after a declined key, or “five people” after a plan, go on with the trip there was.
+        # “Without payment” after a declined key, or “five people” after a plan, changes the previous trip.
         goes_on = (task.references and said) or WITHOUT_PAYMENT.search(task.message.text)
         return await self._go_on(task, (task.session.memory.get("trip", {}) if goes_on else {}) | said)
 
     async def on_input_received(self, task: TaskContext) -> Outcome:
         asked = next((one for one in QUESTIONS if one.__name__ == task.slot), None)
-        answered = read_trip(task.message.text)  # which may say more than was asked
+        answered = read_trip(task.message.text)  # the answer may say more than was asked
         if asked and not answered:
-            answered = task.answer_as(asked).model_dump(mode="json")  # what does not fit is asked for again
+            answered = task.answer_as(asked).model_dump(mode="json")  # an invalid answer is asked for again
         return await self._go_on(task, task.memory["trip"] | answered)
 
     async def _go_on(self, task: TaskContext, trip: Trip) -> Outcome:
-        """Ask for what is missing still, or plan."""
+        """Ask for what is still missing, or plan."""
         task.memory["unpaid"] = task.memory.get("unpaid") or bool(WITHOUT_PAYMENT.search(task.message.text))
         task.memory["trip"] = task.session.memory["trip"] = trip
         for question, asking in QUESTIONS.items():
@@ -202,7 +202,6 @@ def _sentence(trip: Trip) -> str:
 
 
 def as_markdown(trip: Trip, note: str) -> str:
-    """The plan as a page: two sights a day."""
     place, first = trip["destination"], datetime.date.fromisoformat(trip["date"])
     rooms = counted((trip["travellers"] + 1) // 2, "room")
     lines = [f"# Three days in {escape(place)}", f"For {counted(trip['travellers'], 'traveller')}, {rooms}. **{note}**"]
@@ -232,5 +231,4 @@ KNOWN_PLACE = re.compile(rf"(?<!from )\b(?:{'|'.join(PLACES)})\b", re.IGNORECASE
 
 
 def sights_of(city: str) -> list[str]:
-    """What there is to see; the same everywhere where nothing is known."""
     return PLACES.get(city.strip().title(), ANYWHERE)

@@ -1,4 +1,4 @@
-"""A trip in four small steps, each an agent: weather, flight, hotel, itinerary. All of it is made up."""
+"""A made-up trip by four agents: weather, flight, hotel, itinerary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from agentkit import Completed, InputRequired, Message, NotAnswered, Outcome, Skill, SkillHandler, TaskContext
+from agentkit import Completed, InputRequired, Message, NotAnswered, Outcome, SkillHandler, TaskContext, skill
 from agentkit.slots import answer_in
 from examples import handover
 from examples.agents.travel import sights_of
@@ -24,19 +24,18 @@ Place = Annotated[Line, Field(min_length=2, max_length=60)]
 
 
 class Stay(BaseModel):
-    """The question for a stay: agents ask with this form where a message says no such thing."""
+    """A stay, and the form that asks for it."""
 
     city: Place = Field(title="City")
     arrival: datetime.date = Field(title="Arrival")
     nights: int = Field(title="Nights", ge=1, le=14)
 
     def chance(self, about: str) -> random.Random:
-        """Dice that fall the same way for the same stay."""
+        """A random generator seeded by the stay: equal stays get equal results."""
         return random.Random(f"{about}|{self.city.casefold()}|{self.arrival}|{self.nights}")  # noqa: S311 - no secrets
 
     @property
     def days(self) -> list[datetime.date]:
-        """From the day of arrival to that of departure."""
         return [self.arrival + datetime.timedelta(day) for day in range(self.nights + 1)]
 
 
@@ -86,7 +85,6 @@ class Hotel(Result):
 
 
 def day_name(day: datetime.date) -> str:
-    """A day as people write it."""
     return f"{day:%A}, {day.day} {day:%B}"
 
 
@@ -94,7 +92,7 @@ QUESTION = "Tell me about the trip: send it as JSON, or fill in the form."
 
 
 def stay_or_question[S: Stay](task: TaskContext, kind: type[S]) -> S | InputRequired:
-    """The stay, from a form or from JSON in the text; or the question, which says what is missing."""
+    """The stay from a form or JSON text, or the question for what is missing."""
     parts = [part for part in task.message.parts if not _is_result(part.get("data"))]
     try:
         return answer_in(Message.from_wire({**task.message.wire, "parts": parts}), kind)
@@ -104,7 +102,6 @@ def stay_or_question[S: Stay](task: TaskContext, kind: type[S]) -> S | InputRequ
 
 
 def _is_result(value: Any) -> bool:
-    """What other agents delivered goes along with a message, and is no form."""
     return isinstance(value, dict) and "kind" in value
 
 
@@ -112,7 +109,7 @@ MEAN, SWING, WARMEST = 13.0, 9.0, 205  # °C, °C, and the day of the year
 FREEZING = 1
 
 
-def forecast(stay: Stay) -> Weather:
+def make_forecast(stay: Stay) -> Weather:
     """A made-up forecast for each day of the stay."""
     dice = stay.chance("weather")
     days = []
@@ -126,8 +123,6 @@ def forecast(stay: Stay) -> Weather:
 
 
 class TripAgent(SkillHandler):
-    """What the agents of the trip have in common."""
-
     input_modes = ("text/plain", "application/json")
     output_modes: Sequence[str] = ("application/json", "text/plain")
     retry_safe = True
@@ -137,22 +132,20 @@ class TripWeather(TripAgent):
     """Makes up a forecast for a city and dates, the same each time. It knows nothing of the real weather."""
 
     name = "Trip weather"
-    skills = (
-        Skill(
-            "forecast",
-            "Make up a forecast",
-            "A made-up forecast for each day of a stay, by city, arrival and nights; asks for what is missing.",
-            tags=["weather", "trip", "demo"],
-            examples=['{"city": "Lisbon", "arrival": "2027-05-03", "nights": 4}'],
-            output_modes=["application/json"],
-        ),
-    )
 
-    async def on_request(self, task: TaskContext) -> Outcome:
+    @skill(
+        "forecast",
+        name="Make up a forecast",
+        tags=["weather", "trip", "demo"],
+        examples=['{"city": "Lisbon", "arrival": "2027-05-03", "nights": 4}'],
+        output_modes=["application/json"],
+    )
+    async def forecast(self, task: TaskContext) -> Outcome:
+        """A made-up forecast for each day of a stay, by city, arrival and nights; asks for what is missing."""
         stay = stay_or_question(task, Stay)
         if not isinstance(stay, Stay):
             return stay
-        found = forecast(stay)
+        found = make_forecast(stay)
         wet = sum(day.is_wet for day in found.days)
         highs = [day.high for day in found.days]
         rain = "no rain" if not wet else f"rain or snow on {wet} of {len(found.days)} days"
@@ -165,7 +158,6 @@ OFFERED = 4
 
 
 def flight_offers(journey: Journey) -> list[Flight]:
-    """Made-up flights of the day of arrival, the cheapest first."""
     dice = journey.chance(f"flights|{journey.departure.casefold()}")
     hours = dice.randint(1, 4)
     flights = []
@@ -184,7 +176,6 @@ def flight_offers(journey: Journey) -> list[Flight]:
 
 
 def best_flight(flights: list[Flight], weather: Weather) -> tuple[Flight, str]:
-    """The flight to take, and why."""
     early = [one for one in flights if one.arrives <= NOON]
     if early and not weather.days[0].is_wet:
         return early[0], "the cheapest that arrives by noon, as the first day will be dry"
@@ -197,18 +188,16 @@ class TripFlights(TripAgent):
     """Makes up flights for a stay and picks one that suits the weather. No airline is asked, nothing is booked."""
 
     name = "Trip flights"
-    skills = (
-        Skill(
-            "pick-flight",
-            "Pick a made-up flight",
-            "Four made-up flights for a stay, and the one that suits the forecast of the first day.",
-            tags=["flight", "trip", "demo"],
-            examples=['{"departure": "Oslo", "city": "Lisbon", "arrival": "2027-05-03", "nights": 4}'],
-            output_modes=["application/json"],
-        ),
-    )
 
-    async def on_request(self, task: TaskContext) -> Outcome:
+    @skill(
+        "pick-flight",
+        name="Pick a made-up flight",
+        tags=["flight", "trip", "demo"],
+        examples=['{"departure": "Oslo", "city": "Lisbon", "arrival": "2027-05-03", "nights": 4}'],
+        output_modes=["application/json"],
+    )
+    async def pick_flight(self, task: TaskContext) -> Outcome:
+        """Four made-up flights for a stay, and the one that suits the forecast of the first day."""
         weather = handover.needed(task, Weather)
         journey = stay_or_question(task, Journey)
         if not isinstance(journey, Journey):
@@ -235,7 +224,6 @@ def hotel_offers(stay: Stay) -> list[Hotel]:
 
 
 def best_hotel(hotels: list[Hotel], weather: Weather) -> tuple[Hotel, str]:
-    """The hotel to take, and why."""
     wet = sum(day.is_wet for day in weather.days)
     is_wet = 2 * wet > len(weather.days)
     wanted = WET if is_wet else DRY
@@ -247,18 +235,16 @@ class TripHotels(TripAgent):
     """Makes up hotels for a stay and picks one that suits the weather. No hotel is asked, nothing is booked."""
 
     name = "Trip hotels"
-    skills = (
-        Skill(
-            "pick-hotel",
-            "Pick a made-up hotel",
-            "Four made-up hotels for a stay, and the one that suits the forecast.",
-            tags=["hotel", "trip", "demo"],
-            examples=['{"city": "Lisbon", "arrival": "2027-05-03", "nights": 4}'],
-            output_modes=["application/json"],
-        ),
-    )
 
-    async def on_request(self, task: TaskContext) -> Outcome:
+    @skill(
+        "pick-hotel",
+        name="Pick a made-up hotel",
+        tags=["hotel", "trip", "demo"],
+        examples=['{"city": "Lisbon", "arrival": "2027-05-03", "nights": 4}'],
+        output_modes=["application/json"],
+    )
+    async def pick_hotel(self, task: TaskContext) -> Outcome:
+        """Four made-up hotels for a stay, and the one that suits the forecast."""
         weather = handover.needed(task, Weather)
         stay = stay_or_question(task, Stay)
         if not isinstance(stay, Stay):
@@ -276,23 +262,20 @@ UNDER_A_ROOF = re.compile(
 
 
 def sights(city: str) -> tuple[list[str], list[str]]:
-    """What there is to see in the open, and under a roof."""
-    places = sights_of(city)
-    return [one for one in places if not UNDER_A_ROOF.search(one)], [one for one in places if UNDER_A_ROOF.search(one)]
+    """The sights outdoors, and those indoors."""
+    roofed = [one for one in sights_of(city) if UNDER_A_ROOF.search(one)]
+    return [one for one in sights_of(city) if one not in roofed], roofed
 
 
 def planned_days(weather: Weather, flight: Flight, hotel: Hotel) -> list[tuple[Day, list[str]]]:
-    """The days and what is done on each; nothing is seen twice before all was seen."""
+    """A plan for each day. Repeats a sight only after all were visited."""
     open_air, roofed = sights(weather.stay.city)
     seen: list[str] = []
     days = []
     for at, day in enumerate(weather.days):
         is_first, is_last = at == 0, at == len(weather.days) - 1
-        steps = (
-            [f"Arrive at {flight.arrives:%H:%M} with {flight.number}, and go to {hotel.name} {hotel.by}"]
-            if is_first
-            else []
-        )
+        arrival = f"Arrive at {flight.arrives:%H:%M} with {flight.number}, and go to {hotel.name} {hotel.by}"
+        steps = [arrival] if is_first else []
         if is_first and flight.arrives >= EVENING:
             steps.append("Too late for more: have dinner near the hotel")
         else:
@@ -305,12 +288,10 @@ def planned_days(weather: Weather, flight: Flight, hotel: Hotel) -> list[tuple[D
 
 
 def as_markdown(weather: Weather, flight: Flight, hotel: Hotel) -> str:
-    """The itinerary as a page."""
     stay = weather.stay
     lines = [
         f"# {stay.nights} nights in {escape(stay.city)}",
-        f"Flight {escape(flight.number)} from {escape(flight.departure)}, "
-        f"{flight.price} €; {escape(hotel.name)} "
+        f"Flight {escape(flight.number)} from {escape(flight.departure)}, {flight.price} €; {escape(hotel.name)} "
         f"{escape(hotel.by)}, {hotel.price} €; together {flight.price + hotel.price} €.",
         f"**{MADE_UP}**",
     ]
@@ -321,7 +302,7 @@ def as_markdown(weather: Weather, flight: Flight, hotel: Hotel) -> str:
 
 
 def _next(wanted: Sequence[str], seen: list[str]) -> str:
-    """The first that was seen least often."""
+    """The first of the least visited sights."""
     chosen = min(wanted, key=lambda one: (seen.count(one), wanted.index(one)))
     seen.append(chosen)
     return chosen[:1].upper() + chosen[1:]
@@ -331,28 +312,23 @@ class TripItinerary(TripAgent):
     """Puts weather, flight and hotel together to a plan day by day. A demonstration that books nothing."""
 
     name = "Trip itinerary"
-    skills = (
-        Skill(
-            "write-itinerary",
-            "Write an itinerary",
-            "Takes weather.json, flight.json and hotel.json and says what to do on each day: in the open when it is "
-            "dry, under a roof when it is not, and less on the day of a late arrival.",
-            tags=["itinerary", "trip", "demo"],
-            examples=["Write the itinerary"],
-            input_modes=["application/json", "text/plain"],
-            output_modes=["text/markdown"],
-        ),
-    )
     output_modes = ("text/markdown", "text/plain")
 
-    async def on_request(self, task: TaskContext) -> Outcome:
+    @skill(
+        "write-itinerary",
+        name="Write an itinerary",
+        tags=["itinerary", "trip", "demo"],
+        examples=["Write the itinerary"],
+        input_modes=["application/json", "text/plain"],
+        output_modes=["text/markdown"],
+    )
+    async def write_itinerary(self, task: TaskContext) -> Outcome:
+        """Takes weather.json, flight.json and hotel.json and says what to do on each day: in the open when it is
+        dry, under a roof when it is not, and less on the day of a late arrival."""
         weather = handover.needed(task, Weather)
         flight, hotel = handover.needed(task, Flight), handover.needed(task, Hotel)
         page = as_markdown(weather, flight, hotel)
         stay = weather.stay
-        said = (
-            f"{stay.nights} nights in {stay.city} from {day_name(stay.arrival)}, "
-            f"{flight.price + hotel.price} € together. "
-            f"{MADE_UP}"
-        )
+        price = f"{flight.price + hotel.price} € together"
+        said = f"{stay.nights} nights in {stay.city} from {day_name(stay.arrival)}, {price}. {MADE_UP}"
         return Completed(said, [handover.document(NAME, page, description=f"A plan for {stay.city}")])

@@ -1,6 +1,6 @@
 """A chain and a loop: outline, draft, then polish and judge until the text is good enough.
 
-Without a language model it picks sentences from notes, and gives a frame where there are none.
+Without a language model it picks sentences from notes, or gives a frame if there are no notes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAME = "text.md"
 MOST_ROUNDS = 3
 MOST_SECTIONS = 4
 PER_SECTION = 3  # sentences
-LONGEST_WISH = 300  # characters; what is longer is something to write about
+LONGEST_WISH = 300  # characters; a longer message is a new text
 BEGINS_ANEW = re.compile(r"\s*(please\s+)?(write|draft|compose)\b", re.IGNORECASE)
 LEAD = re.compile(
     r"^(please )?(write|draft|compose)( me)?( an?| the| some)?( \w+)??( about| on| of| from)? ", re.IGNORECASE
@@ -43,21 +43,21 @@ class Outline(BaseModel):
 
 
 class Verdict(BaseModel):
-    """Is the text good enough, and otherwise what is to be done?"""
+    """Whether the text is good enough, with remarks if not."""
 
     is_good: bool
     remarks: list[str] = Field(default_factory=list, max_length=10)
 
 
 def offline_outline(brief: str, notes: str) -> Outline:
-    """From notes: their sentences in groups, each named by its terms. Otherwise a frame to fill."""
+    """From notes: groups of sentences, each named by its terms. Otherwise a frame to fill."""
     topic = _topic(brief, notes)
     found = [" and ".join(terms(" ".join(group), 2)).capitalize() for group in _groups(brief, notes)]
     return Outline(title=topic[:1].upper() + topic[1:], points=[one or "More" for one in found] or list(FRAME))
 
 
 def offline_draft(brief: str, notes: str, outline: dict[str, object]) -> str:
-    """The title, and under each point the sentences of its group, or what is to be written there."""
+    """The title, and each point with its sentences or with a placeholder."""
     plan, groups, topic = Outline.model_validate(outline), _groups(brief, notes), _topic(brief, notes)
     lines = [f"# {plan.title}"]
     for at, point in enumerate(plan.points):
@@ -76,7 +76,7 @@ def offline_judgement(text: str) -> Verdict:
 
 
 def offline_change(text: str, wish: str) -> str:
-    """The text as the wish says, if it is one of `CHANGES`; otherwise as it is."""
+    """The text after a change of `CHANGES`; other wishes leave it unchanged."""
     change = next((change for name, change in CHANGES.items() if name in wish.casefold()), None)
     return change(text) if change else text
 
@@ -112,8 +112,6 @@ CHANGE = Step(
 
 
 class Slot(Enum):
-    """What the Writer asks for."""
-
     BRIEF = "brief"
     CHANGE = "change"
 
@@ -179,7 +177,7 @@ class Writer(SkillHandler):
 
 
 def _is_wish(task: TaskContext) -> bool:
-    """Is this about the text that there is, not about another one?"""
+    """Does the message ask to change the existing text?"""
     said = task.message.text
     return bool(said.strip()) and not task.files and len(said) <= LONGEST_WISH and not BEGINS_ANEW.match(said)
 
@@ -189,7 +187,7 @@ def _length(text: str) -> str:
 
 
 def _shorter(text: str) -> str:
-    """Half of the sentences, those that have most of the text's terms."""
+    """The half of the sentences with most of the text's terms."""
     about = terms(text, 20)
     return _rewritten(text, lambda body: " ".join(key_sentences(said := sentences(body), about, (len(said) + 1) // 2)))
 
@@ -207,7 +205,7 @@ def _topic(brief: str, notes: str) -> str:
 
 
 def _groups(brief: str, notes: str) -> list[list[str]]:
-    """The sentences of the notes, or of a brief that says something itself, in groups of about three."""
+    """The sentences of the notes, or of a detailed brief, in groups of about three."""
     said = sentences(notes) or sentences(brief)
     if not notes.strip() and len(said) <= 2:
         return []
@@ -216,6 +214,5 @@ def _groups(brief: str, notes: str) -> list[list[str]]:
 
 
 def _rewritten(text: str, change: Callable[[str], str]) -> str:
-    """The text with each paragraph changed, and headings as they are; a paragraph of which nothing is left goes."""
     blocks = re.split(r"\n\s*\n", text.strip())
     return "\n\n".join(filter(None, (one if one.startswith("#") else change(one) for one in blocks))) + "\n"

@@ -1,1 +1,1 @@
-"""The Report agent: from a CSV file to a report that people read."""
+"""The Report agent makes a readable report from a CSV file."""

@@ -1,4 +1,4 @@
-"""The Report agent: finds a CSV file within reach, asks what it must, and delivers a report."""
+"""The Report agent: finds a CSV file, asks for missing choices, and delivers a report."""
 
 import asyncio
 import re
@@ -38,8 +38,6 @@ class Length(StrEnum):
 
 
 class Format(StrEnum):
-    """The words of the question; in lower case, with `md` for Markdown, also the ends of file names."""
-
     PDF = "PDF"
     HTML = "HTML"
     MARKDOWN = "Markdown"
@@ -73,7 +71,7 @@ class Report(SkillHandler):
             output_modes=["application/pdf", "text/html", "text/markdown", "image/png"],
         ),
     )
-    # Any file may come in, so that the agent can say itself what is wrong with it.
+    # Accept any file, so that the agent itself can explain what is wrong with it.
     input_modes = ("text/plain", "text/csv", "*/*")
     output_modes = ("application/pdf", "text/html", "text/markdown", "image/png", "text/plain")
     retry_safe = True
@@ -114,20 +112,18 @@ def _remember_requests(task: TaskContext) -> None:
 
 @dataclass(frozen=True)
 class Source:
-    """A file that holds a table."""
-
     message_id: str
     name: str
     table: Table
 
     @property
     def memo(self) -> dict[str, Any]:
-        """Enough to find the file again in a later turn."""
+        """Data by which a later turn finds the file again."""
         return {"message": self.message_id, "name": self.name}
 
 
 async def _source(task: TaskContext) -> Source | None:
-    """This turn's file before one settled on earlier, and that before the nearest other. Raises NoSource."""
+    """The file of this turn, or else the remembered one, or else the nearest. Raises NoSource."""
     if task.files:
         return await _first_table(task.message)
     memo = task.memory.get("source")
@@ -135,7 +131,7 @@ async def _source(task: TaskContext) -> Source | None:
     for message, file in [(one, file) for one in reachable for file in one.files]:
         if memo == {"message": message.id, "name": file.name}:
             return await _read(message, file)
-    if task.slot == "file":  # whoever was asked for another file and sent none is asked again
+    if task.slot == "file":  # the question for another file was not answered: ask again
         return None
     for message in reachable:
         with suppress(NoSource):
@@ -145,7 +141,7 @@ async def _source(task: TaskContext) -> Source | None:
 
 
 def _earlier_format(task: TaskContext) -> str | None:
-    """The format of the report that this one refines, or that was asked for before."""
+    """The format of the report that this one refines, or the format that was requested earlier."""
     by_name = {each.file_name: each for each in Format}
     for artifact in (artifact for reference in task.references for artifact in reference.artifacts):
         if artifact.name in by_name:
@@ -188,7 +184,7 @@ async def _report(task: TaskContext, source: Source, requested: Format, length: 
 
 
 def _draw_chart(columns: Sequence[Column]) -> Picture | None:
-    from examples.report.charts import draw_columns  # when the first report is made: it takes seconds
+    from examples.report.charts import draw_columns  # imported late, because the import takes seconds
 
     return draw_columns(columns, CHART)
 
@@ -261,7 +257,6 @@ class NoSource(Exception):
 
 
 def _reachable(task: TaskContext) -> Iterator[Message]:
-    """What the referenced tasks were given, then what the conversation holds, newest first."""
     for reference in task.references:
         yield from (message for message in reversed(reference.messages) if message.role == "user")
     yield task.message
@@ -269,8 +264,8 @@ def _reachable(task: TaskContext) -> Iterator[Message]:
 
 
 async def _first_table(message: Message) -> Source:
-    """The table among the files of a message. Raises NoSource: none of them is one."""
-    # What is called a table is looked at first; what is wrong with it is what people want to know.
+    """The table among the files of a message. Raises NoSource if no file is a table."""
+    # Try files named like tables first, so that the error is about them.
     files = sorted(message.files, key=lambda file: not file.name.lower().endswith(TABLE_ENDINGS))
     problems: list[NoSource] = []
     for file in files:
@@ -300,7 +295,7 @@ _FULL = re.compile(r"\b(?:long(?:er)?|full(?:er)?|detail(?:s|ed)?|complete|every
 
 
 def requested_format(message: Message) -> Format | None:
-    """The one format that the message names; None when it names none or several."""
+    """The only format that the message names; None if it names none or several."""
     words = _words(message)
     named = [each for each, pattern in _FORMATS.items() if pattern.search(words)]
     return named[0] if len(named) == 1 else None
@@ -315,6 +310,6 @@ def requested_length(message: Message) -> Length | None:
 
 
 def _words(message: Message) -> str:
-    """What is said in text or in a form: `{"format": "PDF"}`, or just `"PDF"`."""
+    """The words of a text or a form: `{"format": "PDF"}`, or just `"PDF"`."""
     filled_in = [field for value in message.data for field in (value.values() if isinstance(value, dict) else [value])]
     return "\n".join([message.text, *(field for field in filled_in if isinstance(field, str))])

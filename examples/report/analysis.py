@@ -1,4 +1,4 @@
-"""What a table says: its columns with their statistics, and the findings worth a sentence."""
+"""The statistics of a table's columns, and the main findings as sentences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMPARED_COLUMNS = 30
 
 @dataclass(frozen=True)
 class Column:
-    """`values` has None where a row has no value of the column's kind: missing, or `odd` ones."""
+    """`values` has None if a row's value is missing or `odd` (not of the column's kind)."""
 
     name: str
     kind: Literal["number", "date", "text", "empty"]
@@ -40,12 +40,11 @@ class Column:
 
     @cached_property
     def common(self) -> list[tuple[Any, int]]:
-        """The values and how often each occurs, the most common first."""
         return Counter(self.present).most_common()
 
     @cached_property
     def summary(self) -> tuple[float, ...]:
-        """Of a column of numbers: minimum, quartiles around the median, mean, maximum, standard deviation."""
+        """For a column of numbers: minimum, quartiles, median, mean, maximum, standard deviation."""
         several = len(self.present) > 1
         lower, median, upper = quantiles(self.present, method="inclusive") if several else self.present * 3
         deviation = stdev(self.present) if several else 0.0
@@ -53,7 +52,7 @@ class Column:
 
     @property
     def is_label(self) -> bool:
-        """Do its numbers name rows or years, so that means of them say nothing?"""
+        """Do its numbers label rows or years, so that a mean is meaningless?"""
         counts_rows = len(self.values) > 1 and all(
             one is not None and other is not None and other - one == 1
             for one, other in zip(self.values, self.values[1:], strict=False)
@@ -63,7 +62,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What a report says, before it is written. `notes` are what a reader must know of how the file was read."""
+    """The content of a report. `notes` say how the file was read."""
 
     source: str
     columns: Sequence[Column]
@@ -76,7 +75,6 @@ class Analysis:
 
 
 def analyse(table: Table, source: str) -> Analysis:
-    """Computes the whole analysis; takes seconds for large tables."""
     columns = [
         describe_column(name, cells, table.number) for name, cells in zip(table.names, table.columns, strict=True)
     ]
@@ -85,7 +83,7 @@ def analyse(table: Table, source: str) -> Analysis:
 
 
 def describe_column(name: str, cells: Sequence[str], number: Callable[[str], float | None]) -> Column:
-    """The column by the kind that most of its cells have."""
+    """The column, with the kind that most of its cells have."""
     given = [None if is_missing(cell) else cell.strip() for cell in cells]
     count = sum(cell is not None for cell in given)
     if not count:
@@ -103,7 +101,7 @@ def describe_column(name: str, cells: Sequence[str], number: Callable[[str], flo
 
 
 def in_brief(column: Column) -> str:
-    """The one thing to know of a column."""
+    """The most important fact about the column."""
     if column.kind == "empty":
         return "no values"
     if column.kind == "text":

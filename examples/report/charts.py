@@ -20,16 +20,16 @@ MOST_PANELS, MOST_GROUPS, MOST_BINS = 6, 12, 20
 ACCENT = "#3d5a98"
 CAPTION = "How the values are spread; the length of a bar is the number of rows."
 
-# A $ in a name is a dollar.
+# A $ in a name is a dollar, not the start of a formula.
 mpl.rcParams["text.parse_math"] = False
 warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
 
-# Matplotlib's objects belong to one thread each, but the fonts that they share do not.
+# Matplotlib's objects belong to one thread each, but threads share its fonts.
 _drawing = threading.Lock()
 
 
 def draw_panels[T](panels: Sequence[T], draw: Callable[[Axes, T], None], name: str, caption: str) -> Picture:
-    """A picture of panels, three in a row, each drawn by `draw`."""
+    """A picture of panels, three in a row; `draw` draws each."""
     across = min(len(panels), 3)
     down = -(-len(panels) // across)
     with _drawing:
@@ -46,7 +46,7 @@ def draw_panels[T](panels: Sequence[T], draw: Callable[[Axes, T], None], name: s
 
 
 def draw_columns(columns: Sequence[Column], name: str) -> Picture | None:
-    """The spread of up to six columns, numbers first; None where there is nothing to draw."""
+    """The distribution of up to six columns, numbers first; None if there is nothing to draw."""
     numbers = [one for one in columns if one.kind == "number" and not one.is_label and len(one.common) > 1]
     groups = [one for one in columns if one.kind == "text" and 1 < len(one.common) <= MOST_GROUPS]
     shown = [one for one in numbers if max(map(abs, one.present)) < 1e100] + groups

@@ -1,4 +1,4 @@
-"""From the bytes of a CSV file to its table, and what a cell says."""
+"""Reads CSV files and the values of their cells."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ POINT = re.compile(r"\d\.\d")
 
 
 class NotATable(Exception):
-    """The file cannot be reported on; the text says what is wrong with it, as a sentence."""
+    """The file is not a usable table. The text says why."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """The content of a CSV file. `left_out` rows had more or fewer values than the others.
+    """The content of a CSV file. `left_out` counts rows with more or fewer values than the others.
 
-    `comma` tells that numbers have a decimal comma.
+    `comma`: numbers have a decimal comma.
     """
 
     names: list[str]
@@ -38,7 +38,7 @@ class Table:
         return len(self.columns[0])
 
     def number(self, cell: str) -> float | None:
-        """The number in a cell; None where there is none. Digits with a leading zero name something."""
+        """The number in a cell, or None. Digits with a leading zero are names, not numbers."""
         cell = cell.strip().replace("−", "-")
         if self.comma:
             cell = cell.replace(".", "").replace(",", ".")
@@ -69,7 +69,7 @@ def read_table(content: bytes) -> Table:
     """Reads a CSV file with a header, of any common delimiter.
 
     Raises:
-        NotATable: it is not one; the text says why.
+        NotATable: the text says why.
     """
     text = _text(content)
     try:
@@ -116,13 +116,11 @@ def _text(content: bytes) -> str:
 
 
 def _is_prose(text: str) -> bool:
-    """Do its lines end like sentences?"""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return 2 * sum(line.endswith((".", "!", "?")) for line in lines) > len(lines)
 
 
 def _names(header: Iterable[str]) -> Iterable[str]:
-    """A name of its own for each column."""
     taken: set[str] = set()
     for at, cell in enumerate(header, 1):
         name = cell.strip() or f"Column {at}"

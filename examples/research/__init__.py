@@ -1,1 +1,1 @@
-"""A research pipeline in small, from the literature to a report: the data are made up, the computations real."""
+"""A small research pipeline, from the literature to a report. The data are made up, the computations are real."""

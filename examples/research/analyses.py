@@ -23,7 +23,7 @@ from examples.texts import cut, figure
 
 SCREENING_COLUMNS = ("compound", "role", "dose_um", "replicate", "response")
 ROLES = ("sample", "negative", "positive")
-LEAST_INHIBITION = 50.0  # percent of the way from the negative control to the positive one
+LEAST_INHIBITION = 50.0  # percent of the distance from the negative control to the positive one
 LEAST_Q = 0.05
 MOST_GROUPS, MOST_CONTROLS = 2_000, 1_000
 SCREENING_RULES = [
@@ -38,7 +38,7 @@ Wells = dict[tuple[str, float], list[float]]
 
 
 def analyse_screening(upload: Upload) -> ScreeningAnalysis:
-    """Raises Unusable where the table has no controls, too few replicates, or values without any spread."""
+    """Raises Unusable if the table has no controls, too few replicates, or groups without any variation."""
     controls, samples = _wells(upload)
     negative, positive = controls["negative"], controls["positive"]
     try:
@@ -124,7 +124,7 @@ def _quality_note(quality: float) -> str:
 
 EXPRESSION_COLUMNS = ("gene",)
 CONTROL = "control"
-LEAST_FOLD = 1.0  # of the logarithm to base 2: twice, or half
+LEAST_FOLD = 1.0  # log2: twice, or half
 
 
 MOST_TESTS, MOST_EXPRESSION_COMPOUNDS = 60_000, 12
@@ -142,14 +142,14 @@ Values = dict[str, list[list[float]]]
 def analyse_expression(
     upload: Upload, pathway: Sequence[str], stress: Sequence[str]
 ) -> tuple[ExpressionAnalysis, list[GeneChange]]:
-    """The analysis, which keeps the genes that have changed, and all that were tested.
+    """The analysis with the changed genes, and all tested genes.
 
     Args:
         pathway: the genes that drive the disease: they should fall.
         stress: the genes of stressed cells: they should not rise.
 
     Raises:
-        Unusable: no control, a condition with one replicate, a gene twice, or values below nought.
+        Unusable: no control, a condition with one replicate, a gene twice, or negative values.
     """
     genes, values = _values(upload)
     compounds = [name for name in values if name != CONTROL]
@@ -259,10 +259,10 @@ Points = list[tuple[float, float]]
 
 
 def analyse_validation(upload: Upload) -> tuple[ValidationAnalysis, dict[str, tuple[Points, Fit | None]]]:
-    """The analysis, and for each compound its points (percent of the vehicle) and its curve, to draw.
+    """The analysis, and for each compound its points (percent of the vehicle) and its curve.
 
     Raises:
-        Unusable: no vehicle, doses below nought, or too few doses or replicates of a compound.
+        Unusable: no vehicle, negative doses, or too few doses or replicates of a compound.
     """
     series = _series(upload)
     drawn = {compound: (points, fit_curve(points)) for compound, points in series.items()}

@@ -28,12 +28,10 @@ SMALLEST_P = 1e-12
 
 
 def screening(analysis: ScreeningAnalysis) -> Picture:
-    """The groups that do most, the first at the top."""
     return draw_panels([analysis], _effects, SCREENING_CHART, CAPTIONS[SCREENING_CHART])
 
 
 def expression(changes: Sequence[GeneChange]) -> Picture:
-    """A volcano for each compound."""
     by_compound: dict[str, list[GeneChange]] = defaultdict(list)
     for change in changes:
         by_compound[change.compound].append(change)
@@ -42,7 +40,6 @@ def expression(changes: Sequence[GeneChange]) -> Picture:
 
 
 def validation(curves: Mapping[str, tuple[Points, Fit | None]]) -> Picture:
-    """A panel for each compound."""
     panels = list(curves.items())[:MOST_PANELS]
     return draw_panels(panels, _curve, VALIDATION_CHART, CAPTIONS[VALIDATION_CHART])
 

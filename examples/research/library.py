@@ -1,4 +1,4 @@
-"""The made-up papers and molecules that come with the pipeline, and the rules by which some are chosen."""
+"""The pipeline's made-up papers and molecules, and the rules that choose among them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from examples.research.results import LiteratureReview, Molecule, Paper, Selection, SetAside, Source, TargetEvidence
+from agentkit import AgentFailure
+from examples.research.results import (
+    LiteratureReview,
+    Modality,
+    Molecule,
+    Paper,
+    Selection,
+    SetAside,
+    Source,
+    TargetEvidence,
+)
 
 DATA = Path(__file__).parent / "data"
 CORPUS = "corpus.json"
@@ -18,20 +28,17 @@ CORPUS = "corpus.json"
 
 @cache
 def corpus() -> dict[str, Any]:
-    """`weights`, `subjects`, `stress_genes` and `papers`."""
     known: dict[str, Any] = json.loads((DATA / CORPUS).read_text(encoding="utf-8"))
     return known
 
 
 @cache
 def read_rows(name: str) -> tuple[dict[str, str], ...]:
-    """The rows of a CSV file that comes with the pipeline."""
     with (DATA / name).open(encoding="utf-8", newline="") as file:
         return tuple(csv.DictReader(file))
 
 
 def file_source(name: str, rows: int) -> Source:
-    """Where figures came from that were taken from a file of the pipeline's own."""
     return Source(file=name, sha256=hashlib.sha256((DATA / name).read_bytes()).hexdigest(), rows=rows)
 
 
@@ -40,7 +47,7 @@ def subjects() -> list[str]:
 
 
 def subject_in(text: str) -> str | None:
-    """The subject that a text speaks of most; None where it speaks of none, or of several alike."""
+    """The subject that a text mentions most; None without a subject, or if several are mentioned equally."""
     said = set(re.findall(r"\w+", text.casefold()))
     hits = {name: len(said & set(about["words"])) for name, about in corpus()["subjects"].items()}
     best = max(hits.values())
@@ -49,9 +56,10 @@ def subject_in(text: str) -> str | None:
 
 
 def review_papers(subject: str) -> LiteratureReview:
-    """The papers on the subject, newest first, and for each target what speaks for and against it.
+    """The papers on the subject, newest first, and for each target the evidence for and against it.
 
-    A paper weighs what its evidence does (genetics 3, animals 2, cells 1); one that contradicts counts against.
+    A paper's weight depends on its evidence (genetics 3, animals 2, cells 1). A contradicting paper counts against the
+    target.
     """
     about = corpus()["subjects"][subject]
     papers = [Paper.model_validate(paper) for paper in corpus()["papers"] if paper["subject"] == subject]
@@ -99,12 +107,8 @@ BIOLOGIC_RULES = [
 ]
 
 
-class NotInLibrary(Exception):
-    """The library has nothing for that target; the text says what it has."""
-
-
 def atoms(formula: str) -> dict[str, int]:
-    """How many atoms of each element a formula such as C21H23N5O2 has. Raises ValueError for what is none."""
+    """How many atoms of each element a formula such as C21H23N5O2 has. Raises ValueError if it is invalid."""
     pieces = re.findall(r"([A-Z][a-z]?)(\d*)", formula)
     if "".join(f"{element}{count}" for element, count in pieces) != formula or not pieces:
         raise ValueError(f"{formula!r} is no formula.")
@@ -117,7 +121,7 @@ def atoms(formula: str) -> dict[str, int]:
 
 
 def small_molecule(row: dict[str, str], target: str) -> Molecule:
-    """A molecule with what its formula tells: weight (g/mol), acceptors (N and O, as Lipinski counts), efficiency."""
+    """A molecule with values from its formula: weight (g/mol), acceptors (N and O, as Lipinski counts), efficiency."""
     made_of = atoms(row["formula"])
     affinity = float(row[f"affinity_{target}"])
     heavy = sum(count for element, count in made_of.items() if element != "H")
@@ -135,13 +139,13 @@ def small_molecule(row: dict[str, str], target: str) -> Molecule:
 
 
 def passed_limits(molecule: Molecule) -> list[str]:
-    """Which of Lipinski's limits it is beyond."""
+    """The limits of Lipinski that the molecule exceeds."""
     limits = {"weight": 500.0, "logp": 5.0, "donors": 5.0, "acceptors": 10.0}
     return [f"{name} {molecule.figures[name]:g}" for name, limit in limits.items() if molecule.figures[name] > limit]
 
 
 def small_molecule_objection(molecule: Molecule) -> str:
-    """Why a small molecule is not taken; "" where it may be."""
+    """Why a small molecule is rejected; "" if it is not."""
     figures = molecule.figures
     if len(beyond := passed_limits(molecule)) > 1:
         return f"It is beyond {len(beyond)} of Lipinski's limits: {', '.join(beyond)}."
@@ -170,26 +174,26 @@ def biologic_objection(molecule: Molecule) -> str:
     return ""
 
 
-def select_molecules(target: str, modality: str) -> Selection:
-    """The molecules to test, the best first, and why each of the others is left. Raises NotInLibrary."""
+def select_molecules(target: str, modality: Modality) -> Selection:
+    """The molecules to test, best first, and why others are rejected. Raises AgentFailure for an unknown target."""
     is_small = modality == "small molecules"
     name, rules = (SMALL, SMALL_RULES) if is_small else (BIOLOGICS, BIOLOGIC_RULES)
     rows = read_rows(name)
     if is_small:
         if f"affinity_{target}" not in rows[0]:
-            raise NotInLibrary(_lacking(target, [one[9:] for one in rows[0] if one.startswith("affinity_")]))
+            raise _lacking(target, [one[9:] for one in rows[0] if one.startswith("affinity_")])
         molecules = [(one, small_molecule_objection(one)) for one in (small_molecule(row, target) for row in rows)]
     else:
         mine = [row for row in rows if row["target"] == target]
         if not mine:
-            raise NotInLibrary(_lacking(target, sorted({row["target"] for row in rows})))
+            raise _lacking(target, sorted({row["target"] for row in rows}))
         molecules = [(one, biologic_objection(one)) for one in map(biologic, mine)]
     ranked = sorted((one for one, problem in molecules if not problem), key=lambda one: (-one.rank_by, one.id))
     refused = [SetAside(name=one.id, why=problem) for one, problem in molecules if problem]
     refused += [SetAside(name=one.id, why="Others bind better.") for one in ranked[MOST_CHOSEN:]]
     return Selection(
         target=target,
-        modality="small molecules" if is_small else "biologics",
+        modality=modality,
         rules=rules,
         chosen=ranked[:MOST_CHOSEN],
         refused=refused,
@@ -197,5 +201,8 @@ def select_molecules(target: str, modality: str) -> Selection:
     )
 
 
-def _lacking(target: str, there: list[str]) -> str:
-    return f"The library has nothing for {target}: it has molecules for {', '.join(there)}."
+def _lacking(target: str, there: list[str]) -> AgentFailure:
+    known = f"it has molecules for {', '.join(there)}."
+    return AgentFailure(
+        f"The library has nothing for {target}: {known} Choose a hypothesis on one of those.", "not_in_library"
+    )

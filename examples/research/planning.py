@@ -1,10 +1,9 @@
-"""What to do next, by rules that are stated with what they gave: hypotheses, experiments to run, candidates."""
+"""The next step, by stated rules: hypotheses, experiments and candidates."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from examples.research import analyses
+from agentkit import AgentFailure
+from examples.research import analyses, library
 from examples.research.library import corpus, read_rows
 from examples.research.results import (
     Candidate,
@@ -15,6 +14,7 @@ from examples.research.results import (
     Hypotheses,
     Hypothesis,
     LiteratureReview,
+    Modality,
     ScreeningAnalysis,
     ScreeningAssay,
     ScreeningGroup,
@@ -36,12 +36,8 @@ CANDIDATE_RULES = [
 ]
 
 
-class NothingLeft(Exception):
-    """The rules leave nothing; the text says why, and what to do."""
-
-
-def make_hypotheses(review: LiteratureReview, modality: str) -> Hypotheses:
-    """What to try, the best supported first. Biologics only reach what is not inside the cell. Raises NothingLeft."""
+def make_hypotheses(review: LiteratureReview, modality: Modality) -> Hypotheses:
+    """What to try, the best supported first. Raises AgentFailure if no target is left."""
     found: list[Hypothesis] = []
     aside: list[SetAside] = []
     for target in sorted(review.targets, key=lambda one: (-one.score, one.target)):
@@ -63,18 +59,21 @@ def make_hypotheses(review: LiteratureReview, modality: str) -> Hypotheses:
             continue
         aside.append(SetAside(name=target.target, why=why))
     if not found:
-        raise NothingLeft(f"No target is left for {modality}: {' '.join(f'{one.name}: {one.why}' for one in aside)}")
+        raise AgentFailure(
+            f"No target is left for {modality}: {_reasons(aside)} Choose the other modality, or another subject.",
+            "no_hypothesis",
+        )
     return Hypotheses(
         subject=review.subject,
         marker=review.marker,
-        modality="biologics" if modality == "biologics" else "small molecules",
+        modality=modality,
         hypotheses=found,
         set_aside=aside,
     )
 
 
 def choose_candidates(screened: ScreeningAnalysis, expressed: ExpressionAnalysis) -> Candidates:
-    """The compounds that both experiments speak for, the best first. Raises NothingLeft."""
+    """The compounds that both experiments support, best first. Raises AgentFailure if none meets the rules."""
     best = {group.compound: group for group in reversed(screened.groups) if group.hit}  # its highest inhibition
     found: list[Candidate] = []
     aside: list[SetAside] = []
@@ -87,11 +86,18 @@ def choose_candidates(screened: ScreeningAnalysis, expressed: ExpressionAnalysis
     measured = {one.compound for one in expressed.signatures}
     aside += [SetAside(name=one, why="Its expression was not measured.") for one in best if one not in measured]
     if not found:
-        reasons = " ".join(f"{one.name}: {one.why}" for one in aside)
-        raise NothingLeft(f"No compound meets the rules, so there is nothing to validate. {reasons}".strip())
+        raise AgentFailure(
+            f"No compound meets the rules, so there is nothing to validate. {_reasons(aside)} Follow up other hits, or "
+            "screen other molecules.",
+            "no_candidates",
+        )
     found.sort(key=lambda one: (-one.score, one.compound))
     aside += [SetAside(name=one.compound, why="Others score higher.") for one in found[MOST_CANDIDATES:]]
     return Candidates(rules=CANDIDATE_RULES, candidates=found[:MOST_CANDIDATES], set_aside=aside)
+
+
+def _reasons(aside: list[SetAside]) -> str:
+    return " ".join(f"{one.name}: {one.why}" for one in aside)
 
 
 def _candidate_objection(group: ScreeningGroup | None, signature: Signature) -> str:
@@ -127,9 +133,9 @@ def _share(signature: Signature) -> float:
 CELL_LINES = "cell-lines.csv"
 SCREENING_HOURS, FOLLOW_UP_HOURS = 72, 24
 SCREENING_DOSES = [1.0, 10.0]
-SHOWN_EFFECT = 2.0  # standard deviations that a screening is to see
+SHOWN_EFFECT = 2.0  # standard deviations that a screening should be able to detect
 EXPRESSION_EFFECT = 3.0
-FOLLOWED = 3  # hits of which expression is measured
+FOLLOWED = 3  # hits whose expression is measured
 HALF_LOGS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # µM
 
 
@@ -138,7 +144,6 @@ def cell_lines() -> list[str]:
 
 
 def suggested_cell_line(subject: str) -> str:
-    """The cell line that comes first for a subject, as a sentence."""
     for row in read_rows(CELL_LINES):
         if row["subject"] == subject:
             return f"For {subject} I would take {row['name']}: {row['cells']}."
@@ -146,7 +151,7 @@ def suggested_cell_line(subject: str) -> str:
 
 
 def design_screening(hypotheses: Hypotheses, cell_line: str) -> ScreeningAssay:
-    """The screening of the first hypothesis, with as many cells as fill a well when it ends."""
+    """The screening of the first hypothesis. Cells are counted so that they fill a well at the end."""
     (line,) = [row for row in read_rows(CELL_LINES) if row["name"] == cell_line]
     doublings = SCREENING_HOURS / float(line["doubling_hours"])
     return ScreeningAssay(
@@ -163,7 +168,15 @@ def design_screening(hypotheses: Hypotheses, cell_line: str) -> ScreeningAssay:
 
 
 def design_follow_up(screened: ScreeningAnalysis, subject: str) -> FollowUpDesign:
-    """Expression under the best hits, each at the lowest dose at which it is one. It needs at least one hit."""
+    """Expression with the best hits, each at its lowest dose. Raises AgentFailure without hits or known genes."""
+    if not screened.hits:
+        raise AgentFailure(
+            f"The screening has no hit to follow up (Z′ {screened.z_prime:.2f}). Repeat it, with more compounds or "
+            "higher doses, and analyse the new data.",
+            "no_hits",
+        )
+    if subject not in library.subjects():
+        raise AgentFailure(f"I know no genes of {subject[:60]}.", "unknown_subject")
     lowest: dict[str, float] = {}
     for group in screened.groups:
         if group.hit:
@@ -178,7 +191,7 @@ def design_follow_up(screened: ScreeningAnalysis, subject: str) -> FollowUpDesig
         hours=FOLLOW_UP_HOURS,
         pathway_genes=corpus()["subjects"][subject]["pathway_genes"],
         stress_genes=corpus()["stress_genes"],
-        columns=["gene", *_numbered(names, replicates)],
+        columns=["gene", *(f"{name}_{number}" for name in names for number in range(1, replicates + 1))],
     )
 
 
@@ -190,7 +203,3 @@ def design_validation(candidates: Candidates) -> ValidationAssay:
         replicates=replicates_for(EXPRESSION_EFFECT),
         columns=list(analyses.VALIDATION_COLUMNS),
     )
-
-
-def _numbered(names: Sequence[str], replicates: int) -> list[str]:
-    return [f"{name}_{number}" for name in names for number in range(1, replicates + 1)]

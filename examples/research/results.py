@@ -1,4 +1,4 @@
-"""What the agents of the pipeline hand each other: JSON artifacts that say their `kind`, checked where they arrive."""
+"""The results that the agents of the pipeline hand over: JSON artifacts with a `kind`, validated on arrival."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from examples import handover
 
 MADE_UP = "A demonstration: papers, targets, molecules and sample data are made up, and nothing here is a real finding."
 
-SCREENING_CHART, EXPRESSION_CHART, VALIDATION_CHART = (
-    "screening-chart.png",
-    "expression-chart.png",
-    "validation-chart.png",
-)
+SCREENING_CHART = "screening-chart.png"
+EXPRESSION_CHART = "expression-chart.png"
+VALIDATION_CHART = "validation-chart.png"
 CAPTIONS = {
     SCREENING_CHART: "Hedges' g of each compound and dose against the negative control, with its 95 % interval; "
     "hits are dark.",
     EXPRESSION_CHART: "Each dot is a gene: how far it moved, and how clearly. Genes that changed are dark.",
     VALIDATION_CHART: "Responses to doses, in percent of the vehicle, with the fitted curves and their IC50.",
 }
-"""The charts, by the names of their files."""
+"""The captions of the charts by file name."""
 
 Short = Annotated[handover.Line, Field(max_length=200)]
 Long = Annotated[handover.Line, Field(max_length=2_000)]
+Modality = Literal["small molecules", "biologics"]
 Many = 5_000
 
 
@@ -97,7 +96,7 @@ class Hypotheses(Result):
     kind: Literal["hypotheses"] = "hypotheses"
     subject: Short
     marker: Short
-    modality: Literal["small molecules", "biologics"]
+    modality: Modality
     hypotheses: list[Hypothesis] = Field(min_length=1, max_length=100)
     set_aside: list[SetAside] = []
 
@@ -130,7 +129,7 @@ class Selection(Result):
 
     kind: Literal["selection"] = "selection"
     target: Short
-    modality: Literal["small molecules", "biologics"]
+    modality: Modality
     rules: list[Long]
     chosen: list[Molecule] = Field(max_length=Many)
     refused: list[SetAside] = Field(max_length=Many)
@@ -138,7 +137,7 @@ class Selection(Result):
 
 
 class ScreeningGroup(Piece):
-    """One compound at one dose. `g` is above nought where it does what the positive control does."""
+    """One compound at one dose. `g` is positive if the compound acts like the positive control."""
 
     compound: Short
     dose_um: float

@@ -1,9 +1,10 @@
-"""What was read, planned, measured and concluded, as sections of a page in Markdown; and the report on all of it."""
+"""The results of the pipeline as sections of a Markdown page, and the final report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, get_type_hints
 
 from examples.pages import Picture, blocks, escape, items, table
 from examples.research.results import (
@@ -16,7 +17,6 @@ from examples.research.results import (
     FollowUpDesign,
     Hypotheses,
     LiteratureReview,
-    Molecule,
     ScreeningAnalysis,
     ScreeningAssay,
     Selection,
@@ -40,8 +40,6 @@ LIMITS = (
 
 @dataclass(frozen=True)
 class Research:
-    """Everything that a report is about."""
-
     review: LiteratureReview
     hypotheses: Hypotheses
     assay: ScreeningAssay
@@ -54,6 +52,10 @@ class Research:
     validated: ValidationAnalysis
 
 
+PARTS: dict[str, type[Any]] = get_type_hints(Research)
+"""The type of each part, by its name."""
+
+
 def screening_section(analysis: ScreeningAnalysis, chart: Picture | None = None) -> str:
     headers = ("Compound", "Dose, µM", "n", "Inhibition, %", "g", "95 % interval", "p", "q", "Hit")
     rows = [
@@ -63,12 +65,8 @@ def screening_section(analysis: ScreeningAnalysis, chart: Picture | None = None)
         ]
         for one in analysis.groups[:MOST_ROWS]
     ]  # fmt: skip
-    return section(
-        "Screening",
-        [hits_sentence(analysis), f"Z′ is {analysis.z_prime:.2f}.", *analysis.rules, *analysis.notes],
-        chart,
-        [grid("Ranking", headers, rows, range(1, 8))],
-    )
+    said = [hits_sentence(analysis), f"Z′ is {analysis.z_prime:.2f}.", *analysis.rules, *analysis.notes]
+    return section("Screening", said, grid("Ranking", headers, rows, range(1, 8)), chart=chart)
 
 
 def expression_section(analysis: ExpressionAnalysis, chart: Picture | None = None) -> str:
@@ -80,8 +78,8 @@ def expression_section(analysis: ExpressionAnalysis, chart: Picture | None = Non
         ]
         for one in analysis.signatures
     ]  # fmt: skip
-    shown = grid("Signatures", headers, rows, [1, 2, 4])
-    return section("Expression", [*analysis.rules, *analysis.notes], chart, [shown])
+    signatures = grid("Signatures", headers, rows, [1, 2, 4])
+    return section("Expression", [*analysis.rules, *analysis.notes], signatures, chart=chart)
 
 
 def candidates_section(chosen: Candidates) -> str:
@@ -93,10 +91,9 @@ def candidates_section(chosen: Candidates) -> str:
         ]
         for one in chosen.candidates
     ]  # fmt: skip
-    grids = [grid("Candidates", headers, rows, range(1, 6))]
-    aside = [[one.name, one.why] for one in chosen.set_aside]
-    grids += [grid("Set aside", ("Compound", "Why"), aside)] if aside else []
-    return section("Clinical candidates", ["The rules:", *chosen.rules], grids=grids)
+    candidates = grid("Candidates", headers, rows, range(1, 6))
+    aside = _set_aside("Set aside", chosen.set_aside, "Compound")
+    return section("Clinical candidates", ["The rules:", *chosen.rules], candidates, aside)
 
 
 def validation_section(analysis: ValidationAnalysis, chart: Picture | None = None) -> str:
@@ -109,12 +106,11 @@ def validation_section(analysis: ValidationAnalysis, chart: Picture | None = Non
         for one in analysis.curves
     ]  # fmt: skip
     whys = [f"{one.compound}: {one.why}" for one in analysis.curves]
-    shown = grid("Curves", headers, rows, range(1, 6))
-    return section("Validation", [*analysis.rules, *whys, *analysis.notes], chart, [shown])
+    curves = grid("Curves", headers, rows, range(1, 6))
+    return section("Validation", [*analysis.rules, *whys, *analysis.notes], curves, chart=chart)
 
 
 def final_report(known: Research, charts: Mapping[str, Picture]) -> tuple[str, str]:
-    """Its title, and all of it from the literature to what was confirmed."""
     parts = [
         literature_section(known.review),
         hypotheses_section(known.hypotheses),
@@ -140,7 +136,6 @@ def final_report(known: Research, charts: Mapping[str, Picture]) -> tuple[str, s
 
 
 def conclusion(known: Research) -> str:
-    """The one sentence to read."""
     chosen = {one.compound for one in known.candidates.candidates}
     confirmed = [one for one in known.validated.confirmed if one in chosen]
     if not confirmed:
@@ -151,7 +146,6 @@ def conclusion(known: Research) -> str:
 
 
 def hits_sentence(analysis: ScreeningAnalysis) -> str:
-    """The hits in a sentence."""
     compounds = len({one.compound for one in analysis.groups})
     if not analysis.hits:
         return f"None of {counted(compounds, 'compound')} is a hit."
@@ -160,7 +154,6 @@ def hits_sentence(analysis: ScreeningAnalysis) -> str:
 
 
 def provenance_section(known: Research) -> str:
-    """The files that everything was computed from."""
     what: Sequence[tuple[str, Source]] = (
         ("papers, made up", known.review.corpus),
         ("library, made up", known.selection.library),
@@ -169,29 +162,27 @@ def provenance_section(known: Research) -> str:
         ("validation, uploaded", known.validated.source),
     )
     rows = [[said, one.file, f"{one.rows:,}", one.sha256[:16]] for said, one in what]
-    shown = grid("Files", ("What", "File", "Rows", "SHA-256 begins"), rows, [2])
+    files = grid("Files", ("What", "File", "Rows", "SHA-256 begins"), rows, [2])
     tested = {one.compound for one in known.screened.groups}
     strangers = sorted(tested - {one.id for one in known.selection.chosen})
     notes = [f"Tested, though not selected: {', '.join(strangers[:12])}."] if strangers else []
-    return section("Where the figures come from", notes, grids=[shown])
+    return section("Where the figures come from", notes, files)
 
 
 def _or_dash(value: float | None) -> str:
     return "–" if value is None else figure(value)
 
 
-def section(heading: str, sentences: Sequence[str], chart: Picture | None = None, grids: Sequence[str] = ()) -> str:
-    """A part of a page."""
-    return blocks(f"## {heading}", *map(escape, sentences), chart.markdown if chart else "", *grids)
+def section(heading: str, sentences: Sequence[str], *tables: str, chart: Picture | None = None) -> str:
+    return blocks(f"## {heading}", *map(escape, sentences), chart.markdown if chart else "", *tables)
 
 
 def grid(heading: str, headers: Sequence[str], rows: Sequence[Sequence[str]], numeric: Iterable[int] = ()) -> str:
-    """A table with its heading."""
-    return blocks(f"### {heading}", table(headers, rows, numeric=numeric))
+    """A table with its heading; "" if it has no rows."""
+    return blocks(f"### {heading}", table(headers, rows, numeric=numeric)) if rows else ""
 
 
 def page(title: str, summary: str, *parts: str) -> str:
-    """A page of its own."""
     return blocks(f"# {escape(title)}", escape(summary), *parts, "---", escape(MADE_UP)) + "\n"
 
 
@@ -213,23 +204,15 @@ def literature_section(review: LiteratureReview) -> str:
             "A paper weighs 3 where its evidence is genetic, 2 from animals, 1 from cells; one that contradicts counts "
             "against its target.",
         ],
-        grids=[
-            grid(
-                "Targets",
-                ("Target", "What it is", "Score", "For", "Against"),
-                targets,
-                [2],
-            ),
-            grid("Papers", ("Paper", "Year", "Target", "Evidence", "", "Title"), papers, [1]),
-        ],
+        grid("Targets", ("Target", "What it is", "Score", "For", "Against"), targets, [2]),
+        grid("Papers", ("Paper", "Year", "Target", "Evidence", "", "Title"), papers, [1]),
     )
 
 
 def hypotheses_section(found: Hypotheses) -> str:
     said = [f"{one.id} (score {one.score}, {', '.join(one.papers)}): {one.statement}" for one in found.hypotheses]
-    return section(
-        "Hypotheses", [f"By {found.modality}:", *said], grids=_set_aside_grids("Targets set aside", found.set_aside)
-    )
+    aside = _set_aside("Targets set aside", found.set_aside)
+    return section("Hypotheses", [f"By {found.modality}:", *said], aside)
 
 
 def screening_assay_section(assay: ScreeningAssay) -> str:
@@ -252,15 +235,12 @@ def selection_section(chosen: Selection) -> str:
     names = list(chosen.chosen[0].figures) if chosen.chosen else []
     rows = [[one.id, *(figure(one.figures.get(name, float("nan"))) for name in names)] for one in chosen.chosen]
     headers = ("Molecule", *(name.replace("_", " ") for name in names))
-    shown = grid("Chosen", headers, rows, range(1, len(names) + 1))
+    of_library = f"{len(chosen.chosen)} of the {chosen.library.rows} {chosen.modality} of the made-up library"
     return section(
         "Molecules",
-        [
-            f"{len(chosen.chosen)} of the {chosen.library.rows} {chosen.modality} of the made-up library, for "
-            f"{chosen.target}. The rules:",
-            *chosen.rules,
-        ],
-        grids=[shown, *_set_aside_grids("Left", chosen.refused)],
+        [f"{of_library}, for {chosen.target}. The rules:", *chosen.rules],
+        grid("Chosen", headers, rows, range(1, len(names) + 1)),
+        _set_aside("Left", chosen.refused),
     )
 
 
@@ -290,15 +270,5 @@ def validation_assay_section(assay: ValidationAssay) -> str:
     )
 
 
-def selected_rows(chosen: Selection) -> tuple[list[str], list[list[object]]]:
-    """The header and the rows of a CSV file of the molecules."""
-    names = list(chosen.chosen[0].figures) if chosen.chosen else []
-
-    def row(one: Molecule) -> list[object]:
-        return [one.id, *(one.figures[name] for name in names)]
-
-    return ["molecule", *names], [row(one) for one in chosen.chosen]
-
-
-def _set_aside_grids(heading: str, found: list[SetAside]) -> list[str]:
-    return [grid(heading, ("Name", "Why"), [[one.name, one.why] for one in found])] if found else []
+def _set_aside(heading: str, found: Sequence[SetAside], named: str = "Name") -> str:
+    return grid(heading, (named, "Why"), [[one.name, one.why] for one in found])

@@ -1,7 +1,7 @@
 """The statistics of small experiments, by their textbook formulas: effect sizes, tests, dose-response curves.
 
-Sources: Hedges and Olkin (1985) for g and its interval; Welch (1947); Benjamini and Hochberg (1995);
-Zhang, Chung and Oldenburg (1999) for Z′. Curves have four parameters, fitted by least squares.
+Sources: Hedges and Olkin (1985) for g and its interval; Welch (1947); Benjamini and Hochberg (1995); Zhang, Chung and
+Oldenburg (1999) for Z′. Curves have four parameters, fitted by least squares.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _STEPS = 500
 
 
 class NoSpread(ValueError):
-    """All values of both groups are the same within their group: nothing can be inferred."""
+    """No group varies, so no test is possible."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Difference:
 
 
 def hedges(one: Sequence[float], other: Sequence[float]) -> Effect:
-    """How far `one` lies above `other`, in pooled standard deviations, corrected for small samples.
+    """Hedges' g of `one` against `other`.
 
     Raises:
-        NoSpread: the pooled standard deviation is nought.
+        NoSpread: the pooled standard deviation is zero.
         statistics.StatisticsError: a group has fewer than two values.
     """
     first, second = len(one), len(other)
@@ -57,7 +57,7 @@ def hedges(one: Sequence[float], other: Sequence[float]) -> Effect:
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> Difference:
-    """Do the means differ? The groups may have different variances and sizes. Raises as `hedges` does."""
+    """Welch's test, for groups of different variances and sizes. Raises as `hedges` does."""
     first, second = stdev(one) ** 2 / len(one), stdev(other) ** 2 / len(other)
     if not first + second:
         raise NoSpread
@@ -67,12 +67,11 @@ def welch(one: Sequence[float], other: Sequence[float]) -> Difference:
 
 
 def two_sided(t: float, freedom: float) -> float:
-    """How probable a t at least so far from nought is, by Student's distribution."""
     return _beta(freedom / (freedom + t * t), freedom / 2, 0.5)
 
 
 def false_discovery_rates(probabilities: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's q for each p, in the same order: the false discovery rate at which it would be found."""
+    """Benjamini and Hochberg's q for each p, in the same order: the false discovery rate at this threshold."""
     count, least = len(probabilities), 1.0
     found = [0.0] * count
     ascending = sorted(range(count), key=lambda at: probabilities[at])
@@ -83,7 +82,7 @@ def false_discovery_rates(probabilities: Sequence[float]) -> list[float]:
 
 
 def z_prime(positive: Sequence[float], negative: Sequence[float]) -> float:
-    """How well an assay tells its controls apart: from 0.5 on it is excellent, below 0 the controls overlap.
+    """How well an assay separates its controls: 0.5 and above is excellent; below 0 the controls overlap.
 
     Raises:
         NoSpread: both controls have the same mean.
@@ -95,7 +94,7 @@ def z_prime(positive: Sequence[float], negative: Sequence[float]) -> float:
 
 
 def replicates_for(effect: float, power: float = 0.8, level: float = 0.05) -> int:
-    """How many values of each group show an effect of so many standard deviations; by the normal approximation."""
+    """How many values per group detect an effect of that many standard deviations, by the normal approximation."""
     normal = NormalDist()
     needed = 2 * ((normal.inv_cdf(1 - level / 2) + normal.inv_cdf(power)) / effect) ** 2
     return max(3, math.ceil(needed))
@@ -112,7 +111,7 @@ def _beta(x: float, a: float, b: float) -> float:
 
 
 def _fraction(x: float, a: float, b: float) -> float:
-    """The continued fraction of the incomplete beta function, evaluated from the front (Lentz)."""
+    """The continued fraction of the incomplete beta function, by Lentz's method."""
     upper, lower = 1.0, 1 / _far_from_nought(1 - (a + b) * x / (a + 1))
     value = lower
     for step in range(1, _STEPS):
@@ -132,8 +131,8 @@ def _far_from_nought(value: float) -> float:
 
 
 SHALLOWEST, STEEPEST = 0.3, 4.0  # Hill's slope
-BEYOND = 1.0  # decades outside the tested doses in which the middle is looked for
-ROUNDS, ACROSS = 9, 17  # how often the grid of middles and slopes is laid anew, and how many lines it has each way
+BEYOND = 1.0  # decades searched beyond the tested doses
+ROUNDS, ACROSS = 9, 17  # rounds of the grid search, and grid points on each axis
 NORMAL_95 = 3.841  # the 95 % point of chi-squared with one degree of freedom
 
 Points = Sequence[tuple[float, float]]
@@ -145,7 +144,7 @@ class Fit:
     """`response = bottom + (top − bottom) / (1 + (dose / ic50) ** hill)`.
 
     Attributes:
-        low, high: the 95 % interval of the middle, from the profile of the likelihood; approximate.
+        low, high: the approximate 95 % interval of the IC50, from the profile likelihood.
         r_squared: the share of the responses' variance that the curve explains.
     """
 
@@ -158,14 +157,13 @@ class Fit:
     r_squared: float
 
     def at(self, dose: float) -> float:
-        """The response that the curve gives for a dose."""
         return self.bottom + (self.top - self.bottom) * _share_left(dose, self.ic50, self.hill)
 
 
 def fit_curve(points: Points) -> Fit | None:
-    """The curve that lies closest; None where the responses do not differ, or no dose does.
+    """The closest curve; None if the responses or the doses do not vary.
 
-    For a given middle and slope, top and bottom are a straight line's: so only those two are searched for.
+    For a given IC50 and slope, top and bottom follow from a linear fit. So the search covers only those two.
     """
     doses = sorted({dose for dose, _ in points})
     mean = fmean(response for _, response in points)
@@ -180,7 +178,7 @@ def fit_curve(points: Points) -> Fit | None:
 
 
 def _closest(points: Points, lowest: float, highest: float) -> tuple[float, float]:
-    """The logarithm of the middle, and the slope, with the least squares: a grid that narrows around its best point."""
+    """The log IC50 and the slope of the least-squares curve, by a grid that narrows around its best point."""
     middles, slopes = (lowest, highest), (math.log(SHALLOWEST), math.log(STEEPEST))
     best = (0.0, 0.0)
     for _ in range(ROUNDS):
@@ -192,7 +190,7 @@ def _closest(points: Points, lowest: float, highest: float) -> tuple[float, floa
 
 
 def _line(points: Points, ic50: float, hill: float) -> tuple[float, float, float]:
-    """The sum of squares, top and bottom of the best curve with that middle and slope."""
+    """The sum of squares, top and bottom of the best curve with that IC50 and slope."""
     lefts = [_share_left(dose, ic50, hill) for dose, _ in points]
     responses = [response for _, response in points]
     across, up = fmean(lefts), fmean(responses)
@@ -205,7 +203,7 @@ def _line(points: Points, ic50: float, hill: float) -> tuple[float, float, float
 
 
 def _interval(points: Points, middle: float, error: float, lowest: float, highest: float) -> tuple[float, float]:
-    """How far the middle can move before the curve fits clearly worse."""
+    """The 95 % interval of the IC50, from the profile likelihood."""
     bound = max(error, 1e-12) * math.exp(NORMAL_95 / len(points))
     slopes = [math.exp(slope) for slope in _between(math.log(SHALLOWEST), math.log(STEEPEST))]
 
@@ -225,7 +223,6 @@ def _interval(points: Points, middle: float, error: float, lowest: float, highes
 
 
 def _share_left(dose: float, ic50: float, hill: float) -> float:
-    """The share of the response that is left at a dose."""
     return float(1 / (1 + (dose / ic50) ** hill))
 
 
@@ -234,6 +231,5 @@ def _between(low: float, high: float) -> Iterator[float]:
 
 
 def _around(best: float, span: tuple[float, float], limits: tuple[float, float]) -> tuple[float, float]:
-    """The next grid: two lines of the last one to each side of its best point."""
     reach = 2 * (span[1] - span[0]) / (ACROSS - 1)
     return max(limits[0], best - reach), min(limits[1], best + reach)

@@ -1,4 +1,4 @@
-"""Uploaded tables: which of the files is meant, and whether its columns and cells are what an analysis needs."""
+"""Finds and validates uploaded tables."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ NAME = re.compile(r"\w[\w .+/()-]{0,39}")
 
 
 class Unusable(Exception):
-    """There is no table that an analysis could use; the text says why, and what to do."""
+    """No usable table. The text says why, and what to do."""
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A table that has the columns. Those that were required are named as required, the others as in the file."""
+    """A table that has the required columns."""
 
     source: Source
     table: Table
@@ -34,12 +34,12 @@ class Upload:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know of how the file was read."""
+        """How the file was read, as sentences."""
         left_out = self.table.left_out
         return [f"{left_out} rows had too many or too few values and were left out."] if left_out else []
 
     def texts(self, column: str) -> list[str]:
-        """Names. Raises Unusable where one is empty, too long or has signs that names do not have."""
+        """Names. Raises Unusable if one is empty, too long or has characters that names do not have."""
         for at, cell in enumerate(self.columns[column], 2):
             if not NAME.fullmatch(cell.strip()):
                 raise Unusable(
@@ -49,7 +49,7 @@ class Upload:
         return [cell.strip() for cell in self.columns[column]]
 
     def numbers(self, column: str) -> list[float]:
-        """Numbers. Raises Unusable where something else stands there, or one that is too large to reckon with."""
+        """Numbers. Raises Unusable for anything else, and for a number that is too large."""
         return [self._number(column, at, cell) for at, cell in enumerate(self.columns[column], 2)]
 
     def _number(self, column: str, at: int, cell: str) -> float:
@@ -66,10 +66,10 @@ class Upload:
 
 
 def find_upload(task: TaskContext, required: Sequence[str]) -> Upload:
-    """The first table within reach that has the columns.
+    """The first reachable table that has the columns.
 
     Raises:
-        Unusable: there is none; of several files, what is wrong with the nearest.
+        Unusable: there is no file, or what is wrong with the nearest one.
     """
     files = [
         one for one in handover.files(task) if one.name.casefold().endswith(ENDINGS) or one.media_type in MEDIA_TYPES
@@ -92,7 +92,7 @@ def _read(file: File, required: Sequence[str]) -> Upload:
         raise Unusable(
             f"I cannot use “{name}”. {error} Send a CSV file with the columns {_listed(required)}."
         ) from None
-    # Capitals do not matter.
+    # Ignore case.
     names = [one.casefold() if one.casefold() in required else one for one in table.names]
     if missing := [one for one in required if one not in names]:
         there = _listed(cut(one, 30) for one in names[:12])

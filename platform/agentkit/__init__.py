@@ -1,6 +1,6 @@
-"""What an agent's author imports: describe an agent, take its turns, say things on the way, deliver.
+"""The toolkit of agent authors.
 
-Nothing here knows a database or a framework: `drive` runs an agent anywhere, `testing.run` in a test.
+It needs no database and no framework: `drive` runs an agent anywhere, `testing.run` in a test.
 """
 
 from agentkit.context import Call, ChildFailed, ChildResult, Emit, Suspended, SyncTaskContext, TaskContext

@@ -1,7 +1,4 @@
-"""The task as a handler meets it: what is known of the turn, how to report on the way, and how to call other agents.
-
-Each call of another agent is a child task with an outcome of its own.
-"""
+"""The task for a handler: its turn, reports, and calls of other agents. Each call is a child task."""
 
 from __future__ import annotations
 
@@ -37,9 +34,13 @@ type CallMessage = MessagePiece | Sequence[MessagePiece]
 
 @dataclass(frozen=True)
 class ChildResult:
-    """How a called agent's task ended. `state` is A2A's, in lower case: `completed`, `failed`, `rejected`, `canceled`.
+    """The end of a called agent's task.
 
-    `text` is what it said last; `artifacts` can be passed on as they are; `key` is that of its call.
+    Attributes:
+        state: `completed`, `failed`, `rejected` or `canceled`.
+        text: its last message.
+        artifacts: what it delivered; can be passed on unchanged.
+        key: the key of its call.
     """
 
     task_id: str
@@ -56,13 +57,13 @@ type Reference = ChildResult | ReferencedTask | str
 
 @dataclass(frozen=True)
 class Call:
-    """A call to be made.
+    """A call of another agent.
 
     Attributes:
-        agent: the slug of the agent.
-        key: the name of this call within the turn, for calls whose message is not the same each time the turn is
-            executed; without one a call is known by its agent, its message and how many equal ones came before.
-        references: earlier tasks that the child is to know.
+        agent: the agent's slug.
+        key: the call's name within the turn. Give one if the message differs whenever the turn is executed. Without a
+            key, a call is identified by its agent, its message and the number of equal calls before it.
+        references: earlier tasks for the child.
     """
 
     agent: str
@@ -72,13 +73,13 @@ class Call:
 
     @property
     def parts(self) -> list[Part]:
-        """The message's parts. Raises TypeError for what cannot be said."""
+        """The message's parts. Raises TypeError for a value that cannot be sent."""
         whole = self.message if isinstance(self.message, list | tuple) else [self.message]
         return [part for piece in whole for part in _piece_parts(cast(MessagePiece, piece))]
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What was attached to a message that is passed on."""
+        """The metadata of a forwarded message."""
         return self.message.metadata if isinstance(self.message, Message) else {}
 
     @property
@@ -87,16 +88,16 @@ class Call:
 
 
 class Delegate(Protocol):
-    """Given by the host: makes a child task and waits until it has ended, in whatever state.
+    """From the host: makes a child task and waits for its end in any state.
 
-    Raises Suspended where the child asks for something, and AgentFailure where the call cannot be made.
+    Raises Suspended if the child asks, and AgentFailure if the call cannot be made.
     """
 
     async def __call__(self, call: Call) -> ChildResult: ...
 
 
 class ChildFailed(AgentFailure):
-    """A called agent did not complete its task. Unless it is caught, the caller's task fails with the same words."""
+    """A called agent did not complete its task. If you do not catch it, your task fails with the same message."""
 
     def __init__(self, result: ChildResult) -> None:
         said = result.text or f"Its task was {result.state}."
@@ -105,18 +106,18 @@ class ChildFailed(AgentFailure):
 
 
 BOOKMARK = "bookmark:"
-"""How names in a task's memory begin that outlive a suspended turn; all else is then as the turn found it."""
+"""The prefix of names in a task's memory that a suspended turn keeps; the others are as the turn found them."""
 
 
 def bookmarks(memory: dict[str, Any]) -> dict[str, Any]:
-    """What of its memory a suspended turn leaves to the turn that takes it again."""
+    """The memory that a suspended turn keeps."""
     return {name: value for name, value in memory.items() if name.startswith(BOOKMARK)}
 
 
 class Suspended(BaseException):
-    """A child asks for something: the turn ends here with the same question, and runs again once it is answered.
+    """A child asks something. The turn ends with the same question and repeats after the answer.
 
-    Like `Stopped` it is no `Exception`: let it pass.
+    Like `Stopped` it is no `Exception`. Do not catch it.
     """
 
     def __init__(self, question: InputRequired | AuthRequired, task_id: str) -> None:
@@ -136,22 +137,22 @@ def _piece_parts(piece: MessagePiece) -> Iterator[Part]:
 
 
 Emit = Callable[[Emission], Awaitable[None]]
-"""Given by the host. It may wait, and so slows down a handler that speaks faster than can be recorded."""
+"""Given by the host. It waits if the handler says more than can be recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskContext(Turn):
-    """What an async handler is given. Once the task is stopped, whatever it says raises `Stopped`."""
+    """The task for an async handler. After a stop, its methods raise `Stopped`."""
 
     emit: Emit = field(repr=False, compare=False)
     lend: Lend = field(default=lend_none, repr=False, compare=False)
     delegate: Delegate | None = field(default=None, repr=False, compare=False)
 
     async def credential(self, service: str) -> Credential | None:
-        """The credential that the task's owner gave this agent for a service, if there is one.
+        """The credential that the task's owner gave this agent for a service, or None.
 
-        Where there is none, or the service refuses it, return `AuthRequired(…, service=service)`: that the task went on
-        afterwards says nothing, ask here again. A new one takes the place of the old.
+        Without one, or if the service refuses it, return `AuthRequired(…, service=service)`. When the task continues,
+        ask here again: there may still be none. A new credential replaces the old one.
         """
         if self.cancelled:
             raise Stopped
@@ -166,18 +167,18 @@ class TaskContext(Turn):
         references: Sequence[Reference] = (),
         check: bool = True,
     ) -> ChildResult:
-        """Has another agent do something, as a task of its own, and waits for its end (see `Call`).
+        """Call another agent as a child task and wait for its end (see `Call`).
 
-        A turn that is executed again, after a crash or a question, finds what it had called for.
+        A turn that is repeated after a crash or a question finds its earlier calls.
 
         Raises:
             ChildFailed: the child did not complete; not with `check=False`.
-            AgentFailure: there is no such agent for the task's owner, or too many calls were made.
+            AgentFailure: the owner may not use such an agent, or there are too many calls.
         """
         return (await self.gather(Call(agent, message, key, references), check=check))[0]
 
     async def gather(self, *calls: Call, check: bool = True) -> list[ChildResult]:
-        """Makes calls side by side and gives their results, in the order of the calls. Raises what `call` does."""
+        """Make calls side by side; returns results in the order of the calls. Raises like `call`."""
         waiting = self._make_calls(calls, check)
         try:
             return await asyncio.gather(*waiting)
@@ -185,7 +186,7 @@ class TaskContext(Turn):
             await _stop_waiting(waiting)
 
     async def as_completed(self, *calls: Call, check: bool = True) -> AsyncGenerator[ChildResult]:
-        """Makes calls side by side and gives each result when it is there. Raises what `call` does."""
+        """Make calls side by side; yields each result when it arrives. Raises like `call`."""
         waiting = self._make_calls(calls, check)
         try:
             for ended in asyncio.as_completed(waiting):
@@ -199,7 +200,6 @@ class TaskContext(Turn):
         return [asyncio.ensure_future(self._make_call(call, check)) for call in calls]
 
     async def _make_call(self, call: Call, check: bool) -> ChildResult:
-        """Raises ChildFailed, with `check`, unless the child completed."""
         if self.delegate is None:
             raise AgentFailure("No other agents can be called from here: give testing.run(…, agents={…}).", "no_agents")
         result = replace(await self.delegate(call), key=call.key)
@@ -208,53 +208,54 @@ class TaskContext(Turn):
         return result
 
     async def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
-        """Tells people what is going on; `done` of `total` shows as a bar."""
+        """Tell people what happens. `done` of `total` shows as a bar."""
         await self.say(Progress(text, done, total))
 
     async def token(self, text: str) -> None:
-        """Streams a piece of the answer."""
+        """Stream a piece of the answer."""
         await self.say(Token(text))
 
     async def thought(self, text: str) -> None:
+        """Record reasoning. It is kept only if the agent's owner allows it, and never leaves the platform."""
         await self.say(Thought(text))
 
     async def tool_call(self, name: str, arguments: dict[str, Any], call_id: str | None = None) -> str:
-        """Records that a tool is called; gives the id that its `tool_result` must name."""
+        """Record a tool call; returns the id for its `tool_result`."""
         call_id = call_id or str(uuid4())
         await self.say(ToolCall(call_id, name, arguments))
         return call_id
 
     async def tool_result(self, call_id: str, name: str, result: Any, is_error: bool = False) -> None:
+        """Record a tool's result, or with `is_error` its error."""
         await self.say(ToolResult(call_id, name, result, is_error))
 
     async def usage(self, model: str, requests: int, input_tokens: int, output_tokens: int) -> None:
-        """Tells what the work of a language model took; what is told in a turn is added up."""
+        """Report a language model's usage. A turn's reports are added up."""
         await self.say(Usage(model, requests, input_tokens, output_tokens))
 
     def artifact(self, name: str, **traits: Unpack[StreamTraits]) -> ArtifactStream:
-        """An artifact to stream piece by piece: `async with task.artifact("log.txt") as log: await log.append("…")`."""
+        """An artifact to stream: `async with task.artifact("log.txt") as log: await log.append("…")`."""
         return ArtifactStream(self.say, name, **traits)
 
     async def say(self, emission: Emission) -> None:
-        """Hands an emission to the host."""
+        """Send an emission to the host."""
         if self.cancelled:
             raise Stopped
         await self.emit(emission)
 
 
 async def _stop_waiting(waiting: Sequence[asyncio.Future[ChildResult]]) -> None:
-    """Wait no longer for the calls that are left; the children themselves are the host's."""
     for one in waiting:
         one.cancel()
     for one in (await asyncio.wait(waiting))[0] if waiting else ():
         if not one.cancelled():
-            one.exception()  # retrieved, so that asyncio does not report it as overlooked
+            one.exception()  # retrieved, or asyncio would log it
 
 
 def _waiting[**P, R](
     method: Callable[Concatenate[TaskContext, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[SyncTaskContext, P], R]:
-    """A method of `TaskContext` for a thread, which waits until the host's event loop has carried it out."""
+    """A `TaskContext` method for a thread: waits until the host's event loop has run it."""
 
     @wraps(method)
     def wait(self: SyncTaskContext, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -265,12 +266,12 @@ def _waiting[**P, R](
 
 @dataclass(frozen=True, kw_only=True)
 class SyncTaskContext(Turn):
-    """What a handler that runs in a thread is given: `TaskContext` without `await`.
+    """The task for a handler in a thread: `TaskContext` without `await`.
 
-    Each call waits until the host's event loop has taken what was said. It is safe to use from several threads.
+    Each call waits for the host's event loop. Several threads may use it.
 
     Attributes:
-        on_loop: the same task for code on the host's event loop; memory and stop signal are shared, not copied.
+        on_loop: the same task for the event loop, with the same memory and stop signal.
     """
 
     on_loop: TaskContext = field(repr=False, compare=False)
@@ -294,7 +295,7 @@ class SyncTaskContext(Turn):
     say = _waiting(TaskContext.say)
 
     def as_completed(self, *calls: Call, check: bool = True) -> Iterator[ChildResult]:
-        """Makes calls side by side and gives each result when it is there. Raises what `call` does."""
+        """Make calls side by side; yields each result when it arrives. Raises like `call`."""
         results = self.on_loop.as_completed(*calls, check=check)
         try:
             for _ in calls:
@@ -303,23 +304,23 @@ class SyncTaskContext(Turn):
             asyncio.run_coroutine_threadsafe(results.aclose(), self.loop)
 
     def artifact(self, name: str, **traits: Unpack[StreamTraits]) -> SyncArtifactStream:
-        """An artifact to stream piece by piece: `with task.artifact("log.txt") as log: log.append("…")`."""
+        """An artifact to stream: `with task.artifact("log.txt") as log: log.append("…")`."""
         return SyncArtifactStream(self.say, name, **traits)
 
     def release(self) -> None:
-        """Ends, with `Stopped`, the waiting of the threads that wait for the host. Called by the host after a stop."""
+        """Make waiting threads raise `Stopped`. The host calls it after a stop."""
         for awaited in list(self._awaited):
             awaited.cancel()
 
     def wait_for[T](self, work: Coroutine[Any, Any, T]) -> T:
-        """Has the host's event loop do async work and gives what comes of it; a stop ends both work and waiting."""
+        """Run async work on the host's event loop and return its result. A stop ends both work and waiting."""
         if self.cancelled:
             work.close()
             raise Stopped
         awaited = asyncio.run_coroutine_threadsafe(work, self.loop)
         self._awaited.add(awaited)
         try:
-            # The stop may have come between the first look and now, too early for `release` to see this one.
+            # `release` may have run before this was added.
             if self.cancelled:
                 raise Stopped
             return awaited.result()

@@ -1,28 +1,28 @@
-"""Directives: a dict, or JSON in text, by which a plain handler moves its task, as language models are told to write.
+"""Directives: a dict, or JSON in text, that asks a question or ends a task. Language models are told to write them.
 
     {"state": "auth-required", "prompt": "I need your calendar's key.", "auth_type": "api_key", "service": "calendar"}
 
-**What is a directive.** An object with `state`, in A2A's words in any case and with `-` or `_`:
+**What is a directive.** An object with `state`, in A2A's words, in any case, with `-` or `_`:
 
-- `input-required` and `auth-required`, with anything else in it. Used are `prompt` (or `message`, or `question`: what
-  the person is told), `auth_type`, `service`, `slot` and `schema`; `prompt`, `auth_type` and `service` are also kept in
-  the status message's metadata.
-- `completed`, `failed` and `rejected`, only with words (`prompt` or `message`) and nothing else but `code` and
-  `metadata`, so that a report about some task stays the data that it is; and only where it is all that was returned.
+- `input-required` and `auth-required`, with any other members. Used are `prompt` (or `message`, or `question`: the text
+  for the person), `auth_type`, `service`, `slot` and `schema`. The status message's metadata also has `prompt`,
+  `auth_type` and `service`.
+- `completed`, `failed` and `rejected`, only with a text (`prompt` or `message`), and no other members but `code` and
+  `metadata`, so that a report about a task remains data. It must be the whole answer.
 
-An object that has one member, or has a member called `response`, `result`, `output` or `answer`, stands for that member
-if there are words in it, and a string that is JSON stands for what it says, up to eight deep.
+An object with one member, or with a member `response`, `result`, `output` or `answer`, stands for that member if it has
+a text. A string with JSON stands for that JSON. Both apply up to eight levels deep.
 
-**Where it is found in text.** Text that is JSON as a whole is read as such. Otherwise it is read as CommonMark, and
-there is a directive where exactly one is found
+**Where text has one.** If the whole text is JSON, that JSON is read. Otherwise the text is read as CommonMark. It has a
+directive if exactly one is found
 
-- in a paragraph, alone or amid its words (quotations, lists, headings and inline code do not count), or
-- as all that a fenced block holds, whose language is `json` or not named, which ends the text and is its only code,
-  with one paragraph before it at most.
+- in a paragraph, alone or between words (not in quotations, lists, headings or inline code), or
+- as the whole content of a fenced block, with language `json` or none. The block must end the text, be its only code,
+  and follow at most one paragraph.
 
-A paragraph that says it is an example (by one of `EXAMPLES`) shows JSON and does not mean it, nor does the block
-after it. Indented code is never read. Words around a directive that has no prompt are its prompt. Text of more than
-64 Ki characters is read only where it is JSON as a whole.
+A paragraph with one of `EXAMPLES` shows JSON as an example; it and the next block are not read. Indented code is never
+read. If a directive has no prompt, the words around it are its prompt. Of text longer than 64 Ki characters only JSON
+as a whole is read.
 """
 
 import json
@@ -45,13 +45,13 @@ MESSAGE_KEYS = ("prompt", "message", "question")
 METADATA_KEYS = ("prompt", "auth_type", "service")
 ENVELOPES = ("response", "result", "output", "answer")
 DEFAULT_PROMPTS = {"input-required": "Please say more.", "auth-required": "A credential is needed to go on."}
-MOST_NESTED = 8
-LONGEST_TEXT = 65_536
+MAX_NESTING = 8
+MAX_TEXT_LENGTH = 65_536
 
 
 @dataclass(frozen=True)
 class Directive:
-    """A state to move to, with its words and what else was said."""
+    """A state to move to, with its text and options."""
 
     state: State
     message: str
@@ -62,7 +62,7 @@ class Directive:
 
 
 def directive_in(value: str | Mapping[str, Any]) -> Directive | None:
-    """The directive that a dict or a text holds, by the rules above; never raises."""
+    """The directive in a dict or a text, by the rules above. Never raises."""
     if not isinstance(value, str):
         return _read(value, whole=True)
     text = value.strip()
@@ -71,7 +71,7 @@ def directive_in(value: str | Mapping[str, Any]) -> Directive | None:
     is_json, whole = read_json(text)
     if is_json:
         return _read(whole, whole=True)
-    if len(text) > LONGEST_TEXT:
+    if len(text) > MAX_TEXT_LENGTH:
         return None
     said = [_read(one.value, whole=one.is_all, surrounding=one.surrounding) for one in find_json(text)]
     found = [directive for directive in said if directive is not None]
@@ -79,12 +79,11 @@ def directive_in(value: str | Mapping[str, Any]) -> Directive | None:
 
 
 def _read(value: Any, *, whole: bool, surrounding: str = "", depth: int = 0) -> Directive | None:
-    """The directive that a JSON value is, or stands for."""
-    while isinstance(value, str):  # each time it is shorter
+    while isinstance(value, str):
         is_json, value = read_json(value)
         if not is_json:
             return None
-    if not isinstance(value, Mapping) or depth > MOST_NESTED:
+    if not isinstance(value, Mapping) or depth > MAX_NESTING:
         return None
     if found := _directive(value, surrounding, whole=whole, needs_words=depth > 0):
         return found
@@ -133,13 +132,13 @@ def _typed[T](value: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
 EXAMPLES = frozenset({"example", "examples", "e.g", "snippet", "syntax"})
 """A paragraph with one of these words shows an example."""
 
-MOST_BRACES = 200
-"""Braces of a paragraph that are tried: each may cost a look through all that follows."""
+MAX_BRACES = 200
+"""Braces of a paragraph that are tried: each may cost a scan of the rest."""
 
 
 @dataclass(frozen=True)
 class FoundJson:
-    """A JSON value that is meant: the words around it, and whether it is all that the text says."""
+    """A JSON value, the words around it, and whether it is the whole text."""
 
     value: Any
     surrounding: str
@@ -149,7 +148,7 @@ class FoundJson:
 @dataclass(frozen=True)
 class Paragraph:
     text: str
-    code: list[tuple[int, int]]  # where its inline code is
+    code: list[tuple[int, int]]
 
     @property
     def is_example(self) -> bool:
@@ -161,7 +160,7 @@ type Block = Paragraph | str | None
 
 
 def find_json(text: str) -> Iterator[FoundJson]:
-    """The JSON values that a text says, in order."""
+    """The JSON values of a text, in order."""
     blocks = _blocks(text)
     for at, block in enumerate(blocks):
         if isinstance(block, Paragraph):
@@ -174,7 +173,7 @@ def find_json(text: str) -> Iterator[FoundJson]:
 
 
 def read_json(text: str) -> tuple[bool, Any]:
-    """Is the text JSON, and what does it say?"""
+    """Whether the text is JSON, and its value."""
     try:
         return True, json.loads(text)
     except (ValueError, RecursionError):
@@ -182,7 +181,7 @@ def read_json(text: str) -> tuple[bool, Any]:
 
 
 def _may_end(before: list[Block]) -> bool:
-    """May a fenced block at the end be meant, by what stands before it?"""
+    """May a final fenced block be a directive, given the blocks before it?"""
     return not before or (len(before) == 1 and isinstance(before[0], Paragraph) and not before[0].is_example)
 
 
@@ -205,9 +204,8 @@ def _blocks(text: str) -> list[Block]:
 
 
 def _json_in_paragraph(paragraph: Paragraph) -> Iterator[FoundJson]:
-    """The JSON objects of a paragraph."""
     text, decoder, at = paragraph.text, json.JSONDecoder(), 0
-    for _ in range(MOST_BRACES):
+    for _ in range(MAX_BRACES):
         if (at := text.find("{", at)) < 0:
             return
         if inside := next((end for start, end in paragraph.code if start <= at < end), 0):
@@ -224,7 +222,7 @@ def _json_in_paragraph(paragraph: Paragraph) -> Iterator[FoundJson]:
 
 @cache
 def _commonmark() -> "MarkdownIt":
-    """A CommonMark parser that notes in `env["code"]` where in each paragraph inline code is."""
+    """A CommonMark parser that stores the places of inline code in `env["code"]`."""
     from markdown_it import MarkdownIt
     from markdown_it.rules_inline import backtick
 

@@ -1,7 +1,4 @@
-"""What a handler says on the way to its outcome; the host receives these one at a time, in order.
-
-An artifact that grows while the agent works is a stream (`ArtifactStream`), whose pieces are chunks.
-"""
+"""What a handler reports before its outcome. The host receives emissions one at a time, in order."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +10,9 @@ from agentkit.messages import Artifact, Part, Piece, guessed_media_type, new_art
 
 @dataclass(frozen=True)
 class Progress:
-    """A line for people about what is going on; `done` of `total`, in units of the handler's choice.
+    """A line for people; `done` of `total`, in any unit.
 
-    Who passes on what another system says may give its `parts` instead of a text, and its message's id and metadata.
+    To forward another system's progress, set `parts`, `message_id` and `metadata`.
     """
 
     text: str
@@ -28,21 +25,21 @@ class Progress:
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of the answer's text. The host joins small ones, so that each costs next to nothing."""
+    """A piece of the answer's text. The host joins small ones."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class WholeAnswer:
-    """All of the answer's text, in place of the tokens that were said before."""
+    """The whole answer; replaces earlier tokens."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of an artifact, recorded as it is, never joined with another."""
+    """A piece of an artifact, recorded unchanged."""
 
     artifact_id: str
     name: str
@@ -55,7 +52,7 @@ class Chunk:
 
     @classmethod
     def whole(cls, artifact: Artifact) -> "Chunk":
-        """An artifact that is complete, as its only chunk."""
+        """A complete artifact as one chunk."""
         return cls(
             artifact.artifact_id,
             artifact.name,
@@ -69,13 +66,15 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Thought:
-    """Reasoning, kept only where the agent's owner wants it kept; it never leaves the platform."""
+    """Reasoning. It is kept only if the agent's owner allows it, and never leaves the platform."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class ToolCall:
+    """A tool call. Its `ToolResult` has the same `call_id`."""
+
     call_id: str
     name: str
     arguments: dict[str, Any]
@@ -83,6 +82,8 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ToolResult:
+    """A tool's result, or with `is_error` its error."""
+
     call_id: str
     name: str
     result: Any
@@ -91,14 +92,14 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class SkillChosen:
-    """Said by `drive` where the turn itself found out which skill takes the task; later turns are given it."""
+    """From `drive`: the turn chose this skill. Later turns receive it."""
 
     skill: str
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What the work of a language model took; the host adds up what it is told. Tokens are the model's own count."""
+    """A language model's usage, in the model's own tokens. The host adds it up."""
 
     model: str
     requests: int
@@ -108,16 +109,17 @@ class Usage:
 
 @dataclass(frozen=True)
 class Foreign:
-    """What another system says that none of these has a place for; the record keeps it, and nobody is shown it."""
+    """Another system's data that fits no other emission. It is recorded and shown to nobody."""
 
     said: dict[str, Any]
 
 
 Emission = Progress | Token | WholeAnswer | Chunk | Foreign | Thought | ToolCall | ToolResult | SkillChosen | Usage
+"""Anything that a handler says on the way to its outcome."""
 
 
 class StreamTraits(TypedDict, total=False):
-    """What an artifact to stream may be given besides its name; it is plain text by default."""
+    """Options of a streamed artifact, which is plain text by default."""
 
     description: str
     media_type: str
@@ -126,8 +128,6 @@ class StreamTraits(TypedDict, total=False):
 
 
 class _ChunkSequence:
-    """Numbers the pieces of one artifact: which is the first, which the last."""
-
     def __init__(self, name: str, **traits: Unpack[StreamTraits]) -> None:
         self.name = name
         self.artifact_id = traits.get("artifact_id") or new_artifact_id()
@@ -152,23 +152,23 @@ class _ChunkSequence:
     def _media_type_of(self, piece: Piece) -> str | None:
         if self._media_type != "text/plain":
             return self._media_type
-        # Plain text needs no label, and bytes whose kind nobody named are what their name says.
+        # Plain text needs no media type; bytes without one get it from the name.
         return guessed_media_type(self.name) if isinstance(piece, bytes) else None
 
 
 class ArtifactStream(_ChunkSequence):
-    """Made by `TaskContext.artifact`. Used with `async with`, it closes itself unless an error ends the block."""
+    """From `TaskContext.artifact`. `async with` closes it, unless an error ends the block."""
 
     def __init__(self, emit: Callable[[Emission], Awaitable[None]], name: str, **traits: Unpack[StreamTraits]) -> None:
         super().__init__(name, **traits)
         self._emit = emit
 
     async def append(self, piece: Piece, *, last: bool = False) -> None:
-        """Sends one chunk: text, bytes, a dict (as data) or a part."""
+        """Send one chunk: text, bytes, a dict (as data) or a part."""
         await self._emit(self._next(piece, last))
 
     async def close(self) -> None:
-        """Marks the end, unless the last chunk said so already."""
+        """Mark the end, unless the last chunk did."""
         if chunk := self._closing():
             await self._emit(chunk)
 
@@ -183,18 +183,18 @@ class ArtifactStream(_ChunkSequence):
 
 
 class SyncArtifactStream(_ChunkSequence):
-    """`ArtifactStream` for handlers that run in a thread."""
+    """`ArtifactStream` for handlers in a thread."""
 
     def __init__(self, emit: Callable[[Emission], None], name: str, **traits: Unpack[StreamTraits]) -> None:
         super().__init__(name, **traits)
         self._emit = emit
 
     def append(self, piece: Piece, *, last: bool = False) -> None:
-        """Sends one chunk: text, bytes, a dict (as data) or a part."""
+        """Send one chunk: text, bytes, a dict (as data) or a part."""
         self._emit(self._next(piece, last))
 
     def close(self) -> None:
-        """Marks the end, unless the last chunk said so already."""
+        """Mark the end, unless the last chunk did."""
         if chunk := self._closing():
             self._emit(chunk)
 

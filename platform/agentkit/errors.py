@@ -1,20 +1,20 @@
-"""The exceptions that agents' code meets. Their texts say what to do."""
+"""The exceptions of agents' code. Their texts say what to do."""
 
 
 class HandlerError(Exception):
-    """Something is wrong with an agent's code; the text says what to do."""
+    """An agent's code is wrong. The text says what to do."""
 
 
 class InvalidAnswer(TypeError):
-    """A handler returned or yielded what is no answer, or chose a skill that it has not."""
+    """A handler returned or yielded a value of a wrong type, or chose an unknown skill."""
 
 
 class UnreadableContent(Exception):
-    """The content of a part cannot be had; the text says why."""
+    """The content of a part cannot be read. The text says why."""
 
 
 class AgentFailure(Exception):
-    """Raised in a handler to fail the task with a message for people; `detail` is for operators alone."""
+    """Raise it in a handler to fail the task. People see the message; only operators see `detail`."""
 
     def __init__(self, message: str, code: str = "failed", detail: str = "") -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class AgentFailure(Exception):
 
 
 class Stopped(BaseException):
-    """Somebody stopped the task: nothing more can be said.
+    """The task was stopped, so the handler can report nothing more.
 
-    Like `asyncio.CancelledError` it is no `Exception`, so that `except Exception` in a handler lets it pass.
+    Like `asyncio.CancelledError` it is no `Exception`, so `except Exception` does not catch it.
     """

@@ -1,6 +1,6 @@
-"""Agents as authors write them: a class with a few methods, or just a function; and loading either by its path.
+"""Agents as classes or functions, and loading them by path.
 
-What is wrong with one is said in a sentence (`HandlerError`) when it is loaded, not when it runs.
+Mistakes raise `HandlerError` when an agent is loaded.
 """
 
 import importlib
@@ -21,21 +21,21 @@ from agentkit.turns import Thread
 
 
 class SkillHandler:
-    """An agent. Subclass it, describe it, and write `on_request`, as `def` or `async def`.
+    """An agent. Subclass it and write `on_request`, as `def` or `async def`.
 
-    An agent of several skills has a method for each instead, marked with `@skill`; `on_request` then takes what no
-    such method does. A `def` runs in a thread with a `SyncTaskContext`, an `async def` on the event loop with a
-    `TaskContext`. All may be generators. One instance serves all tasks at once: what belongs to a task goes into
-    `task.memory`, what belongs to the conversation into `task.session.memory`.
+    An agent with several skills has a method marked with `@skill` for each; `on_request` takes the rest. A `def` runs
+    in a thread with a `SyncTaskContext`, an `async def` on the event loop with a `TaskContext`. Methods may be
+    generators. One instance serves all tasks at once: keep a task's data in `task.memory`, a conversation's in
+    `task.session.memory`.
 
     Attributes:
-        skills: what the card tells; `load_skills` reads them from a file. Those of `@skill` methods join by themselves.
-        choose_skill: decides between several skills where a message names none, such as `by_words(…)`.
+        skills: for the card; `load_skills` reads them from a file. Skills of `@skill` methods are added.
+        choose_skill: chooses a skill if the message names none, such as `by_words(…)`.
         input_modes, output_modes: media types; `*/*` and `text/*` are allowed.
-        response_type: how messages are answered: `"task"`, `"message"`, or a selector such as `by_rules(…)`.
-        retry_safe: may a turn that a crash cut off be executed again?
-        time_limit: seconds that a turn may take.
-        attempts: how often a turn is tried at most.
+        response_type: `"task"`, `"message"`, or a selector such as `by_rules(…)`.
+        retry_safe: may a turn be repeated after a crash?
+        time_limit: seconds for a turn.
+        attempts: how often a `retry_safe` turn may start, the first time included.
     """
 
     name: str = ""
@@ -57,29 +57,28 @@ class SkillHandler:
         if not isinstance(inspect.getattr_static(cls, "skills"), property):
             cls.skills = skills.declared_skills(cls, cls.skills)
 
-    # Subclasses choose between two signatures: by these, a type checker lets them.
+    # Type checkers then allow both signatures of subclasses.
     def select_response_type(self, *args: Any, **kwargs: Any) -> Any:
-        """Chooses for each message; `def`, which runs in a thread, or `async def`.
+        """Override it to choose a response type for each message. May be `def` (runs in a thread) or `async def`.
 
-        Define it as `(self, message)` or `(self, message, task)`: `task` is the newest of the conversation, an
-        `ExistingTask` or None. As it is, `response_type` says it all. A message that continues a task is not asked
-        about: it stays with its task.
+        Define it as `(self, message)` or `(self, message, task)`: `task` is the newest `ExistingTask` of the
+        conversation, or None. By default `response_type` decides. Messages that continue a task stay with it.
         """
         return self.selector(*args) if callable(self.selector) else self.selector
 
     @property
     def selector(self) -> Choice | Selector:
-        """`response_type` as it was written: a function in the body of a class is no method there."""
+        """`response_type` as written, so that a function in the class body is not bound as a method."""
         written = inspect.getattr_static(self, "response_type")
         selector: Choice | Selector = written.__func__ if isinstance(written, staticmethod) else written
         return selector
 
     def negotiate(self, message: Message) -> Decision | Awaitable[Decision]:
-        """Which skill takes the message that begins a task? `Start`, `Clarify` or `Reject`; `def` or `async def`.
+        """Override it to decide about a message that starts a task: `Start`, `Clarify` or `Reject`. May be `def` or
+        `async def`.
 
-        As it is: the one that the sender names by `metadata.skillId`, the only one, or what `choose_skill` says.
-        Clarify and Reject are answered with a message, without a task; where a task there must be, it asks or is
-        rejected.
+        By default it takes the sender's `metadata.skillId`, the only skill, or the choice of `choose_skill`. Clarify
+        and Reject answer with a message, without a task. If there must be a task, it asks or is rejected.
         """
         if (decided := selecting.named_skill(message, self.skills)) is not None:
             return decided
@@ -91,32 +90,33 @@ class SkillHandler:
         return selecting.ask_which_skill(self.skills) if needs_one else Start()
 
     def on_request(self, task: Any) -> Any:
-        """Takes a turn. May return whatever `as_outcome` understands."""
+        """Takes a turn. Returns anything that `as_outcome` accepts."""
         raise HandlerError(f"{type(self).__name__} has no method for this: define on_request(self, task) in it.")
 
-    # Subclasses choose between two signatures: by these, a type checker lets them.
+    # Type checkers then allow both signatures of subclasses.
     def on_input_received(self, *args: Any, **kwargs: Any) -> Any:
-        """Takes the turn that answers the question `task.slot`.
+        """Takes the turn after the question `task.slot`.
 
-        As it is: `on_request` again, or the `@skill` method that took the task. Define it as `(self, task)`, or as
-        `(self, task, slot)` and annotate `slot` with what `InputRequired(slot=…)` was given (or a union of that): a
-        Pydantic model, of which an answer that does not fit is asked for again, an Enum, or str.
+        By default `on_request` takes it, or the task's `@skill` method. Define it as `(self, task)` or `(self, task,
+        slot)`. Annotate `slot` with the type of `InputRequired(slot=…)`, or a union: for a Pydantic model, `slot` is
+        the filled-in model, and the question is repeated until the answer fits; for a name (str) or an Enum member it
+        is that name or member.
         """
         return self.on_request(*args[:1])
 
     def ailment(self) -> str:
-        """Why the agent cannot work at the moment, as a sentence for operators; "" where it can.
+        """Why the agent cannot work now, such as a missing model, as a sentence for operators; "" if it can.
 
-        The host asks from time to time; it must be quick. A missing model or tool is such a reason.
+        The host asks from time to time, so it must be quick.
         """
         return ""
 
     def on_cancel(self, task: Any) -> Any:
-        """Cleans up after a stop, within five seconds. It can no longer say anything."""
+        """Cleans up after a stop, within five seconds. Reports such as `task.progress` raise `Stopped`."""
 
 
 class Traits(TypedDict, total=False):
-    """What `@agent` can say of a function: the attributes of a `SkillHandler`."""
+    """The arguments of `@agent`: attributes of a `SkillHandler`."""
 
     name: str
     description: str
@@ -131,7 +131,7 @@ class Traits(TypedDict, total=False):
 
 
 def agent[F: Callable[..., Any]](**traits: Unpack[Traits]) -> Callable[[F], F]:
-    """Describes a plain function as an agent: `@agent(name="Shout", skills=[…])`."""
+    """Describe a function as an agent: `@agent(name="Shout", skills=[…])`."""
     if unknown := traits.keys() - Traits.__annotations__.keys():
         raise HandlerError(f"@agent does not know {', '.join(sorted(unknown))}.")
 
@@ -143,11 +143,11 @@ def agent[F: Callable[..., Any]](**traits: Unpack[Traits]) -> Callable[[F], F]:
 
 
 def function_handler(function: Callable[..., Any]) -> SkillHandler:
-    """A handler from a function of any kind: `def` or `async def`, generator or not.
+    """A handler from a function: `def` or `async def`, generator or not.
 
-    Its one parameter says what it is given: the text, unless it is called `message`, `task`, `history` or `thread`, or
-    is annotated with `Message`, `TaskContext`, `SyncTaskContext`, `Thread` or `list[Message]`. The conversation
-    (a `Thread`, or the list) has the newest message last.
+    Its one parameter receives the text, unless it is called `message`, `task`, `history` or `thread`, or annotated with
+    `Message`, `TaskContext`, `SyncTaskContext`, `Thread` or `list[Message]`. The conversation (`Thread` or list) has
+    the newest message last.
 
     Raises:
         HandlerError: it cannot be called with one argument.
@@ -175,7 +175,6 @@ class _AsyncFunctionHandler(_FunctionHandler):
 
 
 def _argument_reader(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    """What to make of the task for what the function wants."""
     name = getattr(function, "__name__", repr(function))
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters:
@@ -216,17 +215,17 @@ def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> A
     try:
         return typing.get_type_hints(function).get(parameter.name)
     except Exception:
-        # Annotations that cannot be resolved here, such as names imported for type checkers only.
+        # Some annotations cannot be resolved, such as imports for type checkers.
         written = str(parameter.annotation).replace("agentkit.", "")
         known = {kind.__name__: kind for kind in BY_HINT}
         return list[Message] if written in ("list[Message]", "Sequence[Message]") else known.get(written)
 
 
 def as_handler(obj: object) -> SkillHandler:
-    """A handler from an instance or a subclass of `SkillHandler`, or from a plain function of any kind.
+    """A handler from a `SkillHandler` subclass or instance, or from a function.
 
     Raises:
-        HandlerError: it is none of these, or cannot be used as one.
+        HandlerError: it is none of these, or cannot be used.
     """
     if isinstance(obj, type) and issubclass(obj, SkillHandler):
         obj = _instantiate(obj)
@@ -241,7 +240,7 @@ def as_handler(obj: object) -> SkillHandler:
 
 
 def load_handler(path: str) -> SkillHandler:
-    """The handler that a dotted path names, as in `my_agents.weather:Weather`.
+    """The handler at a dotted path such as `my_agents.weather:Weather`.
 
     Raises:
         HandlerError: it cannot be found, imported or used.
@@ -283,7 +282,7 @@ def _instantiate(kind: type[SkillHandler]) -> SkillHandler:
 
 
 def _check(handler: SkillHandler) -> None:
-    """Raises HandlerError for what would fail only in a turn."""
+    """Raises HandlerError for mistakes that a turn would only show later."""
     kind = type(handler)
     if kind.on_request is SkillHandler.on_request and not kind.skill_methods:
         raise HandlerError(f"{kind.__name__} does nothing yet: define on_request(self, task) in it.")
@@ -301,7 +300,7 @@ def _check(handler: SkillHandler) -> None:
 
 
 def _check_call(handler: SkillHandler, name: str, *ways: list[str]) -> None:
-    """Can the method be called with these arguments, in one of these ways?"""
+    """Can the method be called with one of these argument lists?"""
     method: Any = getattr(handler, name)
     if not callable(method):
         raise HandlerError(f"{type(handler).__name__}.{name} must be a method.")
@@ -317,13 +316,12 @@ def _check_call(handler: SkillHandler, name: str, *ways: list[str]) -> None:
 
 
 def _error_line(error: BaseException) -> str:
-    """What went wrong, in one line, with the kind of error."""
     said = " ".join(str(error).split())
     return (said if isinstance(error, HandlerError) else f"{type(error).__name__}: {said}").rstrip(". :")
 
 
 def takes_slot(handler: SkillHandler) -> bool:
-    """Does its own `on_input_received` take the slot besides the task?"""
+    """Does its own `on_input_received` take the slot?"""
     if type(handler).on_input_received is SkillHandler.on_input_received:
         return False
     try:

@@ -1,7 +1,6 @@
-"""Content in the JSON shapes of A2A 1.0: parts (§4.1.6), messages (§4.1.4), files and artifacts (§4.1.7).
+"""Content in A2A 1.0 JSON: parts (§4.1.6), messages (§4.1.4), files and artifacts (§4.1.7).
 
-What comes in is read through views (`Message`, `File`, `ReceivedArtifact`); what goes out is made of `Part` and
-`Artifact`.
+`Message`, `File` and `ReceivedArtifact` read incoming content. `Part` and `Artifact` make outgoing content.
 """
 
 import base64
@@ -24,7 +23,7 @@ LABEL_KEYS = frozenset({"filename", "mediaType", "metadata"})
 
 
 class StoredContent(TypedDict):
-    """Where the platform keeps content that is too large for its database."""
+    """Content in a file of the platform."""
 
     sha256: str
     size: int
@@ -32,7 +31,7 @@ class StoredContent(TypedDict):
 
 
 class Part(TypedDict, total=False):
-    """Exactly one of `text`, `raw` (base64), `url`, `data` or `stored`, and what is known about it."""
+    """Exactly one of `text`, `raw` (base64), `url`, `data` and `stored`, with optional labels."""
 
     text: str
     raw: str
@@ -45,7 +44,7 @@ class Part(TypedDict, total=False):
 
 
 type Piece = str | bytes | dict[str, Any] | Part
-"""What an author may hand over where a part is wanted."""
+"""What an author may give as a part."""
 
 
 Loader = Callable[[Any], bytes]
@@ -53,25 +52,29 @@ Loader = Callable[[Any], bytes]
 
 
 def text_part(text: str, media_type: str | None = None) -> Part:
+    """A text part; the default media type is `text/plain`."""
     return {"text": text, "mediaType": media_type} if media_type else {"text": text}
 
 
 def data_part(data: Any) -> Part:
+    """A part with any JSON value."""
     return {"data": data}
 
 
 def raw_part(content: bytes, filename: str | None = None, media_type: str | None = None) -> Part:
+    """A part with a file's bytes."""
     return _with_labels({"raw": base64.b64encode(content).decode("ascii")}, filename, media_type)
 
 
 def url_part(url: str, filename: str | None = None, media_type: str | None = None) -> Part:
+    """A part that links to a file."""
     return _with_labels({"url": url}, filename, media_type)
 
 
 def part_of(piece: Piece, media_type: str | None = None, filename: str | None = None) -> Part:
-    """A part from text, bytes, a part, or any other dict, which becomes data.
+    """A part from text, bytes, a part, or another dict, which becomes data.
 
-    A dict that looks exactly like a part is taken as one; `data_part` says that it is data.
+    A dict with exactly a part's keys is a part; use `data_part` to make it data.
     """
     if isinstance(piece, str):
         return text_part(piece, media_type)
@@ -88,7 +91,6 @@ def is_part(candidate: dict[str, Any]) -> bool:
 
 
 def kind_of(part: Part) -> Literal["text", "raw", "url", "data"]:
-    """What a part holds, wherever it is kept."""
     if "stored" in part:
         return part["stored"]["kind"]
     if "text" in part:
@@ -99,16 +101,16 @@ def kind_of(part: Part) -> Literal["text", "raw", "url", "data"]:
 
 
 def is_file(part: Part) -> bool:
-    """Bytes and links are files, and so is text that came with a file name."""
+    """Bytes, links, and text with a file name are files."""
     kind = kind_of(part)
     return kind in ("raw", "url") or (kind == "text" and bool(part.get("filename")))
 
 
 def content_of(part: Part, load: Loader | None = None) -> bytes:
-    """The bytes of a part: text as UTF-8, data as JSON.
+    """A part's bytes: text as UTF-8, data as JSON.
 
     Raises:
-        UnreadableContent: the part is a link, is stored out of reach, or is not base64.
+        UnreadableContent: it is a link, cannot be reached, or is not base64.
     """
     if "stored" in part:
         if load is None:
@@ -124,12 +126,12 @@ def content_of(part: Part, load: Loader | None = None) -> bytes:
 
 
 def text_of(part: Part, load: Loader | None = None) -> str:
-    """What a text part says. Raises UnreadableContent where it is stored out of reach."""
+    """A text part's text. Raises UnreadableContent."""
     return part["text"] if "text" in part else content_of(part, load).decode()
 
 
 def data_of(part: Part, load: Loader | None = None) -> Any:
-    """The value of a data part. Raises UnreadableContent where it is stored out of reach."""
+    """A data part's value. Raises UnreadableContent."""
     return part["data"] if "data" in part else json.loads(content_of(part, load))
 
 
@@ -138,7 +140,7 @@ def guessed_media_type(name: str) -> str:
 
 
 def _base64_decode(raw: str) -> bytes:
-    # ProtoJSON takes both base64 alphabets, with and without padding.
+    # ProtoJSON allows both base64 alphabets, with and without padding.
     padded = raw.translate(str.maketrans("-_", "+/")).rstrip("=") + "=" * (-len(raw.rstrip("=")) % 4)
     try:
         return base64.b64decode(padded, validate=True)
@@ -156,28 +158,29 @@ def _with_labels(part: Part, filename: str | None, media_type: str | None) -> Pa
 
 @dataclass(frozen=True)
 class File:
-    """A file part that came in."""
+    """A received file."""
 
     part: Part
     load: Loader | None = field(default=None, repr=False, compare=False)
 
     @property
     def name(self) -> str:
+        """The sender's file name; may be empty."""
         return self.part.get("filename", "")
 
     @property
     def media_type(self) -> str:
-        """What the sender says it is; otherwise what its name suggests."""
+        """The sender's media type; otherwise guessed from the name."""
         return self.part.get("mediaType") or guessed_media_type(self.name)
 
     @property
     def url(self) -> str | None:
-        """The address, when the file was sent as a link; such a file cannot be read."""
+        """The address of a link, which cannot be read; None for other files."""
         return self.part.get("url")
 
     @property
     def size(self) -> int | None:
-        """Bytes; None for a link."""
+        """Size in bytes; None for a link."""
         if "stored" in self.part:
             return self.part["stored"]["size"]
         if "text" in self.part:
@@ -187,60 +190,65 @@ class File:
         return None
 
     def read(self) -> bytes:
-        """The whole content.
+        """The whole content, at once (not awaitable).
 
         Raises:
-            UnreadableContent: it is a link, is not base64, or is stored out of reach.
+            UnreadableContent: it is a link, is not base64, or cannot be reached.
         """
         return content_of(self.part, self.load)
 
 
 @dataclass(frozen=True)
 class Message:
-    """A read-only view on a message in its A2A 1.0 JSON shape (§4.1.4)."""
+    """A read-only view of a message in A2A 1.0 JSON (§4.1.4)."""
 
     wire: dict[str, Any]
     load: Loader | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any], load: Loader | None = None) -> "Message":
-        """`load` gives the bytes of the parts that the platform keeps outside its database."""
+        """A view of A2A JSON. `load` reads parts that the platform stores in files."""
         return cls(wire, load)
 
     @property
     def id(self) -> str:
+        """A2A's `messageId`, chosen by the sender."""
         return str(self.wire.get("messageId", ""))
 
     @property
     def role(self) -> Literal["user", "agent"]:
+        """Who sent the message."""
         return "agent" if self.wire.get("role") == "ROLE_AGENT" else "user"
 
     @property
     def parts(self) -> list[Part]:
+        """All parts, in order."""
         return cast(list[Part], self.wire.get("parts", []))
 
     @cached_property
     def text(self) -> str:
-        """All that was said, a line for each text part. Text with a file name is a file, not speech."""
-        spoken = (part for part in self.parts if kind_of(part) == "text" and not is_file(part))
-        return "\n".join(text_of(part, self.load) for part in spoken)
+        """The text parts, joined by line breaks. Text with a file name is a file instead."""
+        spoken = [part for part in self.wire.get("parts", ()) if not part.get("filename") and kind_of(part) == "text"]
+        return "\n".join(part["text"] if "text" in part else text_of(part, self.load) for part in spoken)
 
     @cached_property
     def files(self) -> list[File]:
-        return [File(part, self.load) for part in self.parts if is_file(part)]
+        """The file parts: bytes, links, and text with a file name."""
+        return [File(part, self.load) for part in self.wire.get("parts", ()) if is_file(part)]
 
     @cached_property
     def data(self) -> list[Any]:
         """The values of the data parts."""
-        return [data_of(part, self.load) for part in self.parts if kind_of(part) == "data"]
+        return [data_of(part, self.load) for part in self.wire.get("parts", ()) if kind_of(part) == "data"]
 
     @property
     def references(self) -> list[str]:
-        """The ids of the tasks that this message refers to."""
+        """The ids of the tasks that the message refers to."""
         return list(self.wire.get("referenceTaskIds", []))
 
     @property
     def metadata(self) -> dict[str, Any]:
+        """The sender's metadata."""
         return dict(self.wire.get("metadata", {}))
 
 
@@ -250,7 +258,7 @@ def new_artifact_id() -> str:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A deliverable, complete. What grows piece by piece is an `ArtifactStream`."""
+    """A complete deliverable. To deliver in pieces, use `TaskContext.artifact`."""
 
     parts: Sequence[Part]
     name: str = ""
@@ -268,10 +276,12 @@ class Artifact:
         description: str = "",
         metadata: dict[str, Any] | None = None,
     ) -> Self:
+        """An artifact with a text."""
         return cls([text_part(text, media_type)], name, description, metadata=metadata or {})
 
     @classmethod
     def json(cls, name: str, data: Any, *, description: str = "", metadata: dict[str, Any] | None = None) -> Self:
+        """An artifact with any JSON value."""
         return cls([data_part(data)], name, description, metadata=metadata or {})
 
     @classmethod
@@ -284,6 +294,7 @@ class Artifact:
         description: str = "",
         metadata: dict[str, Any] | None = None,
     ) -> Self:
+        """An artifact with a file, from its bytes."""
         return cls([raw_part(data, name, media_type)], name, description, metadata=metadata or {})
 
     @classmethod
@@ -296,7 +307,7 @@ class Artifact:
         description: str = "",
         metadata: dict[str, Any] | None = None,
     ) -> Self:
-        """The file at `path`, read now; its media type is guessed from its name unless given."""
+        """An artifact with the file at `path`, read now. The media type is guessed from the name by default."""
         name = name or Path(path).name
         content = Path(path).read_bytes()
         return cls.bytes(
@@ -305,7 +316,7 @@ class Artifact:
 
     @property
     def wire(self) -> dict[str, Any]:
-        """The A2A 1.0 JSON shape (§4.1.7); what is empty is left out."""
+        """A2A 1.0 JSON (§4.1.7), without empty fields."""
         optional = {"name": self.name, "description": self.description, "metadata": self.metadata}
         filled = {key: value for key, value in optional.items() if value}
         return {"artifactId": self.artifact_id, "parts": list(self.parts), **filled}
@@ -313,7 +324,7 @@ class Artifact:
 
 @dataclass(frozen=True)
 class ReceivedArtifact:
-    """What an earlier task delivered."""
+    """An artifact of an earlier task."""
 
     artifact_id: str
     name: str
@@ -330,7 +341,7 @@ class ReceivedArtifact:
 
     @property
     def text(self) -> str:
-        """The text parts as one; those that were streamed fit together without a gap."""
+        """The text parts, joined without a separator."""
         return "".join(text_of(part, self.load) for part in self.parts if kind_of(part) == "text")
 
     @property
@@ -341,10 +352,10 @@ class ReceivedArtifact:
     def refined(
         self, new: str | bytes | dict[str, Any] | Sequence[Part], *, metadata: dict[str, Any] | None = None
     ) -> Artifact:
-        """What this artifact becomes in a task that refines it: the same name and description, and an id of its own.
+        """A new version, with the same name and description and a new id.
 
         Args:
-            new: text, bytes, a dict (as data) or parts; text and bytes keep the media type that the old content had.
+            new: text, bytes, a dict (as data) or parts. Text and bytes keep the old media type.
         """
         if not isinstance(new, str | bytes | dict):
             return Artifact(list(new), self.name, self.description, metadata=metadata or {})

@@ -1,4 +1,4 @@
-"""How a turn ends, what a handler may return to say so, and the credentials that it may ask for."""
+"""Outcomes of a turn, values that handlers may return, and credentials."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from agentkit.slots import Slot
 
 AuthType = Literal["api_key", "bearer", "basic"]
 AUTH_TYPES: tuple[str, ...] = get_args(AuthType)
-LONGEST_SERVICE = 100  # characters of a service's name
+MAX_SERVICE_LENGTH = 100  # characters of a service's name
 
 
 @dataclass(frozen=True)
 class Credential:
-    """What a service wants to see. Nothing that is shown or logged of it tells the secret.
+    """A credential for a service. Its `repr` hides the secret.
 
     Attributes:
-        service: the service's name, as the agent asked for it.
+        service: the name that the agent asked for.
         auth_type: `api_key`, `bearer` or `basic`.
-        secret: the key, the token or the password.
-        username: of `basic`; otherwise empty.
+        secret: the key, token or password.
+        username: for `basic`; otherwise empty.
     """
 
     service: str
@@ -36,10 +36,10 @@ class Credential:
 
     @property
     def authorization(self) -> str:
-        """The value of an HTTP `Authorization` header (RFC 6750, RFC 7617).
+        """The HTTP `Authorization` header's value (RFC 6750, RFC 7617).
 
         Raises:
-            ValueError: an API key has no place that all services share; take `secret`.
+            ValueError: it is an API key, which each service expects elsewhere; use `secret`.
         """
         if self.auth_type == "bearer":
             return f"Bearer {self.secret}"
@@ -49,30 +49,30 @@ class Credential:
 
 
 Lend = Callable[[str], Awaitable[Credential | None]]
-"""Given by the host: the credential for a service that the task's owner gave to this agent, if there is one."""
+"""Given by the host: the credential that the task's owner gave this agent for a service, or None."""
 
 
 async def lend_none(service: str) -> None:
-    """For a task that nobody gave anything."""
+    """Without credentials."""
 
 
 def check_service(service: str, auth_type: str) -> None:
-    """Raises ValueError, which says what to write, for a service or a type that cannot be asked for."""
+    """Raises ValueError for an unfit service name or type."""
     if auth_type not in AUTH_TYPES:
         raise ValueError(f"The auth_type of a credential is one of {', '.join(AUTH_TYPES)}; not {auth_type!r}.")
-    if len(service) > LONGEST_SERVICE or any(unicodedata.category(letter).startswith("C") for letter in service):
-        raise ValueError(f"Name the service in one line of at most {LONGEST_SERVICE} characters.")
+    if len(service) > MAX_SERVICE_LENGTH or any(unicodedata.category(letter).startswith("C") for letter in service):
+        raise ValueError(f"Name the service in one line of at most {MAX_SERVICE_LENGTH} characters.")
 
 
 class CredentialRequest(TypedDict, total=False):
-    """What `AuthRequired` is given of a credential that a host can ask for."""
+    """The fields of `AuthRequired` for a credential that a host can ask for."""
 
     service: str
     auth_type: AuthType
 
 
 def credential_request(service: object, auth_type: object) -> CredentialRequest:
-    """What a directive asks for, where a host can ask for that; otherwise its words have to do."""
+    """A directive's credential; empty if the host cannot ask for it."""
     if not isinstance(service, str) or not service:
         return {}
     kind = str(auth_type or "api_key")
@@ -89,14 +89,14 @@ RETURNABLE = "an outcome (Completed, InputRequired, …), text, a dict, an Artif
 
 
 class _WithMessage:
-    """An outcome carries words for the person or agent who asked, and metadata of the message that they become."""
+    """An outcome has a message for the sender, with metadata."""
 
     message: Words
     metadata: dict[str, Any]
 
     @property
     def parts(self) -> list[Part]:
-        """The message as parts; none when there is no message."""
+        """The message as parts; none without a message."""
         if self.message is None:
             return []
         return [text_part(self.message)] if isinstance(self.message, str) else list(self.message)
@@ -104,7 +104,7 @@ class _WithMessage:
 
 @dataclass(frozen=True)
 class Completed(_WithMessage):
-    """The work is done. Artifacts that were streamed on the way count too and need no mention here."""
+    """The work is done. Streamed artifacts are delivered too; do not repeat them."""
 
     message: Words = None
     artifacts: Sequence[Artifact] = ()
@@ -113,7 +113,7 @@ class Completed(_WithMessage):
 
 @dataclass(frozen=True)
 class _Question(_WithMessage):
-    """`slot` and `schema` as they are kept; `value` is the data of a slot that is a Pydantic instance."""
+    """`slot` and `schema` as stored; `value` is the data of a Pydantic instance."""
 
     message: Words
     slot: Slot = "input"
@@ -130,22 +130,24 @@ class _Question(_WithMessage):
 
 @dataclass(frozen=True)
 class InputRequired(_Question):
-    """The task waits for an answer, which arrives with `task.slot` set to the name of this `slot`.
+    """The task waits for an answer. In the next turn, `task.slot` is the slot's name.
 
-    `slot` is a str, an Enum member, or a Pydantic model (class or instance), see `agentkit.slots`; once created, the
-    outcome has the slot's name there. `schema` is a JSON Schema of the answer; people are shown a form made from it.
+    Attributes:
+        slot: a str, an Enum member, or a Pydantic model (class or instance), see `agentkit.slots`. The created outcome
+            has its name.
+        schema: a JSON Schema of the answer, which becomes a form.
     """
 
 
 @dataclass(frozen=True)
 class AuthRequired(_Question):
-    """The task waits for a credential, after which it goes on with `task.slot` set to the name of this `slot`.
+    """The task waits for a credential. In the next turn, `task.slot` is the slot's name.
 
-    With a `service`, the host asks for it by a link of its own, keeps it, and gives it by `task.credential(service)`.
-    Without one the message says where to go, and the task goes on when somebody answers it.
+    With a `service`, the host asks by its own link, stores the credential, and returns it from
+    `task.credential(service)`. Without one, the message says where to go, and the task continues with an answer.
 
     Raises:
-        ValueError: `auth_type` is none of `api_key`, `bearer` and `basic`, or the service's name is unfit.
+        ValueError: `auth_type` is not `api_key`, `bearer` or `basic`, or the service's name is unfit.
     """
 
     slot: Slot = "credential"
@@ -159,7 +161,7 @@ class AuthRequired(_Question):
 
 @dataclass(frozen=True)
 class Failed(_WithMessage):
-    """It could not be done; `code` is a stable word for programs, `detail` is for operators and told to nobody else."""
+    """The work failed. `code` is a stable word for programs; only operators see `detail`."""
 
     message: Words
     code: str = "failed"
@@ -169,24 +171,25 @@ class Failed(_WithMessage):
 
 @dataclass(frozen=True)
 class Rejected(_WithMessage):
-    """The agent declines to do it."""
+    """The agent declines the task."""
 
     message: Words
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
 Outcome = Completed | InputRequired | AuthRequired | Failed | Rejected
+"""How a turn ends."""
 
 
 def as_outcome(value: object) -> Outcome:
-    """What a handler returned, as an outcome.
+    """A handler's return value as an outcome.
 
-    Text is the message and an artifact called `answer`; a dict or an artifact is delivered as it is. A dict, or JSON in
-    text, that has a `state` such as `input-required` becomes that outcome: `agentkit.directives` says exactly when.
-    Whoever passes on what others wrote returns `Completed(text)`, which nothing is read from.
+    Text becomes the message and an artifact called `answer`. A dict or an artifact is delivered. A dict (or JSON text)
+    with a key `state` is an outcome (rules: `agentkit.directives`). To return text you did not write, use
+    `Completed(text)`: it is never interpreted.
 
     Raises:
-        InvalidAnswer: it is nothing that a handler may return.
+        InvalidAnswer: handlers may not return this.
     """
     if isinstance(value, Outcome):
         return value
@@ -206,7 +209,6 @@ def as_outcome(value: object) -> Outcome:
 
 
 def text_outcome(text: str) -> Completed:
-    """Text as the message and as the artifact `answer`."""
     return Completed(text, [Artifact.text("answer", text)])
 
 

@@ -1,7 +1,7 @@
-"""Running a handler: how it answers a message, which skill takes the task, and one turn to its outcome or its stop.
+"""Runs a handler: its choice of response type and skill, and one turn to its outcome or stop.
 
-Async methods run on the event loop, all others in a thread. A stop reaches both; code in a thread that says nothing is
-interrupted by an exception raised in it (`interrupt`), which it notices once it runs Python code again.
+Async methods run on the event loop, others in a thread. A stop raises an exception in the thread (`interrupt`), once it
+runs Python code.
 """
 
 import asyncio
@@ -50,21 +50,21 @@ logger = logging.getLogger(__name__)
 
 
 async def drive(handler: SkillHandler, task: TaskContext, *, executor: Executor | None = None) -> Outcome:
-    """Takes one turn and gives its outcome. A handler's exceptions pass through, save `AgentFailure` and `NotAnswered`.
+    """Run one turn and return its outcome. The handler's exceptions pass through, except `AgentFailure` and
+    `NotAnswered`.
 
-    Where the task has no skill yet, the handler is asked for one (`SkillHandler.negotiate`).
+    If the task has no skill yet, the handler chooses one (`SkillHandler.negotiate`).
 
-    Cancelling this coroutine stops the handler: one that awaits gets `CancelledError`, one in a thread gets `Stopped`
-    from the next thing it says. Then `on_cancel` runs to its end, which a second cancellation does not cut short.
+    Cancelling this coroutine stops the handler with `CancelledError`, or in a thread with `Stopped` from its next
+    report. Then `on_cancel` runs, even if canceled again.
 
     Args:
-        executor: runs what is not async; a thread of the event loop's own pool by default.
+        executor: runs what is not async; by default the event loop's own.
 
     Raises:
         HandlerError, InvalidAnswer: the handler's code is wrong; the text says how.
     """
     turn = _Turn(handler, task, executor)
-    # What waits for nothing is done at once.
     work = asyncio.eager_task_factory(asyncio.get_running_loop(), turn.take())
     try:
         if not work.done():
@@ -84,7 +84,7 @@ async def drive(handler: SkillHandler, task: TaskContext, *, executor: Executor 
 
 @dataclass(frozen=True)
 class Answer:
-    """A message that answers at once. `metadata.error.code` tells programs that it is an error."""
+    """An answer as a message. An error has a code in `metadata.error.code`."""
 
     parts: Sequence[Part]
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -105,9 +105,8 @@ async def answer(
 ) -> Answer:
     """The answer to `message`, for `ResponseType.MESSAGE`; it is never empty.
 
-    What the handler says on the way goes unheard, and an answer without words is made of its artifacts. Its metadata
-    name the language models that were asked. What the handler keeps in the memory of the `session` is the host's to
-    store.
+    The handler's reports are dropped. Without a text, the artifacts become the answer. The metadata names the language
+    models asked. The host stores the memory of the `session`.
     """
     asked = ModelNames()
     task = TaskContext(
@@ -132,13 +131,13 @@ async def answer(
 
 
 def needs_thread(handler: SkillHandler, *, answers_slot: bool = False, skill: str | None = None) -> bool:
-    """May a turn of this handler, or one that answers what it asked for, run in a thread?"""
+    """May a turn of this handler, or one that answers its question, run in a thread?"""
     if skill is None and negotiates_in_thread(handler):
         return True
     if answers_slot and _has_own(handler, "on_input_received"):
         return not _is_async_method(handler.on_input_received)
     skills = [None, *handler.skill_methods] if skill is None else [skill]
-    methods = [_skill_method(handler, one) for one in skills]
+    methods = [getattr(handler, handler.skill_methods.get(one or "", "on_request")) for one in skills]
     own = [one for one in methods if getattr(one, "__func__", one) is not SkillHandler.on_request]
     return not all(map(_is_async_method, own))
 
@@ -148,26 +147,18 @@ def _is_async_method(method: Callable[..., Any]) -> bool:
 
 
 def _has_own(handler: SkillHandler, name: str) -> bool:
-    """Does the handler's class define this method itself?"""
     return getattr(type(handler), name) is not getattr(SkillHandler, name)
 
 
-def _skill_method(handler: SkillHandler, skill: str | None) -> Callable[..., Any]:
-    """The method that takes the turns of a skill."""
-    method: Callable[..., Any] = getattr(handler, handler.skill_methods.get(skill or "", "on_request"))
-    return method
-
-
+@dataclass
 class _Turn:
-    """One turn of a handler: its coroutines run on the event loop, anything else in a thread."""
+    """One turn of a handler: coroutines run on the event loop, other methods in a thread."""
 
-    def __init__(self, handler: SkillHandler, task: TaskContext, executor: Executor | None) -> None:
-        self.handler = handler
-        self.task = task
-        self.executor = executor
+    handler: SkillHandler
+    task: TaskContext
+    executor: Executor | None
 
     async def take(self) -> Any:
-        """From the choice of a skill to what the handler's method returns."""
         if self.task.skill is None:
             chosen = await choose_skill(self.handler, self.task, self.executor)
             if isinstance(chosen, InputRequired | Rejected):
@@ -177,10 +168,11 @@ class _Turn:
                 await chosen.say(SkillChosen(chosen.skill))
         if self.task.slot is not None and _has_own(self.handler, "on_input_received"):
             return await self.run(self.handler.on_input_received, *slot_for(self.handler, self.task))
-        return await self.run(_skill_method(self.handler, self.task.skill))
+        method = self.handler.skill_methods.get(self.task.skill or "", "on_request")
+        return await self.run(getattr(self.handler, method))
 
     async def run(self, method: Callable[..., Any], *slot: Any) -> Any:
-        """Calls a method with the task and gives what it returns; what it yields is said, or is the outcome."""
+        """Calls a method and returns its result. What it yields is emitted, or is the outcome."""
         if inspect.isasyncgenfunction(method):
             return await self._follow(method(self.task, *slot))
         if not inspect.iscoroutinefunction(method):
@@ -209,29 +201,29 @@ class _Turn:
         running = Interruptible()
 
         def begin() -> Any:
-            # A busy executor may come to it only after the stop.
+            # A busy executor may start it after the stop.
             if abandoned.is_set():
                 raise Stopped
             return running.run(lambda: context.run(call, sync_task))
 
         work = loop.run_in_executor(self.executor, begin)
         try:
-            # Waiting on it, unlike awaiting it, lets a cancellation know whether the thread has come to its end.
+            # Unlike `await work`, this leaves the future intact on cancellation.
             await asyncio.wait({work})
         except asyncio.CancelledError:
             abandoned.set()
             sync_task.release()
             if not (await asyncio.wait({work}, timeout=STOP_SECONDS / 2))[0]:
-                running.interrupt(Stopped)  # it may be computing, and say nothing for long
+                running.interrupt(Stopped)
             if not (await asyncio.wait({work}, timeout=STOP_SECONDS / 2))[0]:
                 work.cancel()
             elif not work.cancelled():
-                work.exception()  # retrieved, so that asyncio does not report it as overlooked
+                work.exception()  # retrieved, or asyncio would log it
             raise
         return work.result()
 
     def same_question(self, missing: NotAnswered) -> InputRequired:
-        """The question again, with what is missing in the answer."""
+        """The question again, with what is wrong in the answer."""
         asked = self.task.asked
         schema = asked.get("schema") or schema_of(missing.model)
         return InputRequired(str(missing), self.task.slot or missing.model, schema, value=asked.get("value"))
@@ -242,7 +234,7 @@ class _Turn:
         await asyncio.wait({work}, timeout=STOP_SECONDS)
         if work.done() and not work.cancelled():
             work.exception()
-        # A task of its own: when this coroutine is cancelled once more, the cleaning goes on.
+        # In a task of its own, which another cancellation does not reach.
         await asyncio.wait({asyncio.ensure_future(self._clean_up())})
 
     async def _clean_up(self) -> None:
@@ -256,7 +248,7 @@ class _Turn:
 
 
 def _drain(value: Any, task: SyncTaskContext) -> Any:
-    """In the thread: goes through a generator's items; gives its outcome, or any other value as it is."""
+    """In the thread: emits what a generator yields; returns its outcome, or another value unchanged."""
     if inspect.isawaitable(value) or isinstance(value, AsyncGenerator):
         if inspect.iscoroutine(value):
             value.close()
@@ -276,14 +268,13 @@ def _drain(value: Any, task: SyncTaskContext) -> Any:
 
 
 def _outcome_of(item: object) -> Outcome | None:
-    """The outcome that a generator yielded, as one or as a dict with a state."""
     if isinstance(item, Outcome):
         return item
     return as_outcome(item) if isinstance(item, dict) and directive_in(item) else None
 
 
 def _emission_of(item: object, tokens: list[str]) -> Emission:
-    """What a generator yielded, as an emission; the text of tokens is noted in `tokens`."""
+    """A yielded value as an emission. Token texts are added to `tokens`."""
     if isinstance(item, str):
         item = Token(item)
     if isinstance(item, dict):
@@ -306,7 +297,7 @@ async def _no_delegate(call: Call) -> ChildResult:
 
 @dataclass
 class ModelNames:
-    """A host's `emit` for a message: it keeps the names of the models that were asked, and nothing else."""
+    """An `emit` that keeps only the names of the models asked."""
 
     models: list[str] = field(default_factory=list)
 
@@ -320,20 +311,22 @@ class ModelNames:
 
 
 SKILL_SLOT = "which-skill"
-"""The slot of the question which skill is wanted, where a task asks it."""
+"""The slot of a task's question for the skill."""
 
 
 def chooses(handler: SkillHandler, message: Message) -> bool:
-    """Is there anything to be decided about a message that begins a task?"""
+    """Does the handler decide about a message that starts a task?"""
     skills = len(handler.skills)
-    return skills > 1 or _has_own(handler, "negotiate") or (skills == 1 and SKILL_ID in message.metadata)
+    if skills > 1 or type(handler).negotiate is not SkillHandler.negotiate:
+        return True
+    return skills == 1 and SKILL_ID in message.wire.get("metadata", ())
 
 
 async def decide(handler: SkillHandler, message: Message, *, executor: Executor | None = None) -> Decision:
-    """What the handler's `negotiate` says. What is not async runs in a thread, of `executor` if given.
+    """The handler's `negotiate` decision. If it is not async, it runs in a thread of `executor`.
 
     Raises:
-        InvalidAnswer: it says nothing that can be followed. What it raises passes through.
+        InvalidAnswer: this is no decision. The handler's exceptions pass through.
     """
     if negotiates_in_thread(handler):
         call = contextvars.copy_context().run
@@ -361,7 +354,7 @@ def negotiates_in_thread(handler: SkillHandler) -> bool:
 async def choose_skill(
     handler: SkillHandler, task: TaskContext, executor: Executor | None
 ) -> TaskContext | InputRequired | Rejected:
-    """The task with its skill, which is not known yet; or the question, or refusal, that the turn ends with."""
+    """The task with its skill, or the question or refusal that ends the turn."""
     skills = [one.id for one in handler.skills]
     only = skills[0] if len(skills) == 1 else None
     if task.slot == SKILL_SLOT:
@@ -379,7 +372,7 @@ async def choose_skill(
 
 
 def slot_for(handler: SkillHandler, task: TaskContext) -> tuple[Any, ...]:
-    """What `on_input_received` is given besides the task: the slot as its annotation says, if it takes one.
+    """The slot for `on_input_received`, typed by its annotation, if it takes one.
 
     Raises:
         HandlerError: the task asked for something else.
@@ -394,13 +387,12 @@ def slot_for(handler: SkillHandler, task: TaskContext) -> tuple[Any, ...]:
 
 
 def _named_skill(message: Message) -> str:
-    """The skill that an answer names, by itself."""
     chosen = [value[SKILL_SLOT] for value in message.data if isinstance(value, dict) and SKILL_SLOT in value]
     return str(chosen[0] if chosen else message.text).strip()
 
 
 def _before_the_question(task: TaskContext) -> TaskContext:
-    """The turn as it was when the skill was not known: an answer that only names it is no request of its own."""
+    """The turn before the question for the skill, because the answer only names the skill."""
     earlier = [at for at, one in enumerate(task.history) if one.role == "user"]
     if not earlier:
         return dataclasses.replace(task, slot=None, asked={})
@@ -411,12 +403,11 @@ def _before_the_question(task: TaskContext) -> TaskContext:
 
 
 def _began_without_skill(task: TaskContext) -> bool:
-    """Did earlier turns of the task come to pass without a skill?"""
     return task.slot is None and any(one.wire.get("taskId") == task.task_id for one in task.history)
 
 
 def constant_response_type(handler: SkillHandler) -> ResponseType | None:
-    """The choice of a handler that chooses the same for each message; None for another."""
+    """The response type if it is the same for all messages; otherwise None."""
     selector = _selector_of(handler)
     if isinstance(selector, Always):
         return selector.choice
@@ -424,7 +415,7 @@ def constant_response_type(handler: SkillHandler) -> ResponseType | None:
 
 
 def selector_takes_task(handler: SkillHandler) -> bool:
-    """Does its selector want to know the newest task of the conversation?"""
+    """Does its selector take the conversation's newest task?"""
     selector = _selector_of(handler)
     return callable(selector) and not isinstance(selector, Always | by_rules) and _argument_count(selector) > 1
 
@@ -432,10 +423,10 @@ def selector_takes_task(handler: SkillHandler) -> bool:
 async def select_response_type(
     handler: SkillHandler, message: Message, task: ExistingTask | None = None, *, executor: Executor | None = None
 ) -> ResponseType:
-    """What the handler chooses for a message. What is not async runs in a thread, of `executor` if given.
+    """The handler's choice for a message. A selector that is not async runs in a thread of `executor`.
 
     Raises:
-        HandlerError: it chose nothing that there is. What its selector raises passes through.
+        HandlerError: it chose no response type. The selector's exceptions pass through.
     """
     selector = _selector_of(handler)
     if not callable(selector):
@@ -451,7 +442,6 @@ async def select_response_type(
 
 
 def _selector_of(handler: SkillHandler) -> Callable[..., Any] | object:
-    """What chooses: the `select_response_type` that was defined, or what `response_type` is."""
     if type(handler).select_response_type is not SkillHandler.select_response_type:
         return handler.select_response_type
     return handler.selector
@@ -465,7 +455,6 @@ def _as_response_type(choice: object) -> ResponseType:
 
 
 def _argument_count(selector: Callable[..., Any]) -> int:
-    """How many arguments it takes: a selector may do without the task."""
     parameters = inspect.signature(selector).parameters.values()
     if any(one.kind is one.VAR_POSITIONAL for one in parameters):
         return 2
@@ -478,12 +467,12 @@ _NOTHING = ctypes.py_object()
 
 
 def interrupt(thread: int, kind: type[BaseException]) -> None:
-    """Have `kind` raised in the thread of this identifier, soon."""
+    """Raise `kind` soon in the thread with this identifier."""
     _raise_in(thread, kind)
 
 
 class Interruptible:
-    """A call that another thread can interrupt for as long as it lasts, and not a moment longer."""
+    """A call that another thread can interrupt while it runs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -496,18 +485,18 @@ class Interruptible:
         finally:
             try:
                 self._end()
-            except BaseException:  # it came at the very end
+            except BaseException:
                 self._end()
                 raise
 
     def interrupt(self, kind: type[BaseException]) -> None:
-        """Have `kind` raised in the call, if it has begun and not ended."""
+        """Raise `kind` in the call, if it runs."""
         with self._lock:
             if self._thread is not None:
                 interrupt(self._thread, kind)
 
     def _end(self) -> None:
-        """Nothing is raised from here on, not even what was to be raised and has not been yet."""
+        """End the call and drop an exception not yet raised."""
         with self._lock:
             self._thread = None
             _raise_in(threading.get_ident(), _NOTHING)

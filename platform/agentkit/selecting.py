@@ -1,10 +1,10 @@
-"""Choosing how a message is answered (by a task, or at once by a message), and which skill takes it.
+"""Chooses how a message is answered (a task, or at once a message) and which skill takes it.
 
-A *selector* is given the message, and the newest task of its conversation if there is one:
+A *selector* receives the message and, optionally, the conversation's newest task:
 
-    response_type = by_rules((has_files, "task"), (says("report", "analyse"), "task"), otherwise="message")
+    response_type = by_rules((has_files, "task"), (says("report", "analyze"), "task"), otherwise="message")
 
-It may be async. Where it fails, or takes too long, there is a task. A *chooser* decides where a message names no skill:
+It may be async. If it fails or is late, there is a task. A *chooser* decides if a message names no skill:
 
     choose_skill = by_words({"invoice": ["bill", "invoice"]})
 """
@@ -23,7 +23,7 @@ from agentkit.skills import Skill
 
 
 class ResponseType(Enum):
-    """How a message is answered: by work that can be followed, or at once by a message."""
+    """A task, which people can follow, or a message at once."""
 
     TASK = "task"
     MESSAGE = "message"
@@ -31,7 +31,7 @@ class ResponseType(Enum):
 
 @dataclass(frozen=True)
 class ExistingTask:
-    """The newest task of the conversation that a message goes on with. `state` is A2A's, in lower case."""
+    """The conversation's newest task. `state` is A2A's in lower case."""
 
     task_id: str
     state: str
@@ -43,14 +43,14 @@ type Choice = ResponseType | Literal["task", "message"]
 
 
 class Selector(Protocol):
-    """Chooses for each message. One that is not async runs in a thread, save those of this module."""
+    """Chooses for each message. A selector of yours that is not async runs in a thread."""
 
     def __call__(self, message: Message, task: ExistingTask | None, /) -> Choice | Awaitable[Choice]: ...
 
 
 @dataclass(frozen=True)
 class Always:
-    """The same for each message: `always_message` or `always_task`."""
+    """The same for every message: `always_message` or `always_task`."""
 
     choice: ResponseType
 
@@ -59,13 +59,16 @@ class Always:
 
 
 always_message = Always(ResponseType.MESSAGE)
+"""A selector: the agent answers each message with a message."""
+
 always_task = Always(ResponseType.TASK)
+"""A selector: each message begins or continues a task."""
 
 type Condition = Callable[[Message], object]
 
 
 class by_rules:  # noqa: N801 reads as a function: response_type = by_rules(…)
-    """The choice of the first rule, a condition and a choice, whose condition holds; `otherwise` if none does."""
+    """The choice of the first rule (a condition and a choice) whose condition holds, or else `otherwise`."""
 
     def __init__(self, *rules: tuple[Condition, Choice], otherwise: Choice = "task") -> None:
         self.rules = [(condition, ResponseType(choice)) for condition, choice in rules]
@@ -77,13 +80,14 @@ class by_rules:  # noqa: N801 reads as a function: response_type = by_rules(…)
 
 @dataclass(frozen=True)
 class by_model:  # noqa: N801 reads as a function: response_type = by_model()
-    """A language model judges: a message for what is certainly simple, quick and needs no tracking, else a task.
+    """A language model chooses: a message if the answer is certainly simple and quick and needs no tracking, else a
+    task.
 
-    It is a task, too, while another is unfinished, and where the model cannot be asked or takes longer than `seconds`.
+    There is also a task while another is unfinished, or if the model fails or needs more than `seconds`.
 
     Args:
-        about: what the model should know of the agent, such as what takes it long.
-        model: its name, by default the platform's (see `agentkit.llm`).
+        about: what the model should know, such as which requests take long.
+        model: its name; by default the platform's (see `agentkit.llm`).
     """
 
     about: str = ""
@@ -93,7 +97,7 @@ class by_model:  # noqa: N801 reads as a function: response_type = by_model()
     async def __call__(self, message: Message, task: ExistingTask | None = None, /) -> ResponseType:
         if task is not None and task.state not in ENDED_STATES:
             return ResponseType.TASK
-        judges: Any = import_module("agentkit.llm.agents")  # only those who ask a model need its library
+        judges: Any = import_module("agentkit.llm.agents")
         small = await judges.is_small(message, self.about, self.model, self.seconds)
         return ResponseType.MESSAGE if small else ResponseType.TASK
 
@@ -103,12 +107,12 @@ def has_files(message: Message) -> bool:
 
 
 def longer_than(characters: int) -> Condition:
-    """Is the text longer than that?"""
+    """Is the text longer than this many characters?"""
     return lambda message: len(message.text) > characters
 
 
 def says(*words: str) -> Condition:
-    """Does the text have one of these words or phrases, whatever its case?"""
+    """Does the text have one of these words or phrases, in any case?"""
     wanted = re.compile(rf"\b({'|'.join(map(re.escape, words))})\b", re.IGNORECASE)
     return lambda message: wanted.search(message.text) is not None
 
@@ -119,32 +123,33 @@ SKILL_ID = "skillId"
 
 @dataclass(frozen=True)
 class Start:
-    """A skill takes the task; None for an agent that needs no skill, or whose `on_request` sees to it."""
+    """This skill takes the task; None if the agent has no skills or `on_request` chooses."""
 
     skill: str | None = None
 
 
 @dataclass(frozen=True)
 class Clarify:
-    """It is not clear what is wanted: the question to the sender."""
+    """The request is unclear: ask the sender this question."""
 
     question: str
 
 
 @dataclass(frozen=True)
 class Reject:
-    """Nothing that this agent does: the reason, for the sender."""
+    """The agent does not do this: tell the sender this reason."""
 
     reason: str
 
 
 Decision = Start | Clarify | Reject
+"""What `negotiate` returns."""
 
 
 class Chooser(Protocol):
-    """Decides which of the skills takes a message; sync (then it runs in a thread) or async.
+    """Chooses the skill for a message; async, or sync in a thread.
 
-    `SkillHandler.choose_skill` is one: an object that can be called, such as `by_words(…)`, or a method.
+    `SkillHandler.choose_skill` is one: a callable such as `by_words(…)`, or a method.
     """
 
     def __call__(self, message: Message, skills: Sequence[Skill], /) -> Decision | Awaitable[Decision]: ...
@@ -152,12 +157,11 @@ class Chooser(Protocol):
 
 @dataclass(frozen=True)
 class by_words:  # noqa: N801 reads as a function: choose_skill = by_words({…})
-    """Chooses the skill of which the message has the most words; case and endings in `s` do not matter.
+    """Chooses the skill with the most words in the message; case and a final `s` do not matter.
 
     Args:
-        words: for each skill's id its words or phrases; by default the tags, names and examples of the skills.
-        otherwise: what to do where no skill, or more than one, has the most: `Start("id")`, `Reject("…")`, …; by
-            default to ask.
+        words: words or phrases by skill id; by default the skills' tags, names and examples.
+        otherwise: the decision without a single winner: `Start("id")`, `Reject("…")`, …; by default a question.
     """
 
     words: Mapping[str, Sequence[str]] | None = None
@@ -176,14 +180,14 @@ class by_words:  # noqa: N801 reads as a function: choose_skill = by_words({…}
 
 
 def ask_which_skill(skills: Sequence[Skill], unknown: str | None = None) -> Clarify:
-    """Asks which of the skills is wanted; `unknown` is a skill that was named and is none of them."""
+    """Asks for a skill; `unknown` is a named skill that does not exist."""
     named = "; ".join(f"{one.id} ({one.name})" for one in skills)
     begin = f"This agent has no skill {unknown[:80]!r}." if unknown is not None else "Which skill do you want?"
     return Clarify(f"{begin} It has: {named}. Say what you need, or name one as {SKILL_ID} in the message's metadata.")
 
 
 def named_skill(message: Message, skills: Sequence[Skill]) -> Decision | None:
-    """What the sender decides by `metadata.skillId`; None where it names nothing, or there is nothing to name."""
+    """The decision by `metadata.skillId`; None without one."""
     named = message.metadata.get(SKILL_ID)
     if named is None or not skills:
         return None
@@ -192,7 +196,7 @@ def named_skill(message: Message, skills: Sequence[Skill]) -> Decision | None:
 
 
 def is_async_callable(function: Callable[..., object]) -> bool:
-    """Does calling it, a function or an object, give a coroutine?"""
+    """Is this function or callable object async?"""
     called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     return inspect.iscoroutinefunction(called)
 

@@ -1,4 +1,4 @@
-"""Skills: what an agent can do, how its card says so, which method does it, and skills from files.
+"""Skills: what an agent can do, for its card; the methods that do it; and skills from files.
 
 A file is a `SKILL.md` (YAML front matter, then instructions) or a `skill.yaml` (one skill, or a list).
 """
@@ -15,9 +15,9 @@ from agentkit.errors import HandlerError
 
 @dataclass(frozen=True)
 class Skill:
-    """Something that the agent can do, as its card tells others (A2A 1.0 §4.4.5).
+    """A skill on the agent's card (A2A 1.0 §4.4.5).
 
-    `instructions` are for the agent itself, such as the body of its SKILL.md; no card shows them.
+    `instructions` are for the agent only, such as the body of its SKILL.md.
     """
 
     id: str
@@ -52,10 +52,10 @@ def skill[F: Callable[..., Any]](
     input_modes: Sequence[str] = (),
     output_modes: Sequence[str] = (),
 ) -> Callable[[F], F]:
-    """Makes a method of a `SkillHandler` take the turns of one skill: `@skill("summarise", tags=["text"])`.
+    """Marks the `SkillHandler` method for one skill: `@skill("summarize", tags=["text"])`.
 
-    What is not given is taken from the method: the id and the name from its own, the description from its docstring;
-    the id is the tag. Where `SkillHandler.skills` has a skill of this id (from a SKILL.md, say), it is that skill.
+    By default the method gives the id and the name (its own), the description (its docstring) and the tag (the id). If
+    `SkillHandler.skills` has a skill with this id, for instance from a SKILL.md, that skill is used.
 
     Raises:
         HandlerError: it is used without parentheses.
@@ -81,7 +81,7 @@ def skill[F: Callable[..., Any]](
 
 
 def skill_methods_of(kind: type) -> dict[str, str]:
-    """The names of the methods that take the turns of a skill, by the skill's id. Raises HandlerError."""
+    """Skill methods' names, by skill id. Raises HandlerError."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         for name, value in vars(base).items():
@@ -94,7 +94,7 @@ def skill_methods_of(kind: type) -> dict[str, str]:
 
 
 def declared_skills(kind: type, listed: Iterable[Skill]) -> tuple[Skill, ...]:
-    """The skills that a handler lists, then those that only its methods declare. Raises HandlerError."""
+    """A handler's listed skills, then those of its methods only. Raises HandlerError."""
     known = {one.id: one for one in unique_skills(listed, kind.__name__)}
     for base in reversed(kind.__mro__):
         for value in vars(base).values():
@@ -105,7 +105,7 @@ def declared_skills(kind: type, listed: Iterable[Skill]) -> tuple[Skill, ...]:
 
 
 def unique_skills(skills: Iterable[Skill], owner: str) -> list[Skill]:
-    """The skills as a list. Raises HandlerError for what is no skill, and for an id that is there twice."""
+    """The skills as a list. Raises HandlerError for a value that is no skill, and for a repeated id."""
     if not isinstance(skills, Iterable):
         raise HandlerError(f"The skills of {owner} are a list of Skill(…) objects, not {skills!r}.")
     listed, seen = list(skills), set[str]()
@@ -121,7 +121,7 @@ def unique_skills(skills: Iterable[Skill], owner: str) -> list[Skill]:
 
 
 def _problem_of(one: Skill) -> str:
-    """Which of its fields no card could show; "" where there is none."""
+    """Which field a card cannot show; "" if none."""
     for name in ("id", "name", "description"):
         if not isinstance(getattr(one, name), str):
             return f"{name} must be text"
@@ -133,8 +133,7 @@ def _problem_of(one: Skill) -> str:
 
 
 def first_paragraph(described: object) -> str:
-    """The first paragraph of a docstring, in one line."""
-    # Not inspect.getdoc: it would hand a class the docstring of its parent.
+    # Not inspect.getdoc, which inherits docstrings.
     return " ".join(inspect.cleandoc(described.__doc__ or "").split("\n\n")[0].split())
 
 
@@ -151,15 +150,14 @@ REQUIRED_FIELDS = ("name", "description")
 
 
 def load_skills(path: str | PathLike[str], *, beside: str | PathLike[str] | None = None) -> list[Skill]:
-    """The skills that a file describes: `skills = load_skills("SKILL.md", beside=__file__)`.
+    """A file's skills: `skills = load_skills("SKILL.md", beside=__file__)`.
 
-    A `.md` file has one skill: its front matter says `name`, `description` and, if wanted, `id` (otherwise made from
-    the name), `tags` (otherwise the id), `examples`, `input_modes` and `output_modes`; what follows becomes the skill's
-    `instructions`. A `.yaml` file has one skill or a list of them, with `instructions` as one more field.
-    Other fields, such as those that other tools keep there, are left alone.
+    The front matter of a `.md` file has `name`, `description` and optionally `id` (default: from the name), `tags`
+    (default: the id), `examples`, `input_modes` and `output_modes`. The text after it becomes `instructions`. A `.yaml`
+    file has one skill or a list, with `instructions` as a field. Other fields are ignored.
 
     Args:
-        beside: a file or folder that a relative path starts from; the working directory by default.
+        beside: a file or folder from which a relative path starts; by default the working directory.
 
     Raises:
         HandlerError: it cannot be read or is no skill; the text names the file and the field.
@@ -206,7 +204,7 @@ def _yaml(text: str, file: Path) -> Any:
         where = f", line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise HandlerError(f"{file}{where} is no YAML: {problem}.") from error
-    except (LookupError, AttributeError) as error:  # of `!!bool maybe`, say
+    except (LookupError, AttributeError) as error:
         raise HandlerError(f"{file} is no YAML: a value is not of the type that its tag names.") from error
 
 

@@ -1,9 +1,9 @@
-"""Slots: the bookmark of what a task awaits, and reading the answer to it.
+"""Slots say what a task waits for; this module also reads the answers.
 
-`InputRequired("Where to?", slot=X)` takes as X
-- a str or an Enum member: a name to recognise the question by;
-- a Pydantic model class: its fields are what is awaited, and give the question its form (JSON Schema);
-- a Pydantic model instance: data of the agent's own, which comes back with the answer.
+`InputRequired("Where to?", slot=X)` accepts as X
+- a str or an Enum member: a name for the question;
+- a Pydantic model class: its fields become a form (JSON Schema), and the answer fills it in;
+- a Pydantic model instance: the agent's own data, which returns with the answer.
 """
 
 import inspect
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 
 type Slot = str | Enum | type[BaseModel] | BaseModel
+"""What a question waits for: a name, an Enum member, or a Pydantic model (class or instance)."""
 
 
 class NotAnswered(ValueError):
-    """The answer is not what was asked for; the text says, for the person, what is wrong.
+    """The answer does not fit the question. The text tells the person what is wrong.
 
-    A handler that lets it pass asks again: the turn ends as `InputRequired` with this text and the same question.
+    If a handler lets it pass, the turn ends with `InputRequired`: this text and the same question.
     """
 
     def __init__(self, message: str, model: type["BaseModel"]) -> None:
@@ -37,10 +38,10 @@ class NotAnswered(ValueError):
 
 
 def slot_name(slot: Slot) -> str:
-    """What a slot is called in the record and on the wire.
+    """A slot's name in the record and on the wire.
 
     Raises:
-        TypeError: it is nothing that can be a slot.
+        TypeError: this cannot be a slot.
     """
     if isinstance(slot, Enum):
         return slot.value if isinstance(slot.value, str) else slot.name
@@ -52,7 +53,7 @@ def slot_name(slot: Slot) -> str:
 
 
 def stored_slot(slot: Slot, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The slot as a host keeps it: `{"name", "schema"?, "value"?}`."""
+    """The slot as a host stores it: `{"name", "schema"?, "value"?}`."""
     kept: dict[str, Any] = {"name": slot_name(slot)}
     if schema is None and is_model(slot):
         schema = schema_of(cast("type[BaseModel]", slot))
@@ -64,7 +65,7 @@ def stored_slot(slot: Slot, schema: Mapping[str, Any] | None = None) -> dict[str
 
 
 def read_slot(kind: Any, slot: Mapping[str, Any], message: "Message") -> Any:
-    """The slot as `kind`, which may be a union; see `Turn.slot_as`. Raises NotAnswered, LookupError."""
+    """The slot as `kind`, which may be a union (see `Turn.slot_as`). Raises NotAnswered, LookupError."""
     members = _members(kind)
     for one in members:
         if isinstance(one, type) and issubclass(one, Enum):
@@ -79,7 +80,7 @@ def read_slot(kind: Any, slot: Mapping[str, Any], message: "Message") -> Any:
 
 
 def answer_in[M: "BaseModel"](message: "Message", model: type[M]) -> M:
-    """What a message answers, as a model: from its data, from JSON in its text, or for a model of one field the text.
+    """The message's answer as a model: from its data, from JSON in its text, or (one field) from the text itself.
 
     Raises:
         NotAnswered: it does not fit.
@@ -93,7 +94,7 @@ def answer_in[M: "BaseModel"](message: "Message", model: type[M]) -> M:
 
 
 def schema_of(model: type["BaseModel"]) -> dict[str, Any]:
-    """The model's JSON Schema in one piece, as forms are made from it: without references and alternatives to null."""
+    """The model's JSON Schema for forms: without references and without alternatives to null."""
     schema = model.model_json_schema()
     return cast(dict[str, Any], _inlined(schema, schema.pop("$defs", {}), ()))
 
@@ -107,7 +108,7 @@ def is_instance(value: object) -> bool:
 
 
 def slot_annotation(method: Callable[..., Any]) -> Any:
-    """The annotation of the slot of an `on_input_received(self, task, slot)`; str where it has none.
+    """The slot's annotation in `on_input_received(self, task, slot)`; str without one.
 
     Raises:
         HandlerError: it cannot be resolved.
@@ -142,7 +143,6 @@ def _answer_data(message: "Message", model: type["BaseModel"]) -> Any:
 
 
 def _sentences(error: Any, model: type["BaseModel"]) -> str:
-    """One sentence for each field that is missing or wrong."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False, include_input=False)[:10]:
         field = str(problem["loc"][0]) if problem["loc"] else ""
@@ -164,6 +164,6 @@ def _inlined(schema: Any, definitions: Mapping[str, Any], within: tuple[str, ...
         return {**named, **{key: value for key, value in schema.items() if key != "$ref"}}
     schema = {key: _inlined(value, definitions, within) for key, value in schema.items()}
     others = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
-    if len(others) == 1:  # optional
+    if len(others) == 1:
         return {**{key: value for key, value in schema.items() if key != "anyOf"}, **others[0]}
     return schema

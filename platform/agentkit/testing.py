@@ -1,4 +1,4 @@
-"""Trying an agent without a platform.
+"""Tests agents without a platform.
 
 run = await testing.run(Weather, "Will it rain in Rome?")
 assert run.outcome == Completed("No.")
@@ -15,7 +15,16 @@ from agentkit.context import Call, ChildResult, Emit, Suspended, TaskContext
 from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Token
 from agentkit.errors import AgentFailure
 from agentkit.handlers import as_handler
-from agentkit.messages import Artifact, Message, Part, ReceivedArtifact, guessed_media_type, raw_part, text_part
+from agentkit.messages import (
+    Artifact,
+    Message,
+    Part,
+    ReceivedArtifact,
+    data_part,
+    guessed_media_type,
+    raw_part,
+    text_part,
+)
 from agentkit.outcomes import AuthRequired, Completed, Credential, InputRequired, Lend, Outcome
 from agentkit.runner import drive, select_response_type
 from agentkit.selecting import ExistingTask, ResponseType
@@ -25,7 +34,7 @@ from agentkit.turns import ReferencedTask, Session
 Given = str | Credential
 """A credential, or the text of a bearer token."""
 
-MOST_DEPTH = 8
+MAX_DEPTH = 8
 """How deep agents may call each other."""
 
 Agents = Mapping[str, object]
@@ -37,7 +46,7 @@ Files = Mapping[str, bytes]
 
 @dataclass
 class Recorder:
-    """A host's `emit` that keeps what it hears; `heard` is set from the first emission on."""
+    """An `emit` that keeps the emissions. The first one sets `heard`."""
 
     emissions: list[Emission] = field(default_factory=list)
     heard: asyncio.Event = field(default_factory=asyncio.Event)
@@ -62,7 +71,7 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one turn."""
+    """The result of one turn: `outcome`, `said`, `text`, `memory`, `delivered`, `skill`, `recorder`."""
 
     task: TaskContext
     outcome: Outcome
@@ -82,12 +91,12 @@ class Run:
 
     @property
     def said(self) -> str:
-        """The words of the outcome's message."""
+        """The text of the outcome's message."""
         return "\n".join(part["text"] for part in self.outcome.parts if "text" in part)
 
     @property
     def skill(self) -> str | None:
-        """The skill that took the turn."""
+        """The turn's skill."""
         chosen = [emission.skill for emission in self.emissions if isinstance(emission, SkillChosen)]
         return chosen[-1] if chosen else self.task.skill
 
@@ -97,7 +106,7 @@ class Run:
 
     @property
     def artifacts(self) -> list[Artifact]:
-        """Everything delivered: what was streamed, put together, and what the outcome carries."""
+        """All artifacts: the streamed ones, assembled, and the outcome's."""
         streamed: dict[str, Artifact] = {}
         for chunk in self.recorder.chunks:
             before = streamed[chunk.artifact_id].parts if chunk.append else ()
@@ -110,11 +119,11 @@ class Run:
 
     @property
     def delivered(self) -> list[ReceivedArtifact]:
-        """Those artifacts as another task receives them: with their `text`, `data` and `files`."""
+        """The artifacts as another task receives them, with `text`, `data` and `files`."""
         return [ReceivedArtifact.from_wire(artifact.wire) for artifact in self.artifacts]
 
     def as_reference(self, *messages: Message) -> ReferencedTask:
-        """This task, finished, for a run that refines it; `messages` are those of its earlier turns."""
+        """This task as a finished one that another run refines; `messages` are its earlier turns'."""
         return ReferencedTask(self.task.task_id, "completed", [*messages, self.task.message], self.delivered)
 
     async def answer(
@@ -124,12 +133,18 @@ class Run:
         files: Files | None = None,
         credentials: Mapping[str, Given] | None = None,
     ) -> "Run":
-        """The next turn of the task: what this one asked is answered, or without a message the credential is there.
+        """The next turn, with the answer to this turn's question. Without a message, the credential has arrived.
 
-        The turn gets copies of the memories, so that one run can be answered in several ways.
+        The turn gets copies of the memories, so you can answer one run in several ways.
+
+        Args:
+            message: a text, the values of a form (a dict), or a message (also A2A's JSON, a dict with `parts`). For
+                a form of one field, the text may be its value.
+            files: the answer's files: names and contents.
+            credentials: what `task.credential` returns, by service.
 
         Raises:
-            ValueError: this turn asked nothing, or asked for an agent that it called.
+            ValueError: this turn asked nothing, or a called agent asked.
         """
         question = self.outcome
         if not isinstance(question, InputRequired | AuthRequired):
@@ -150,28 +165,25 @@ class Run:
 
 
 def _asked(question: InputRequired | AuthRequired) -> dict[str, Any]:
-    """The question as a host keeps it."""
     kept = {"name": question.slot, "schema": question.schema, "value": question.value}
     return {key: value for key, value in kept.items() if value is not None}
 
 
 def user_message(message: str | dict[str, Any], files: Files | None = None) -> Message:
-    """A message from a person; given as a dict it is the wire form and is taken as it is."""
-    if isinstance(message, dict):
+    """A person's message. A dict with `parts` is A2A's JSON and is used unchanged, any other dict is data."""
+    if isinstance(message, dict) and "parts" in message:
         return Message.from_wire(message)
-    parts: list[Part] = [text_part(message)] if message else []
+    parts: list[Part] = [data_part(message) if isinstance(message, dict) else text_part(message)] if message else []
     parts += [raw_part(content, name, guessed_media_type(name)) for name, content in (files or {}).items()]
     return Message.from_wire({"messageId": str(uuid4()), "role": "ROLE_USER", "parts": parts})
 
 
 def task_for(message: Message, recorder: Recorder, **fields: Any) -> TaskContext:
-    """A task's context around a message; `fields` are further attributes of `Turn`."""
+    """A task's context for a message; `fields` are further attributes of `Turn`."""
     return TaskContext(task_id=str(uuid4()), context_id="testing", message=message, emit=recorder.emit, **fields)
 
 
 def lender_of(credentials: Mapping[str, Given]) -> Lend:
-    """A host's `lend` that has these credentials, by service."""
-
     async def lend(service: str) -> Credential | None:
         given = credentials.get(service)
         return Credential(service, "bearer", given) if isinstance(given, str) else given
@@ -182,10 +194,10 @@ def lender_of(credentials: Mapping[str, Given]) -> Lend:
 async def response_type(
     handler: object, message: str | dict[str, Any] | Message, task: ExistingTask | None = None
 ) -> ResponseType:
-    """How a handler (anything that `as_handler` takes) answers a message: `task` is the newest of the conversation.
+    """How a handler (anything that `as_handler` accepts) answers a message; `task` is the conversation's newest.
 
     Raises:
-        HandlerError: it chooses nothing that there is. What its selector raises passes through.
+        HandlerError: the choice is invalid. The selector's exceptions pass through.
     """
     said = message if isinstance(message, Message) else user_message(message)
     return await select_response_type(as_handler(handler), said, task)
@@ -207,13 +219,19 @@ async def run(
     credentials: Mapping[str, Given] | None = None,
     agents: Agents | None = None,
 ) -> Run:
-    """Lets a handler (anything that `as_handler` takes) have one turn.
+    """Run one turn of a handler (anything that `as_handler` accepts).
 
-    The turn after a question is `await run.answer("…")`, or one that you describe: by `slot` (as `InputRequired` was
-    given it), `memory`, `skill` and `history`; with `resumed` it goes on without a new message. `session` is the
-    memory of the conversation, to be given to all its runs, `options` are how it is set up. `credentials` are what the
-    handler finds by `task.credential`. `agents` are those that it can call; they run here, too. Where one of them asks,
-    its question is the outcome.
+    Answer a question with `await run.answer("…")`, or describe the turn by `slot` (as for `InputRequired`), `memory`,
+    `skill` and `history`.
+
+    Args:
+        files: the message's files: names and contents.
+        resumed: continue without a new message.
+        memory: the task's memory.
+        session: the conversation's memory; pass the same dict to all its runs.
+        options: the conversation's settings.
+        credentials: what `task.credential` returns, by service.
+        agents: agents that the handler can call, by slug. They run here too. If one asks, its question is the outcome.
     """
     said = message if isinstance(message, Message) else user_message(message, files)
     asked = stored_slot(slot) if slot is not None else {}
@@ -236,7 +254,7 @@ async def _turn(handler: object, said: Message, agents: Agents, depth: int = 0, 
 
 @dataclass(frozen=True)
 class InProcess:
-    """Calls agents of this process: a host's `delegate` without a platform."""
+    """A host's `delegate` that calls agents in this process."""
 
     agents: Agents
     emit: Emit
@@ -245,10 +263,8 @@ class InProcess:
     async def __call__(self, call: Call) -> ChildResult:
         if call.agent not in self.agents:
             raise AgentFailure(f"There is no agent {call.agent!r} to be called.", "unknown_agent")
-        if self.depth >= MOST_DEPTH:
-            raise AgentFailure(
-                f"Agents call each other {MOST_DEPTH} levels deep: do they call in a circle?", "too_deep"
-            )
+        if self.depth >= MAX_DEPTH:
+            raise AgentFailure(f"Agents call each other {MAX_DEPTH} levels deep: do they call in a circle?", "too_deep")
         sent = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": call.parts, "metadata": call.metadata}
         child = await _turn(self.agents[call.agent], Message.from_wire(sent), self.agents, self.depth + 1)
         for line in child.recorder.progress:

@@ -1,4 +1,4 @@
-"""What a handler is told about its turn: the task, the session, the earlier tasks and the conversation (`Thread`)."""
+"""A handler's turn: task, session, earlier tasks and conversation (`Thread`)."""
 
 import copy
 import json
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Session:
-    """The conversation that a task belongs to.
+    """A task's conversation.
 
     Attributes:
-        memory: JSON values that survive from task to task of this conversation, to be changed in place. The host keeps
-            them when the turn ends, key by key: of two tasks side by side that set the same key, the later one wins.
-            Erased when the conversation is cleared. The platform takes up to 64 KiB.
-        options: how people set the agent up for this conversation, as JSON values; to be read only.
+        memory: JSON values that last from task to task of this conversation; change them in place. The host stores them
+            key by key when the turn ends: if concurrent tasks set a key, the last one wins. Clearing the conversation
+            erases them. The platform accepts up to 64 KiB.
+        options: people's settings of the agent for this conversation; read-only JSON values.
     """
 
     memory: dict[str, Any] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Session:
 
 @dataclass(frozen=True)
 class ReferencedTask:
-    """A finished task that this one refines. `state` is A2A's, in lower case: `completed`, `failed`, …"""
+    """A finished task that this one refines. `state` is A2A's in lower case: `completed`, `failed`, …"""
 
     task_id: str
     state: str
@@ -45,7 +45,7 @@ class ReferencedTask:
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any], load: Loader | None = None) -> Self:
-        """From a Task in its A2A 1.0 JSON shape (§4.1.1)."""
+        """From a Task in A2A 1.0 JSON (§4.1.1)."""
         return cls(
             wire["id"],
             wire["status"]["state"].removeprefix("TASK_STATE_").lower(),
@@ -56,20 +56,21 @@ class ReferencedTask:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """One turn of a task. Everything is read-only, save that `memory` may be changed in place.
+    """One turn of a task. Everything is read-only, except that `memory` may be changed in place.
 
     Attributes:
-        message: the message of this turn.
-        history: the earlier messages of the conversation, oldest first.
+        message: this turn's message.
+        history: the conversation's earlier messages, oldest first.
         references: the finished tasks that this one refines.
-        skill: the id of the skill that was chosen for this task, if its agent has skills.
-        slot: the name of the question that this turn answers, if it answers one; `slot_as` gives it as it was asked.
-        asked: that question as the host keeps it: `{"name", "schema"?, "value"?}`.
-        resumed: True where what was asked for came without a message: `message` is that of the turn before.
-        memory: JSON values that survive from turn to turn of this task; erased when the task ends.
-        session: the conversation; `session.memory` survives from task to task, `session.options` are how it was set up.
-        attempt: 1 for the first try of this turn, more after a crash.
-        caller: a name of who is asking, to show; nothing to decide by.
+        skill: the id of the task's skill, if chosen.
+        slot: the name of the question that this turn answers, if any; see `slot_as`.
+        asked: that question as the host stores it: `{"name", "schema"?, "value"?}`.
+        resumed: True if the task continues without a new message, for instance with a credential. `message` is then the
+            previous turn's.
+        memory: JSON values that last from turn to turn of this task; erased when it ends.
+        session: the conversation, with `session.memory` and `session.options`.
+        attempt: 1, or more after a crash.
+        caller: who asks, for display only; do not use it for decisions.
     """
 
     task_id: str
@@ -89,17 +90,17 @@ class Turn:
 
     @property
     def cancelled(self) -> bool:
-        """True once somebody stopped the task."""
+        """True after the task was stopped. (The state is `canceled`; this name follows `asyncio`.)"""
         return self.stop_signal.is_set()
 
     def slot_as[K](self, kind: type[K]) -> K:
-        """The question that this turn answers, as it was asked: a member of the Enum, or an instance of the model.
+        """The slot that this turn answers: an Enum member or a model instance.
 
-        Of a question that named a model's class, it is the answer (see `answer_as`). A union is no type to a type
-        checker: there, let the second parameter of `on_input_received` say it.
+        For a model's class it is the answer (see `answer_as`). For a union, annotate `slot` in `on_input_received`
+        instead: type checkers do not accept a union here.
 
         Raises:
-            LookupError: it answers none, or none of this kind.
+            LookupError: the turn answers no question, or one of another kind.
             NotAnswered: the answer does not fit the model.
         """
         if self.slot is None:
@@ -107,26 +108,28 @@ class Turn:
         return cast(K, slots.read_slot(kind, {"name": self.slot, **self.asked}, self.message))
 
     def answer_as[M: "BaseModel"](self, model: type[M]) -> M:
-        """This turn's message as a Pydantic model: from its data or JSON, or for a model of one field from its text.
+        """This turn's message as a Pydantic model: from data, from JSON text, or (one field) from the text itself.
 
         Raises:
-            NotAnswered: it does not fit. Where a handler lets it pass, the turn ends by asking again.
+            NotAnswered: it does not fit. If you let it pass, the question is repeated.
         """
         return slots.answer_in(self.message, model)
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the sender attached to the message."""
+        """The message's metadata."""
         return self.message.metadata
 
     @property
     def files(self) -> list[File]:
-        """The files of this turn's message."""
+        """The files of this turn's message only."""
         return self.message.files
 
     @property
     def all_files(self) -> list[File]:
-        """Every file within reach, nearest first: this turn's, the history's, those of the referenced tasks' users."""
+        """All files, nearest first: of this message, of earlier messages (newest first), of users' messages in
+        referenced tasks.
+        """
         referenced = [
             message
             for reference in self.references
@@ -141,7 +144,7 @@ ROLES = {"user": "ROLE_USER", "agent": "ROLE_AGENT", "assistant": "ROLE_AGENT"}
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Thread(Sequence[Message]):
-    """Messages, oldest first. Two threads are equal where the same was said by the same roles.
+    """Messages, oldest first. Threads are equal if the same roles said the same.
 
     `thread = Thread().add("user", "Hello").add("agent", "Good day")`
     """
@@ -153,14 +156,14 @@ class Thread(Sequence[Message]):
 
     @classmethod
     def of(cls, task: "Turn") -> Self:
-        """The conversation of a turn, the message of the turn included."""
+        """A turn's conversation, with its message last."""
         return cls((*task.history, task.message))
 
     def add(self, message: Message | str, text: str | Sequence[Part] = "") -> Self:
-        """A new thread with one more message: a `Message`, or the words (or parts) of "user" or "agent".
+        """A new thread with one more: a `Message`, or text (or parts) of "user" or "agent".
 
         Raises:
-            ValueError: there is no such role.
+            ValueError: the role is unknown.
         """
         if isinstance(message, Message):
             return type(self)((*self.messages, message))
@@ -171,11 +174,11 @@ class Thread(Sequence[Message]):
 
     @classmethod
     def from_a2a(cls, messages: Iterable[dict[str, Any]]) -> Self:
-        """From messages in their A2A 1.0 JSON shape, such as a Task's `history`."""
+        """From A2A 1.0 JSON messages, such as a Task's `history`."""
         return cls(tuple(Message.from_wire(copy.deepcopy(message)) for message in messages))
 
     def to_a2a(self) -> list[dict[str, Any]]:
-        """The messages in their A2A 1.0 JSON shape (§4.1.4). One that was added has an id made from what it says."""
+        """A2A 1.0 JSON (§4.1.4). An added message gets an id derived from its content."""
         return [
             {"messageId": _message_id(at, one), "role": _wire_role(one), **copy.deepcopy(one.wire)}
             for at, one in enumerate(self.messages)
@@ -183,7 +186,7 @@ class Thread(Sequence[Message]):
 
     @property
     def last(self) -> Message | None:
-        """The newest message, if there is one."""
+        """The newest message, or None."""
         return self.messages[-1] if self.messages else None
 
     def __len__(self) -> int:

@@ -22,7 +22,7 @@ class ConfigConfig(AppConfig):
     verbose_name = "Parley"
 
     def ready(self) -> None:
-        gc.freeze()  # all that was imported is left out of later looks
+        gc.freeze()  # later collections skip what was imported
         gc.enable()
         try:
             outbound.configure(settings.OUTBOUND_ALLOW)
@@ -31,7 +31,7 @@ class ConfigConfig(AppConfig):
 
 
 class AdminConfig(SimpleAdminConfig):
-    """Leaves it to `config.urls`, and to who checks the pages, to look for them."""
+    """Loads no admin pages: `config.urls` and the check do."""
 
     def ready(self) -> None:
         checks.register(check_dependencies, checks.Tags.admin)
@@ -39,7 +39,7 @@ class AdminConfig(SimpleAdminConfig):
 
 
 def check_admin_pages(app_configs: Any, **options: Any) -> list[checks.CheckMessage]:
-    """Django's checks of the pages, all of which are there by then."""
+    """Django's checks of the admin, after its pages are loaded."""
     autodiscover()
     found: list[checks.CheckMessage] = check_admin_app(app_configs, **options)
     return found

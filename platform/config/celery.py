@@ -1,4 +1,4 @@
-"""The Celery application. Its queues carry wake-ups; what must not be lost is in the database."""
+"""The Celery application. Its messages carry only ids; the work is in the database."""
 
 import os
 

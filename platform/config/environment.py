@@ -1,4 +1,4 @@
-"""Settings read from the environment: secrets, database, channel layer, broker and logging. Bad values fail loudly."""
+"""Settings from the environment: secrets, database, channel layer, broker and logging."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ environ.Env.read_env(ROOT / ".env")
 
 
 def data_dir() -> Path:
-    """The folder of everything this installation keeps outside a database server (`DATA_DIR`, default `var/`)."""
+    """The folder of all this installation's files (`DATA_DIR`, default `var/`)."""
     path = Path(ROOT / env.str("DATA_DIR", default="var")).resolve()
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def secret(name: str, folder: Path, *, size: int, may_generate: bool) -> str:
-    """The secret `name` from the environment; otherwise one of `folder`, made there at the first start (mode 600).
+    """The secret `name` from the environment, or from `folder`, where the first start generates it (mode 600).
 
-    A secret that is made has `size` random bytes, in URL-safe base64.
-    Raises ImproperlyConfigured where it is unset and `may_generate` is false.
+    It has `size` random bytes in URL-safe base64. Raises ImproperlyConfigured if it is unset and not `may_generate`.
     """
     if value := str(env.str(name, default="")):
         return value
@@ -49,7 +48,7 @@ def secret(name: str, folder: Path, *, size: int, may_generate: bool) -> str:
 
 
 def database(url: str, *, bridge_threads: int) -> dict[str, Any]:
-    """Django's settings for a database URL: SQLite with one writer and WAL, or PostgreSQL with a pool."""
+    """Django's settings for a database URL: SQLite with WAL, or PostgreSQL with a pool."""
     config: dict[str, Any] = dict(environ.Env.db_url_config(url))
     if config["ENGINE"].endswith("sqlite3"):
         config["OPTIONS"] = {
@@ -57,19 +56,18 @@ def database(url: str, *, bridge_threads: int) -> dict[str, Any]:
             "timeout": 20,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-64000;",
         }
-        # Threads and processes share the test database, so it is a file, never memory.
+        # Threads and processes share the test database, so it is a file.
         config["TEST"] = {"NAME": str(Path(config["NAME"]).with_name(f"test-{os.getpid()}.sqlite3"))}
     elif config["ENGINE"].endswith("postgresql"):
-        # Database threads and those of plans keep a connection each; the rest of the pool serves pages and admin.
+        # Database threads and plan threads keep a connection each; pages and admin use the rest of the pool.
         config["OPTIONS"] = {
-            "server_side_binding": True,  # with it statements are prepared: planned once a connection
+            "server_side_binding": True,  # needed to prepare statements
             "prepare_threshold": 2,
-            # A line that a firewall dropped silently is noticed within a minute.
+            # Detect dropped connections within a minute.
             "keepalives_idle": 30,
             "keepalives_interval": 10,
             "keepalives_count": 3,
-            # Whoever waits asks anew when these seconds are over: a server that is back is found before long.
-            # Every ten seconds one that pages left idle is closed.
+            # Short timeouts find a restarted server soon.
             "pool": {
                 "min_size": 1,
                 "max_size": bridge_threads + 20,
@@ -78,7 +76,7 @@ def database(url: str, *, bridge_threads: int) -> dict[str, Any]:
                 "reconnect_timeout": 3,
             },
         }
-        config["CONN_HEALTH_CHECKS"] = True  # when the pool gives a connection out; after a restart its own are broken
+        config["CONN_HEALTH_CHECKS"] = True  # pooled connections are broken after a restart
         config["TEST"] = {"NAME": f"test_parley_{os.getpid()}"}
     else:
         raise ImproperlyConfigured("DATABASE_URL must begin with sqlite:// or postgres://.")
@@ -86,9 +84,9 @@ def database(url: str, *, bridge_threads: int) -> dict[str, Any]:
 
 
 def channel_layer(url: str, *, prefix: str) -> dict[str, Any]:
-    """Channels' settings for `CHANNEL_LAYER_URL`: `memory://` within one process, or Redis publish/subscribe.
+    """Channels' settings for `CHANNEL_LAYER_URL`: `memory://` for one process, or Redis.
 
-    Redis publishes to all of its databases alike, so names begin with `prefix`.
+    Names begin with `prefix`, because publish/subscribe spans all databases of a Redis.
     """
     if url.startswith("memory://"):
         return {"BACKEND": "channels.layers.InMemoryChannelLayer"}
@@ -103,14 +101,14 @@ def channel_layer(url: str, *, prefix: str) -> dict[str, Any]:
 def broker_options(url: str) -> dict[str, Any]:
     """Celery's transport options for `CELERY_BROKER_URL`.
 
-    Redis knows no acknowledgements. Celery imitates them with two more transactions a message, and gives a message back
-    an hour after its worker died; the sweep finds its run in half a minute.
+    On Redis, Celery imitates acknowledgements with two transactions per message, and redelivers after an hour. The
+    sweep finds a lost run in half a minute, so this is turned off.
     """
     return {"ack_emulation": False} if url.startswith(("redis://", "rediss://")) else {}
 
 
 def logging_config(*, as_json: bool) -> dict[str, Any]:
-    """Django's LOGGING; `as_json` for one JSON object a line."""
+    """Django's LOGGING; `as_json`: one JSON object per line."""
     common: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -131,11 +129,11 @@ def logging_config(*, as_json: bool) -> dict[str, Any]:
         "root": {"handlers": ["console"], "level": "WARNING"},
         "loggers": {
             "parley": {"level": "INFO"},
-            "celery.worker.strategy": {"level": "WARNING"},  # a line for each message that came
-            "celery.app.trace": {"level": "WARNING"},  # and for each that was taken
+            "celery.worker.strategy": {"level": "WARNING"},  # otherwise a line per message
+            "celery.app.trace": {"level": "WARNING"},  # otherwise a line per job
             "django.request": {"level": "ERROR"},
-            "httpx": {"level": "WARNING"},  # it names whole URLs, in which an API key may stand
-            "django.security.DisallowedHost": {"level": "CRITICAL"},  # scanners; the client gets its 400
+            "httpx": {"level": "WARNING"},  # it logs whole URLs, which may contain API keys
+            "django.security.DisallowedHost": {"level": "CRITICAL"},  # scanners
         },
     }
 

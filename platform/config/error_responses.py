@@ -1,4 +1,4 @@
-"""Responses to requests that reach no view: too large a body, an unknown path, an unexpected error."""
+"""Errors outside views: a body that is too large, an unknown path, an unexpected exception."""
 
 from __future__ import annotations
 
@@ -16,22 +16,19 @@ INTERNAL_ERROR = -32603
 
 @dataclass(frozen=True)
 class ErrorResponse:
-    """An error in the form of the protocol that the path belongs to (A2A 1.0: JSON-RPC §9.5, HTTP+JSON §11.6).
-
-    In the client API it is a problem of RFC 9457, with a `code`.
-    """
+    """An error in the form of the path's protocol: A2A 1.0 (JSON-RPC §9.5, HTTP+JSON §11.6) or RFC 9457."""
 
     status: HTTPStatus
     name: str  # of the google.rpc code
     message: str
-    reason: str = ""  # the name again, unless there is a closer one
+    reason: str = ""  # a closer name
     code: str = "unreadable"
 
     def media_type(self, path: str) -> str:
         return "application/problem+json" if _is_client_api(path) else "application/json"
 
     def body(self, path: str) -> bytes:
-        """As JSON: a problem, an error of JSON-RPC at an endpoint of that, otherwise one of HTTP+JSON."""
+        """As JSON: an RFC 9457 problem, a JSON-RPC error, or an HTTP+JSON error."""
         if _is_client_api(path):
             problem = {
                 "type": f"urn:parley:problem:{self.code}",

@@ -1,4 +1,4 @@
-"""`/healthz` and `/readyz`: for machines that restart what is dead and send nobody to what is not ready."""
+"""`/healthz` and `/readyz`, for orchestrators and load balancers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def healthz(request: HttpRequest) -> JsonResponse:
 
 
 async def readyz(request: HttpRequest) -> JsonResponse:
-    """What this process needs is there: 200, or 503 with what is not."""
+    """200, or 503 with the services that are missing."""
     checks = {"database": db.run(check_database)}
     if not settings.CELERY_BROKER_URL.startswith("memory://"):
         checks["broker"] = asyncio.to_thread(check_broker)
@@ -46,7 +46,7 @@ class NotMigrated(Exception):
 
 
 def check_database() -> None:
-    """Raises where it cannot be reached, NotMigrated where its tables are not those of this version."""
+    """Raises if it cannot be reached, NotMigrated if migrations are missing."""
     global _migrated
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
@@ -58,11 +58,11 @@ def check_database() -> None:
 
 
 def check_broker() -> None:
-    """Raises where it cannot be reached."""
+    """Raises if it cannot be reached."""
     with current_app.connection_for_write(connect_timeout=2) as broker:
         broker.ensure_connection(max_retries=1, timeout=2)
 
 
 def public_message(problem: object) -> str:
-    """A word for the outside; what is behind it is in the log of the part that has it."""
+    """A public text without internals."""
     return str(problem) if isinstance(problem, NotMigrated) else "cannot be reached"

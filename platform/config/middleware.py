@@ -1,8 +1,7 @@
-"""Middleware of our own: the Content-Security-Policy, and one thread for each page.
+"""Our middleware: the Content-Security-Policy, and one thread per page.
 
-The policy says what a browser may load and run on our pages. A script runs only where one of our templates names it
-with the nonce of its response, or where such a script imports it. Markup that slipped through cannot run even a file
-that somebody uploaded.
+A script runs only if a template names it with the response's nonce, or if such a script imports it. So injected markup
+cannot run even uploaded files.
 """
 
 from collections.abc import Callable, Collection
@@ -25,7 +24,7 @@ PAGES_POLICY: dict[str, Collection[str] | str] = {
     "form-action": [CSP.SELF],
     "frame-ancestors": [CSP.SELF],
 }
-# django-unfold's pages carry inline styles, and its Alpine.js evaluates expressions out of attributes.
+# django-unfold needs inline styles, and its Alpine.js evaluates attributes.
 ADMIN_POLICY: dict[str, Collection[str] | str] = {
     **PAGES_POLICY,
     "script-src": [CSP.SELF, CSP.UNSAFE_EVAL],
@@ -35,9 +34,9 @@ ADMIN_POLICY: dict[str, Collection[str] | str] = {
 
 
 class CSPMiddleware(ContentSecurityPolicyMiddleware):
-    """Django's middleware, with another policy for the admin pages; a header that a view has set stays as it is.
+    """Django's middleware, with another policy for the admin. A view's own header stays.
 
-    Browsers look up no host name before a link is followed: where links lead is nobody's business until then.
+    It also turns off DNS prefetching, which would reveal links before anybody follows them.
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
@@ -49,8 +48,8 @@ class CSPMiddleware(ContentSecurityPolicyMiddleware):
 
 @sync_only_middleware
 def run_in_one_thread[Response](get_response: Callable[[HttpRequest], Response]) -> Callable[[HttpRequest], Response]:
-    """Does nothing, but makes Django call all middleware before it as plain functions, in the request's thread.
+    """Does nothing, but makes Django call all middleware before it in the request's thread.
 
-    Otherwise Django goes to the thread and back for each method of each middleware, which costs more than a small view.
+    Otherwise Django switches threads for each middleware, which costs more than a small view.
     """
     return get_response

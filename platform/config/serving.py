@@ -1,4 +1,4 @@
-"""The web server and the embedded worker as one process that a signal ends in good order."""
+"""The web server and the embedded worker in one process, with a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import uvicorn
 import db
 from apps.engine import jobs
 
-STALLED_SECONDS = 60  # how long a client may read nothing of what is sent to it, before its connection is cut
-MAX_HEAD_BYTES = 128 * 1024  # of the request line and the headers; within it `RequestLimits` refuses in words
+STALLED_SECONDS = 60  # without reading, before a client is disconnected
+MAX_HEAD_BYTES = 128 * 1024  # of request line and headers; `RequestLimits` refuses less, with an explanation
 MAX_SOCKET_MESSAGE_BYTES = 1024 * 1024
 KEEP_ALIVE_SECONDS = 60
-GRACE_SECONDS = 1  # for open streams to end, before they are canceled
+GRACE_SECONDS = 1  # before open streams are canceled
 
 
 class AddressTaken(Exception):
@@ -28,12 +28,12 @@ class AddressTaken(Exception):
 
 
 def check_address(host: str, port: int) -> None:
-    """Find out before the long start whether `host`:`port` can be had. Raises AddressTaken with a sentence."""
+    """Check early that `host`:`port` is free. Raises AddressTaken with a sentence."""
     listen(host, port).close()
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket, whose connections are cut when the other side stops reading. Raises AddressTaken."""
+    """A listening socket that disconnects clients that stop reading. Raises AddressTaken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host.strip("[]"), port), family=family)
@@ -42,16 +42,15 @@ def listen(host: str, port: int) -> socket.socket:
             f"Nothing can be served at {host}:{port} ({error.strerror}). "
             "End what listens there, or choose another address with PORT and HOST."
         ) from error
-    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; accepted connections inherit it
+    # Accepted connections inherit both. asyncio sets TCP_NODELAY only for sockets that name their protocol.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED_SECONDS * 1000)
     return listener
 
 
 def serve(application: Any, host: str, port: int, *, worker: bool, ready: Callable[[], None]) -> None:
-    """Serve until SIGINT or SIGTERM; `ready` is called once requests are answered.
-
-    Raises AddressTaken where another process took the address meanwhile.
-    """
+    """Serve until SIGINT or SIGTERM; `ready` is called once the socket listens. Raises AddressTaken."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
     server = uvicorn.Server(
@@ -82,5 +81,5 @@ def serve(application: Any, host: str, port: int, *, worker: bool, ready: Callab
 
 
 def _is_no_cancellation(record: logging.LogRecord) -> bool:
-    """Streams that are canceled when the server ends are no errors."""
+    """Streams canceled at the shutdown are not errors."""
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))

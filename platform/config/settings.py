@@ -14,7 +14,7 @@ HOST = env.str("HOST", default="127.0.0.1")
 PORT = env.int("PORT", default=8000)
 PUBLIC_BASE_URL = env.str("PUBLIC_BASE_URL", default=f"http://{HOST}:{PORT}").rstrip("/")
 
-INSTALLATION = env.str("INSTALLATION", default="parley")  # tells installations apart that share a broker or a Redis
+INSTALLATION = env.str("INSTALLATION", default="parley")  # separates installations that share a broker or Redis
 DATABASE_URL = env.str("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'parley.sqlite3'}")
 EMBEDDED = DATABASE_URL.startswith("sqlite")
 SECRET_KEY = secret("SECRET_KEY", DATA_DIR, size=50, may_generate=DEBUG or EMBEDDED)
@@ -29,7 +29,7 @@ SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_CSP = middleware.PAGES_POLICY
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
-X_FRAME_OPTIONS = "SAMEORIGIN"  # our own pages show previews of files in frames
+X_FRAME_OPTIONS = "SAMEORIGIN"  # for file previews
 
 INSTALLED_APPS = [
     "config",
@@ -101,23 +101,23 @@ TEMPLATES = [
 ]
 
 # The record
-BRIDGE_THREADS = 6  # threads of a process that carry asynchronous code's database work, each with a connection
+BRIDGE_THREADS = 6  # per process, each with a connection
 DATABASES = {"default": database(DATABASE_URL, bridge_threads=BRIDGE_THREADS)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CHANNEL_LAYER_URL = env.str("CHANNEL_LAYER_URL", default="memory://")
 CHANNEL_LAYERS = {"default": channel_layer(CHANNEL_LAYER_URL, prefix=INSTALLATION)}
-# What the core calls without knowing it: `apps/record/hooks.py` says when, and with what.
+# Hooks, described in `apps/record/hooks.py`.
 LEDGER_LISTENERS = [
     "apps.a2a.webhooks.queue_deliveries",
     "apps.engine.delegation.resume_parents",
     "apps.features.queue.messages.wake_after_settled_tasks",
     "apps.plans.jobs.mark_steps",
 ]
-INLINE_PART_BYTES = 256 * 1024  # a larger part is kept in file storage by its SHA-256
-UNUSED_FILE_SECONDS = 3600.0  # for which a stored file is left alone that nothing names: somebody may be about to
-COLD_AFTER_DAYS = 30  # until an archived session goes into cold storage, where its workspace does not say
+INLINE_PART_BYTES = 256 * 1024  # larger parts go to file storage
+UNUSED_FILE_SECONDS = 3600.0  # before an unused file is deleted: somebody may be about to use it
+COLD_AFTER_DAYS = 30  # until an archived session goes into cold storage; workspaces may differ
 BEFORE_ERASURE = [
-    "apps.features.forks.handover.hand_over",  # the first: what forks share goes to one of them
+    "apps.features.forks.handover.hand_over",  # must be first: it keeps what forks share
     "apps.features.sharing.shares.erase_shares",
     "apps.features.sessions.marks.erase_marks",
     "apps.features.search.indexing.delete_entries",
@@ -134,14 +134,14 @@ CREDENTIAL_LENDER = "apps.features.credentials.lending.lend"
 ARTIFACT_SIGNER = "apps.features.signing.signatures.sign_artifacts"
 SWEEPS = ["apps.features.queue.messages.sweep_queues", "apps.features.credentials.requests.erase_task_credentials"]
 BEFORE_WORK = ["apps.features.health.monitoring.observe"]
-COLD_OBSTACLES = [  # each says why a session has to stay in the tables, if it does
+COLD_OBSTACLES = [  # reasons not to archive a session
     "apps.a2a.webhooks.archive_obstacle",
     "apps.remote.execution.cancellation.archiving_obstacle",
     "apps.plans.runs.archive_obstacle",
 ]
-KEEP_HOUSE_SECONDS = 600.0  # how often sessions are moved into cold storage, and deleted, whose time has come
-FEED_POLL_SECONDS = 2.0  # the backstop behind wake-ups that were lost
-SYNC_DAYS = 30  # how long a client may be away and still be told what changed meanwhile
+KEEP_HOUSE_SECONDS = 600.0  # between runs of slow periodic jobs
+FEED_POLL_SECONDS = 2.0  # in case a notification is lost
+SYNC_DAYS = 30  # for which clients can sync changes
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": DATA_DIR / "files"}},
     "staticfiles": {"BACKEND": "config.static_files.ModuleStorage"},
@@ -149,73 +149,73 @@ STORAGES = {
 WHITENOISE_SKIP_COMPRESS_EXTENSIONS = (*Compressor.SKIP_COMPRESS_EXTENSIONS, "map")
 
 # Calling out
-OUTBOUND_ALLOW = env.list("OUTBOUND_ALLOW", default=[])  # private networks and hosts that may be called
+OUTBOUND_ALLOW = env.list("OUTBOUND_ALLOW", default=[])  # private networks and hosts
 
-WEBHOOK_SECONDS = 10.0  # that one call of a webhook may take
-WEBHOOK_WAIT_SECONDS = (5.0, 3600.0)  # between the calls that fail: the first wait, which doubles, and the longest
-WEBHOOK_GIVE_UP_SECONDS = 24 * 3600.0  # how long a delivery is tried
-DELIVERIES_KEPT_DAYS = 30  # that deliveries are shown to operators after they were made
+WEBHOOK_SECONDS = 10.0  # timeout of one call
+WEBHOOK_WAIT_SECONDS = (5.0, 3600.0)  # between failing calls: first (it doubles) and longest wait
+WEBHOOK_GIVE_UP_SECONDS = 24 * 3600.0  # since it was queued
+DELIVERIES_KEPT_DAYS = 30  # for operators
 
 # Language models: any endpoint that speaks OpenAI's chat completions API
-LLM_MODEL = env.str("LLM_MODEL", default="")  # the model of agents that name none
-LLM_MODELS = env.list("LLM_MODELS", default=[])  # those that people may choose for a conversation besides; "*": any
-LLM_BASE_URL = env.str("LLM_BASE_URL", default="").rstrip("/")  # OpenAI's own where it is unset
+LLM_MODEL = env.str("LLM_MODEL", default="")  # default model
+LLM_MODELS = env.list("LLM_MODELS", default=[])  # other choices; "*": any
+LLM_BASE_URL = env.str("LLM_BASE_URL", default="").rstrip("/")  # default: OpenAI
 LLM_API_KEY = env.str("LLM_API_KEY", default="")
-EMBEDDING_MODEL = env.str("EMBEDDING_MODEL", default="")  # compares meanings where agents are ranked; empty: words do
-EMBEDDING_SECONDS = 5.0  # that it may take
-LLM_SECONDS = 120.0  # how long nothing may come from it
-MCP_STDIO_ALLOW = env.list("MCP_STDIO_ALLOW", default=[])  # command lines that may be started as tool servers
+EMBEDDING_MODEL = env.str("EMBEDDING_MODEL", default="")  # ranks agents; empty: by words
+EMBEDDING_SECONDS = 5.0  # timeout
+LLM_SECONDS = 120.0  # without data, before a call times out
+MCP_STDIO_ALLOW = env.list("MCP_STDIO_ALLOW", default=[])  # command lines of tool servers
 
 # Running agents
 RUN_LEASE_SECONDS = env.float("RUN_LEASE_SECONDS", default=30.0)
-RUNS_PER_PROCESS = 200  # how many runs one worker process carries on its event loop
-ANSWER_SECONDS = 30.0  # how long an agent may take to answer with a message instead of a task
-SELECT_SECONDS = 5.0  # how long an agent may take to choose between a message and a task
-HANDLER_THREADS = 32  # threads of a worker process for handlers that are not async
-DELEGATION_DEPTH = 8  # how many levels deep agents may call each other
-CHILDREN_PER_TASK = 1_000  # how many calls one task may make
-BLOCKED_SECONDS = 5.0  # how long an async handler may compute without awaiting anything, which keeps all others waiting
+RUNS_PER_PROCESS = 200  # concurrent runs of a worker process
+ANSWER_SECONDS = 30.0  # timeout of an answer with a message instead of a task
+SELECT_SECONDS = 5.0  # timeout of the choice between a message and a task
+HANDLER_THREADS = 32  # per worker process, for sync handlers
+DELEGATION_DEPTH = 8  # levels of agents that call each other
+CHILDREN_PER_TASK = 1_000  # calls of one task
+BLOCKED_SECONDS = 5.0  # of an async handler, on the event loop
 MAX_ARTIFACT_BYTES = 50 * 1024**2  # of one artifact of an agent
 MAX_TURN_BYTES = 200 * 1024**2  # of all artifacts of one turn
-MAX_SAYING_BYTES = 1024**2  # of anything else: a line of progress, a tool's result, a question, a task's memory
+MAX_SAYING_BYTES = 1024**2  # of progress, a tool's result, a question, or memory
 AGENT_TOOLS = [
     "apps.features.model_agents.tools",
     *env.list("AGENT_TOOLS", default=[]),
 ]  # modules of tools for agents without code
-ROUTER_AGENT = "router"  # the agent that answers at the front door to who names none, if there is one
-CREDENTIAL_REQUEST_SECONDS = 3600.0  # how long a link is good by which a task asks for a credential
-SWEEP_SECONDS = 5.0  # how often what a queue lost and a crash left is looked for
+ROUTER_AGENT = "router"  # answers at the front door if no tenant is named
+CREDENTIAL_REQUEST_SECONDS = 3600.0  # validity of a link
+SWEEP_SECONDS = 5.0  # between sweeps for lost messages and crashed runs
 
-OBSERVE_SECONDS = 30.0  # how often agents are measured, and looked after whether they can work
+OBSERVE_SECONDS = 30.0  # between measurements and health checks of agents
 
 # Remote agents
-REMOTE_RUNS_PER_PROCESS = 2_000  # turns of remote agents that one worker process carries beside others
-REMOTE_HISTORY_MESSAGES = 10  # of a session, that an agent is told which does not know them
+REMOTE_RUNS_PER_PROCESS = 2_000  # concurrent turns of remote agents, besides others
+REMOTE_HISTORY_MESSAGES = 10  # of a session, that a new agent gets
 REMOTE_INLINE_BYTES = 1024**2  # of a file; a larger one is sent as a link
-REMOTE_LINK_SECONDS = 24 * 3600.0  # how long such a link is good
-REMOTE_RETRY_SECONDS = 10.0  # how long it is tried again to send what was not sent
-REMOTE_AWAY_SECONDS = 60.0  # how long an agent may be away in the middle of its work before the turn fails
-REMOTE_CONFIRM_SECONDS = 15.0  # how long an agent may take to say the same by a stream and when it is asked
-REMOTE_POLL_SECONDS = (0.2, 15.0)  # between looks at a task: the first wait, which grows by half, and the longest
-REMOTE_PATIENCE_SECONDS = 60.0  # how long nothing may be new before the agent is asked to call back
-REMOTE_BACKSTOP_SECONDS = 180.0  # between looks at a task whose agent calls back
-REMOTE_CANCEL_SECONDS = 10.0  # that passing on a cancel may take; what fails is tried again later, for a day
-REMOTE_REFRESH_SECONDS = 900.0  # about how often each agent's card is looked at again
-TRUSTED_KEY_SETS = env.list("TRUSTED_KEY_SETS", default=[])  # URLs of JWKS whose keys are believed on any agent's card
-REMOTE_CONNECT_SECONDS = 5.0  # until a connection to a remote agent is there
-REMOTE_IDLE_SECONDS = 60.0  # how long nothing may come, and in which an event or an answer that begins must be whole
-REMOTE_CONNECTIONS = 250  # of one worker process to one origin at a time
+REMOTE_LINK_SECONDS = 24 * 3600.0  # validity of such a link
+REMOTE_RETRY_SECONDS = 10.0  # of retries of an unsent message
+REMOTE_AWAY_SECONDS = 60.0  # unreachable, before its turn fails
+REMOTE_CONFIRM_SECONDS = 15.0  # until a stream and GetTask must agree
+REMOTE_POLL_SECONDS = (0.2, 15.0)  # between polls of a task: first (it grows by half) and longest wait
+REMOTE_PATIENCE_SECONDS = 60.0  # without news before the agent is asked to call back
+REMOTE_BACKSTOP_SECONDS = 180.0  # between polls of a task whose agent calls back
+REMOTE_CANCEL_SECONDS = 10.0  # timeout of forwarding a cancel, which is retried for a day
+REMOTE_REFRESH_SECONDS = 900.0  # between refreshes of an agent's card, about
+TRUSTED_KEY_SETS = env.list("TRUSTED_KEY_SETS", default=[])  # URLs of JWKS trusted for all cards
+REMOTE_CONNECT_SECONDS = 5.0  # connect timeout
+REMOTE_IDLE_SECONDS = 60.0  # without data, and for one whole answer or event
+REMOTE_CONNECTIONS = 250  # per worker process and origin
 REMOTE_ANSWER_BYTES = 32 * 1024**2  # of one answer, or of one event of a stream
 REMOTE_STREAM_BYTES = 256 * 1024**2  # of all that comes in one stream
-REMOTE_ANSWER_VALUES = 200_000  # of JSON in one answer or event: small ones take much more memory than bytes
-REMOTE_CHECK_SECONDS = env.float("REMOTE_CHECK_SECONDS", default=60.0)  # how often each is looked after, about
-REMOTE_CHECK_TIMEOUT = 10.0  # seconds that its card may take then
-REMOTE_PROBE_SECONDS = 900.0  # how often one that is to be sent a message is sent it
-REMOTE_PROBE_TIMEOUT = 30.0  # seconds that the answer may take
-REMOTE_SLOW_SECONDS = 5.0  # an agent whose checks take longer at the median is not well
-REMOTE_BREAKER_FAILURES = 5  # calls in a row that fail by no fault of the caller's, before no more are made
+REMOTE_ANSWER_VALUES = 200_000  # of JSON in one answer or event, to bound memory
+REMOTE_CHECK_SECONDS = env.float("REMOTE_CHECK_SECONDS", default=60.0)  # between health checks, about
+REMOTE_CHECK_TIMEOUT = 10.0  # seconds for its card
+REMOTE_PROBE_SECONDS = 900.0  # between probes by message
+REMOTE_PROBE_TIMEOUT = 30.0  # seconds for the answer
+REMOTE_SLOW_SECONDS = 5.0  # median check time above which an agent is degraded
+REMOTE_BREAKER_FAILURES = 5  # consecutive failures, not the caller's fault, that open the circuit breaker
 REMOTE_BREAKER_WINDOW_SECONDS = 300.0  # within which they fail
-REMOTE_BREAKER_SECONDS = (30.0, 600.0)  # until one call may try it again: the first wait, which doubles, and the last
+REMOTE_BREAKER_SECONDS = (30.0, 600.0)  # until the next try: first (it doubles) and longest wait
 
 # Celery: its messages name a run and nothing more; https://docs.celeryq.dev/en/stable/userguide/configuration.html
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="memory://localhost")
@@ -233,22 +233,22 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 4
 CELERY_WORKER_REDIRECT_STDOUTS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
-EXECUTORS = {  # who takes the turns of each kind of agent
+EXECUTORS = {  # by kind of agent
     "hosted": "apps.engine.handlers.execute",
     "model": "apps.features.model_agents.executor.execute",
     "remote": "apps.remote.execution.executor.execute",
     "plan": "apps.plans.runs.execute",
 }
-RESTORERS = {  # who makes an agent what a version of it says; other kinds are what their handler or their card says
+RESTORERS = {  # restore a version, by kind of agent
     "model": "apps.agents.registration.restore",
     "plan": "apps.plans.registry.restore_version",
 }
-DEFINITION_WRITERS = {"plan": "apps.plans.definitions.as_yaml"}  # as a file, in a way of its own
-EXAMINERS = {  # who says of each kind of agent why it cannot work, as a sentence for operators; "" where it can
-    "hosted": "apps.engine.handlers.ailment_of",
-    "model": "apps.features.model_agents.executor.ailment_of",
-    "plan": "apps.plans.registry.ailment_of",
-    "remote": "apps.remote.health_checks.ailment_of",  # or an `Impairment`
+DEFINITION_WRITERS = {"plan": "apps.plans.definitions.as_yaml"}
+EXAMINERS = {  # by kind of agent: why it cannot work, for operators; "" where it can
+    "hosted": "apps.engine.handlers.health_problem",
+    "model": "apps.features.model_agents.executor.health_problem",
+    "plan": "apps.plans.registry.health_problem",
+    "remote": "apps.remote.health_checks.health_problem",  # or an `Impairment`
 }
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: every entry is a short interval
 CELERY_BEAT_MAX_LOOP_INTERVAL = 5
@@ -262,7 +262,7 @@ CELERY_BEAT_SCHEDULE = {
         "sessions.expire": KEEP_HOUSE_SECONDS,
         "record.sweep_files": KEEP_HOUSE_SECONDS,
         "health.observe": OBSERVE_SECONDS,
-        "search.index": 15.0,  # the newest events; who searches finds what they said before that
+        "search.index": 15.0,  # the newest events
         "search.index_all": 3600.0,
         "uploads.sweep": 600.0,
         "plans.sweep": SWEEP_SECONDS,
@@ -272,14 +272,14 @@ CELERY_BEAT_SCHEDULE = {
     }.items()
 }
 
-# Limits of what comes in
-MAX_REQUEST_BYTES = 20 * 1024 * 1024  # a body is refused with 413 before more than this is read
+# Limits of requests
+MAX_REQUEST_BYTES = 20 * 1024 * 1024  # of a body; larger ones get 413
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_REQUEST_BYTES
-MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=200 * 1024 * 1024)  # of one file that comes in pieces
-MAX_UPLOADED_BYTES = 2 * 1024**3  # of all uploads of one person that have not expired
-MAX_OPEN_UPLOADS = 20  # of one person, that are not whole
+MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=200 * 1024 * 1024)  # of one file
+MAX_UPLOADED_BYTES = 2 * 1024**3  # unexpired, of one person
+MAX_OPEN_UPLOADS = 20  # unfinished, of one person
 UPLOAD_SECONDS = 24 * 3600.0  # how long an upload is kept
-UPLOADS_DIR = DATA_DIR / "uploads"  # what came of files so far; on the file system of the stored files
+UPLOADS_DIR = DATA_DIR / "uploads"  # of unfinished files; on the file system of the stored files
 MAX_JSON_DEPTH = 64
 MAX_NUMBER_DIGITS = 400
 MAX_PARTS = 100  # of one message
@@ -289,10 +289,10 @@ DEFAULT_HISTORY_LENGTH = 100
 REQUESTS_PER_MINUTE = env.int("REQUESTS_PER_MINUTE", default=60_000)  # of one known caller, by A2A
 ANONYMOUS_REQUESTS_PER_MINUTE = 6_000  # of all anonymous callers of one address
 ACTS_PER_MINUTE = env.int("ACTS_PER_MINUTE", default=120)  # forks, edits and starts of work of one caller
-SHARED_VIEWS_PER_MINUTE = 120  # of what is shared by links, from one address
+SHARED_VIEWS_PER_MINUTE = 120  # of shared links, from one address
 STREAMS_PER_CALLER = 2_000  # open at the same time in one process
 
-MAX_SUMMARY_LENGTH = 10_000  # characters of a summary, and of its details, that agents are asked about
+MAX_SUMMARY_LENGTH = 10_000  # characters, in negotiation
 
 # The client API: https://www.django-rest-framework.org/api-guide/settings/
 REST_FRAMEWORK = {
@@ -304,7 +304,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["apps.api.framework.policies.StrictJSON"],
     "DEFAULT_RENDERER_CLASSES": ["apps.api.framework.policies.PlainJSON"],
     "DEFAULT_SCHEMA_CLASS": "apps.api.framework.schema.Operations",
-    "DEFAULT_METADATA_CLASS": None,  # OPTIONS is no method of ours: the schema says it all
+    "DEFAULT_METADATA_CLASS": None,  # no OPTIONS: there is a schema
     "URL_FORMAT_OVERRIDE": None,
     "NON_FIELD_ERRORS_KEY": "",
 }
@@ -312,7 +312,7 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Parley client API",
     "VERSION": "1",
     "OAS_VERSION": "3.1.1",  # whose schemas are JSON Schema
-    "DESCRIPTION": "Sessions with agents, live. Everything that people's clients see of the record.",
+    "DESCRIPTION": "The API for Parley's clients: agents, sessions, messages, tasks, artifacts, plans and live events.",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,

@@ -1,4 +1,4 @@
-"""Static files: collected only when one of them changed, and served on the event loop."""
+"""Static files: collected only after changes, and served on the event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from config.middleware import CSPMiddleware
 
 
 class StaticFiles(StaticFilesConfig):
-    """Leaves out what packages bring and no page names: most of the first start would go by for these."""
+    """Ignores packages' files that no page uses: collecting them would take most of the first start."""
 
     ignore_patterns = [
         *StaticFilesConfig.ignore_patterns, "rest_framework", "redoc", "oauth2-redirect.*",
@@ -30,14 +30,14 @@ class StaticFiles(StaticFilesConfig):
 
 
 class ModuleStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
-    """Files named after their content, in the imports of ES modules too: a page never mixes old scripts with new."""
+    """Files named by content, also in imports of ES modules: a page never mixes old and new scripts."""
 
     support_js_module_import_aggregation = True
-    max_post_process_passes = 12  # one for each step of the longest way from module to module
+    max_post_process_passes = 12  # the longest chain of imports
 
 
 def collect_if_changed() -> bool:
-    """Run `collectstatic` unless the sources are those of the last time; says whether it ran."""
+    """Run `collectstatic` if sources changed; says whether it ran."""
     mark = Path(settings.STATIC_ROOT) / ".collected"
     now = _fingerprint()
     if mark.exists() and mark.read_text() == now:
@@ -48,7 +48,7 @@ def collect_if_changed() -> bool:
 
 
 def _fingerprint() -> str:
-    """Changes when a source file is added, removed, or written to."""
+    """Changes when a source file does."""
     digest = hashlib.sha256(str(settings.STORAGES["staticfiles"]).encode())
     for finder in get_finders():
         for path, storage in finder.list(ignore_patterns=None):
@@ -58,7 +58,7 @@ def _fingerprint() -> str:
 
 
 async def static_file(request: HttpRequest, name: str) -> HttpResponse:
-    """What WhiteNoise answers, read at once: for files of this size a thread would cost more than reading them."""
+    """WhiteNoise's response, read at once: for small files a thread costs more."""
     answer = _static_middleware()(request)
     with closing(answer):
         return HttpResponse(answer.getvalue(), status=answer.status_code, headers=answer.headers)
@@ -66,7 +66,7 @@ async def static_file(request: HttpRequest, name: str) -> HttpResponse:
 
 @cache
 def _static_middleware() -> Any:
-    """WhiteNoise behind the middleware that gives pages their security headers."""
+    """WhiteNoise behind the middleware for security headers."""
     return SecurityMiddleware(CSPMiddleware(WhiteNoiseMiddleware(_not_found)))
 
 

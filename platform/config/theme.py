@@ -1,4 +1,4 @@
-"""How the admin looks (django-unfold's settings): the accent, the sidebar, and what stands on its first page."""
+"""The admin's look (django-unfold's settings): colors, sidebar and dashboard."""
 
 from typing import Any
 

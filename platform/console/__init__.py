@@ -1,4 +1,1 @@
-"""What pages of operators, their commands and pictures are built from: cells, read-only records, fields, drawings.
-
-It knows Django and nothing of Parley.
-"""
+"""Building blocks of operators' pages, commands and drawings. Independent of Parley."""

@@ -1,22 +1,24 @@
-"""Read-only admin for rows that machines write, and columns of times and JSON."""
+"""Base classes and columns of admin pages."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from django.contrib.admin import display
 from django.core.paginator import Paginator
 from django.db.models import Model, Q, QuerySet, UUIDField
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
 
 from console import cells
+from console.cells import Tone
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
-    """Counts no further than MOST rows: on a log of millions a filter finds what page 100 does not."""
+    """Counts at most MOST rows, to be fast."""
 
     MOST = 10_000
 
@@ -26,12 +28,58 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
         return rows.order_by()[: self.MOST].count() if isinstance(rows, QuerySet) else len(rows)
 
 
-class ReadOnlyAdmin(ModelAdmin):
-    """Nobody adds, changes or deletes, whatever their permissions; who may view finds rows by id or text.
+class ConsoleAdmin(ModelAdmin):
+    """Attributes:
+    select_related: relations to load.
+    deferred: columns not to load.
+    operate_permission: required by actions with the permission "operate".
+    """
+
+    select_related: ClassVar[tuple[str, ...]] = ()
+    deferred: ClassVar[tuple[str, ...]] = ()
+    operate_permission = ""
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        rows = super().get_queryset(request)
+        if self.select_related:
+            rows = rows.select_related(*self.select_related)
+        return rows.defer(*self.deferred)
+
+    def has_operate_permission(self, request: HttpRequest, object_id: object = None) -> bool:
+        return request.user.has_perm(self.operate_permission)
+
+    def get_or_404(self, request: HttpRequest, object_id: object) -> Any:
+        if (row := self.get_object(request, str(object_id))) is None:
+            raise Http404
+        return row
+
+    def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        """More template variables."""
+        return {}
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
+    ) -> HttpResponse:
+        if obj is not None:
+            context |= self.page_context(request, obj)
+        return super().render_change_form(request, context, *args, obj=obj, **kwargs)
+
+    def is_offered(self, action: str, row: Any) -> bool:
+        """Whether the row's page offers the action (`url_path`)."""
+        return True
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
+        row = self.get_object(request, object_id)  # None: unknown or malformed
+        actions = super().get_actions_detail(request, object_id)
+        return [one for one in actions if row is None or self.is_offered(one.path, row)]
+
+
+class ReadOnlyAdmin(ConsoleAdmin):
+    """Rows that nobody adds, changes or deletes.
 
     Attributes:
-        id_lookups: lookups of UUID columns that a search for an id tries.
-        link_filters: URL lookups by which other pages link here, with the model whose row they name.
+        id_lookups: lookups of UUID columns to search.
+        link_filters: URL lookups of other pages' links: label, and the row's model.
     """
 
     list_per_page = 100
@@ -55,7 +103,7 @@ class ReadOnlyAdmin(ModelAdmin):
         return False
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
-        """Rows that an id names, by their indexes; otherwise those whose text is like the term."""
+        """By id if the term is a UUID, else by text."""
         try:
             key = uuid.UUID(search_term.strip())
         except ValueError:
@@ -74,31 +122,83 @@ class ReadOnlyAdmin(ModelAdmin):
         return super().changelist_view(request, {"narrowed": narrowed, **(extra_context or {})})
 
 
-def json_cell(field: str) -> Callable[[Model], SafeString]:
-    """A JSON column of a page, laid out for reading."""
-
-    @display(description=field.replace("_", " "))
-    def column(row: Model) -> SafeString:
-        return cells.json_block(getattr(row, field))
-
-    column.__name__ = field
-    return column
-
-
-def time_cell(field: str, title: str = "") -> Callable[[Model], SafeString]:
-    """A column of times, relative to now."""
-
-    @display(description=title or field.removesuffix("_at").replace("_", " "), ordering=field)
-    def column(row: Model) -> SafeString:
-        return cells.relative_time(getattr(row, field))
-
-    column.__name__ = field
-    return column
-
-
 def _narrowing_link(model: type[Model], key: str) -> SafeString:
-    """A row that a URL names, as a link to its page: by its id where that means something, otherwise by its name."""
     if isinstance(model._meta.pk, UUIDField):
         return cells.row_link(model, key)
     row = model._default_manager.filter(pk=key).first() if key.isdigit() else None
     return cells.link(row or key, cells.page_url(model, key))
+
+
+def redirect_dialog(model: type[Model], key: object) -> HttpResponse:
+    """For a dialog: htmx loads the row's page."""
+    return HttpResponse(headers={"HX-Redirect": cells.page_url(model, key)})
+
+
+Column = Callable[[Any], Any]
+
+
+def column(title: str, show: Callable[[Any], object], ordering: str = "", *, field: str = "") -> Column:
+    """A list's column or a page's line. The help text is that of the model's `field`."""
+
+    @display(description=title, ordering=ordering or None)
+    def shown(row: Any) -> object:
+        return show(row)
+
+    shown.__name__ = field or "column"
+    return shown
+
+
+def json_cell(field: str) -> Column:
+    return column(field.replace("_", " "), lambda row: cells.json_block(getattr(row, field)), field=field)
+
+
+def time_cell(field: str, title: str = "") -> Column:
+    title = title or field.removesuffix("_at").replace("_", " ")
+    return column(title, lambda row: cells.relative_time(getattr(row, field)), field, field=field)
+
+
+def id_cell(path: str, title: str = "id", *, ordering: str = "", is_link: bool = False, field: str = "") -> Column:
+    """A shortened id, with `is_link` as a link to the row's page."""
+    get = attrgetter(path)
+
+    def show(row: Any) -> SafeString:
+        return cells.identifier(get(row), cells.page_url(type(row), row.pk) if is_link else "")
+
+    return column(title, show, ordering, field=field)
+
+
+def page_link(field: str, title: str = "", *, ordering: str | None = None) -> Column:
+    """A field's value, as a link to the row's page."""
+    show = lambda row: cells.link(getattr(row, field), cells.page_url(type(row), row.pk))  # noqa: E731
+    return column(title or field, show, field if ordering is None else ordering)
+
+
+def related_cell(
+    path: str, title: str = "", *, text: str = "", ordering: str = "", empty: object = cells.NOTHING, field: str = ""
+) -> Column:
+    """A link to a related row; `text` is the attribute to show, by default the name."""
+    get = attrgetter(path)
+
+    def show(row: Any) -> object:
+        if (related := get(row)) is None:
+            return empty
+        return cells.link(getattr(related, text) if text else related, cells.page_url(type(related), related.pk))
+
+    return column(title or path.rpartition(".")[2].replace("_", " "), show, ordering, field=field)
+
+
+def key_cell(model: type[Model], path: str, title: str, *, field: str = "") -> Column:
+    """A link to a related row by key; the row need not be loaded."""
+    get = attrgetter(path)
+    return column(title, lambda row: cells.row_link(model, get(row)), field=field)
+
+
+def count_cell(
+    title: str, model: type[Model], lookup: str, count: Callable[[Any], int], *, ordering: str = ""
+) -> Column:
+    """A count, as a link to the rows."""
+    return column(title, lambda row: cells.count_link(count(row), model, **{lookup: row.pk}), ordering)
+
+
+def state_cell(field: str, tones: Mapping[Any, Tone], title: str = "state") -> Column:
+    return column(title, lambda row: cells.state(getattr(row, field), tones[getattr(row, field)]), field)

@@ -1,4 +1,4 @@
-"""Cells of operators' tables: ids, times, states, and numbers that lead somewhere, as safe HTML."""
+"""Cells of admin tables as safe HTML."""
 
 import datetime
 import json
@@ -15,11 +15,11 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
 NOTHING = mark_safe('<span class="nothing">–</span>')
-ENDS = (8, 4)  # characters of a long id that are shown at its beginning and its end
+ENDS = (8, 4)  # characters shown at an id's start and end
 
 
 class Tone(StrEnum):
-    """What a state means at a glance; each has a colour and a sign (`static/console/console.css`)."""
+    """A state's meaning, with a color and a sign (`static/console/console.css`)."""
 
     QUEUED = "queued"
     WORKING = "working"
@@ -43,7 +43,6 @@ SIGNS = {
 
 
 def state(word: str, tone: Tone) -> SafeString:
-    """A state as a sign and a word in its colour."""
     sign = mark_safe(SIGNS[tone])  # noqa: S308
     return format_html(
         '<span class="state state-{}"><svg viewBox="0 0 16 16" aria-hidden="true">{}</svg>{}</span>', tone, sign, word
@@ -51,7 +50,7 @@ def state(word: str, tone: Tone) -> SafeString:
 
 
 def identifier(value: object, url: str = "") -> SafeString:
-    """An id in monospace: the middle of a long one is hidden from the eye, but selected, read out and copied whole."""
+    """An id whose middle is hidden, but selected, read out and copied."""
     if not (text := str(value or "")):
         return NOTHING
     if len(text) > sum(ENDS) + 4:
@@ -69,7 +68,7 @@ def identifier(value: object, url: str = "") -> SafeString:
 
 
 def relative_time(at: datetime.datetime | None) -> SafeString:
-    """A time as it is from now, with the absolute one on hover. `console.js` keeps it current."""
+    """Relative to now; the tooltip has the absolute time. `console.js` updates it."""
     if at is None:
         return NOTHING
     utc = at.astimezone(datetime.UTC)
@@ -78,7 +77,7 @@ def relative_time(at: datetime.datetime | None) -> SafeString:
 
 
 def from_now(at: datetime.datetime) -> str:
-    """How long ago or ahead a time is, in one unit: "now", "12 s ago", "in 3 min"; the date beyond 30 days."""
+    """ "now", "12 s ago", "in 3 min"; a date beyond 30 days."""
     seconds = (timezone.now() - at).total_seconds()
     distance = abs(seconds)
     for limit, unit, name in ((90, 1, "s"), (5400, 60, "min"), (129_600, 3600, "h"), (2_592_000, 86_400, "d")):
@@ -89,7 +88,7 @@ def from_now(at: datetime.datetime) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds in the largest fitting unit: "840 ms", "4.2 s", "3 min"."""
+    """ "840 ms", "4.2 s", "3 min"."""
     if seconds is None:
         return "–"
     if seconds < 1:
@@ -102,39 +101,34 @@ def link(text: object, url: str) -> SafeString:
 
 
 def page_url(model: type[Model], pk: Any) -> str:
-    """The admin page of a row, which need not be loaded."""
+    """The row need not be loaded."""
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_change", args=[quote(pk)])
 
 
 def list_url(model: type[Model], **filters: Any) -> str:
-    """The admin list of a model, narrowed by lookups."""
     url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
     return f"{url}?{urlencode(filters)}" if filters else url
 
 
 def count_link(count: int, model: type[Model], **filters: Any) -> SafeString:
-    """A number that leads to the rows it counts."""
     return link(f"{count:,}", list_url(model, **filters))
 
 
 def row_link(model: type[Model], pk: object) -> SafeString:
-    """The id of a row that leads to its page."""
     return identifier(pk, page_url(model, pk)) if pk else NOTHING
 
 
 def json_block(value: Any) -> SafeString:
-    """JSON, laid out for reading."""
     if value in (None, {}, [], ""):
         return NOTHING
     return format_html('<pre class="structure">{}</pre>', json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def lines(texts: Iterable[str]) -> SafeString:
-    """A line for each text."""
     return format_html_join(mark_safe("<br>"), "{}", ((text,) for text in texts)) or NOTHING
 
 
 def shortened(text: str, length: int = 80) -> str:
-    """One line of a text, cut at `length` characters."""
+    """One line of at most `length` characters."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1] + "…"

@@ -1,4 +1,4 @@
-"""Small charts drawn on the server as SVG: a line through values, and shares of a sum."""
+"""Small SVG charts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _numbers = itertools.count(1)
 
 
 def sparkline(values: Sequence[float], title: str, description: str) -> SafeString:
-    """A line through values, the first at the left, above a base of zero."""
+    """A line above zero."""
     top, steps = max(values, default=0) or 1.0, max(len(values) - 1, 1)
     places = [(WIDTH * at / steps, (HEIGHT - 2) * (1 - value / top) + 1) for at, value in enumerate(values)]
     if len(places) == 1:
@@ -26,7 +26,7 @@ def sparkline(values: Sequence[float], title: str, description: str) -> SafeStri
 
 
 def bar(parts: Sequence[tuple[str, int, Tone]], title: str, description: str) -> SafeString:
-    """Numbers side by side as shares of their sum."""
+    """Shares of a sum, side by side."""
     total, begins, drawn = sum(count for _, count, _ in parts) or 1, 0.0, []
     for word, count, tone in parts:
         width = WIDTH * count / total
@@ -38,7 +38,7 @@ def bar(parts: Sequence[tuple[str, int, Tone]], title: str, description: str) ->
 
 
 def _svg(kind: str, title: str, description: str, shapes: SafeString, height: int = HEIGHT) -> SafeString:
-    number = next(_numbers)  # the class is not "chart": the theme's script takes those for canvases
+    number = next(_numbers)  # not "chart", which the theme's script takes for a canvas
     return format_html(
         '<svg class="drawing drawing-{}" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" '
         'aria-labelledby="{} {}">'

@@ -1,13 +1,12 @@
-"""Commands that operators type, and scripts call in turn: each starts as fast as it can."""
+"""A base of fast management commands."""
 
 from django.core.management.base import BaseCommand
 
 
 class QuickCommand(BaseCommand):
-    """A command that does not look over the code first.
+    """A command without Django's system checks, which double the start time.
 
-    Django's system checks load every page and every form, which takes as long as all else that a start does. They find
-    mistakes of the code and the settings: `serve`, `check`, `migrate` and a worker that starts have them found.
+    `serve`, `check`, `migrate` and workers run them.
     """
 
     requires_system_checks: list[str] = []

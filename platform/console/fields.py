@@ -1,4 +1,4 @@
-"""Form fields for JSON columns: lists of words, and lists of rows that people add and remove in place."""
+"""Form fields of JSON columns: words, and editable rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 
 
 class WordsField(forms.CharField):
-    """A list of words, written one to a line (or with commas), each once."""
+    """Unique words, one a line or comma-separated."""
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("widget", UnfoldAdminTextareaWidget(attrs={"rows": 3}))
@@ -36,7 +36,7 @@ MOST_ROWS = 100
 
 
 class Rows(BaseFormSet):  # type: ignore[type-arg]
-    """Rows as a browser sends them. One that is left as a new one is shown is none, wherever it stands."""
+    """Rows as browsers send them. Ignores unchanged new rows anywhere."""
 
     def initial_form_count(self) -> int:
         return 0
@@ -46,7 +46,6 @@ class Rows(BaseFormSet):  # type: ignore[type-arg]
 
     @property
     def values(self) -> list[dict[str, Any]]:
-        """What the rows say, once they are valid."""
         return [form.cleaned_data for form in self.forms if form.has_changed()]
 
 
@@ -75,7 +74,7 @@ class RowsWidget(forms.Widget):
 
 
 class RowsField(forms.Field):
-    """A list of dicts, one for each row that is filled in; `row` is the form of one, `noun` what people call it."""
+    """A list of dicts. `row` is the form of one, `noun` its name for people."""
 
     def __init__(self, row: type[Form], *, noun: str, **options: Any) -> None:
         super().__init__(widget=RowsWidget(row, noun), required=False, **options)

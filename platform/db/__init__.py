@@ -1,7 +1,4 @@
-"""The one way from asynchronous code to the database: a few threads, each with a connection of its own.
-
-A caller that waits or streams holds neither: it borrows a thread for the length of one function.
-"""
+"""Database access for asynchronous code: a few threads, each with a connection, used only while a function runs."""
 
 import asyncio
 import atexit
@@ -9,8 +6,9 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
+from threading import Semaphore
 
 from django.conf import settings
 from django.db import (
@@ -23,26 +21,24 @@ from django.db import (
 )
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from db.threads import Singleton
-
 log = logging.getLogger("parley.db")
 
-RECONNECT_SECONDS = (0.1, 0.4, 1.5, 3.0)  # waits between tries while a database server restarts
+RECONNECT_SECONDS = (0.1, 0.4, 1.5, 3.0)  # waits while a database server restarts
 
 
 async def run[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Await `function(*args, **kwargs)` on a database thread (see `with_database`)."""
     call = partial(with_database, function, *args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(_threads.get(), call)
+    return await asyncio.get_running_loop().run_in_executor(_threads, call)
 
 
 def submit[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-    """Call `function` on a database thread (see `with_database`): for threads that do something else meanwhile."""
-    return _threads.get().submit(partial(with_database, function, *args, **kwargs))
+    """Call `function` on a database thread without waiting."""
+    return _threads.submit(partial(with_database, function, *args, **kwargs))
 
 
 async def persist[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Await `run(function, …)` again and again while the database is away, for as long as a lease may last."""
+    """`run`, retried every second while the database is away, for up to RUN_LEASE_SECONDS."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + settings.RUN_LEASE_SECONDS
     while True:
@@ -55,21 +51,19 @@ async def persist[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.k
 
 
 def later[**P](function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Call `function` on a database thread soon; nobody waits for it, and its errors are logged."""
-    submit(function, *args, **kwargs).add_done_callback(_log_failure)
+    """`submit`, with errors logged."""
 
+    def log_failure(future: "Future[object]") -> None:
+        if not future.cancelled() and (error := future.exception()):
+            log.error("background work on a database thread failed", exc_info=error)
 
-def _log_failure(future: "Future[object]") -> None:
-    if not future.cancelled() and (error := future.exception()):
-        log.error("work left to a database thread failed", exc_info=error)
+    submit(function, *args, **kwargs).add_done_callback(log_failure)
 
 
 def with_database[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call `function` in this thread, and again after a reconnection if its connection turns out to be broken.
+    """Call `function` in this thread; reconnect and call it again if its connection breaks.
 
-    A function is called again only when the database itself went away, so its transaction was rolled back (or, at the
-    worst, committed unheard): give it functions that may run twice, as compare-and-swap and idempotency make ours.
-    Raises what `function` raises.
+    The first call may have committed, so `function` must be safe to run twice.
     """
     for wait in (*RECONNECT_SECONDS, None):
         used = None
@@ -78,7 +72,9 @@ def with_database[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.k
             used = connection.connection
             return function(*args, **kwargs)
         except (OperationalError, InterfaceError):
-            if wait is None or connection.in_atomic_block or _still_holds(used):
+            # Django may have opened another connection after a broken transaction.
+            is_sound = used is not None and connection.connection is used and connection.is_usable()
+            if wait is None or connection.in_atomic_block or is_sound:
                 raise
             log.warning("database connection lost; trying again in %s s", wait)
             forget_connection()
@@ -86,45 +82,56 @@ def with_database[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.k
     raise AssertionError("unreachable")
 
 
-def _still_holds(used: object) -> bool:
-    """Is it still this connection, and sound? Leaving a transaction that broke off, Django opens another."""
-    return used is not None and connection.connection is used and connection.is_usable()
-
-
 def forget_connection() -> None:
-    """Close this thread's connection; the next use opens another."""
+    """Close this thread's connection; the next use reopens it."""
     with contextlib.suppress(DatabaseError):
         connection.close()
 
 
-class DatabaseThreads(ThreadPoolExecutor):
-    """At most `count` threads, each with a connection that it keeps until `close`."""
+class DatabaseThreads(Executor):
+    """Up to `count` threads, started when needed; each keeps a connection until `shutdown`.
+
+    The first thread is preferred: on SQLite a write invalidates the page caches of all other connections.
+    """
 
     def __init__(self, count: int, name: str) -> None:
         self._connections: list[BaseDatabaseWrapper] = []
-        super().__init__(count, thread_name_prefix=name, initializer=self._register)
+        self._first_is_free = Semaphore()
+        start = partial(ThreadPoolExecutor, thread_name_prefix=name, initializer=self._register)
+        self._first = start(1)
+        self._others = start(count - 1) if count > 1 else self._first
 
     def _register(self) -> None:
-        """Note the new thread's connection, which `close` closes from another thread."""
+        """Record the new thread's connection, for `shutdown` to close."""
         database = connections[DEFAULT_DB_ALIAS]
         database.inc_thread_sharing()
         self._connections.append(database)
 
-    def close(self) -> None:
-        """End the threads and their connections, after what they have been given."""
-        self.shutdown()
+    def submit[**P, T](self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        """See `concurrent.futures.Executor`."""
+        if not self._first_is_free.acquire(blocking=False):
+            return self._others.submit(function, *args, **kwargs)
+        future = self._first.submit(function, *args, **kwargs)
+        future.add_done_callback(lambda _: self._first_is_free.release())
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Finish submitted work, then end the threads and close their connections."""
+        self._first.shutdown(wait, cancel_futures=cancel_futures)
+        self._others.shutdown(wait, cancel_futures=cancel_futures)
         for database in self._connections:
             with contextlib.suppress(DatabaseError):
                 database.close()
 
 
-_threads = Singleton(lambda: DatabaseThreads(settings.BRIDGE_THREADS, "database"))
+_threads = DatabaseThreads(settings.BRIDGE_THREADS, "database")
 
 
 def close() -> None:
-    """End the threads and their connections, after what they are doing; the next use starts new ones."""
-    if (threads := _threads.take()) is not None:
-        threads.close()
+    """Finish the running work, then end the threads; later calls start new ones."""
+    global _threads
+    ended, _threads = _threads, DatabaseThreads(settings.BRIDGE_THREADS, "database")
+    ended.shutdown()
 
 
 atexit.register(close)

@@ -1,7 +1,7 @@
-"""Hand-written SQL: queries that give model instances, and writes that go out together.
+"""Hand-written SQL: queries that give model instances, and writes sent together.
 
-The hot path uses these, because most of what a small statement costs in Django is building its SQL anew. Everything
-else uses the ORM. Each app keeps its queries in a module `sql.py`; tests compare them with the ORM's answers.
+For the hot path only, because Django's SQL building costs more than small statements. Each app keeps its queries in a
+module `sql.py`; tests compare them with the ORM's answers.
 """
 
 from __future__ import annotations
@@ -10,31 +10,36 @@ import datetime
 import itertools
 import json
 import re
+import sqlite3
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cache, lru_cache
-from typing import Any
+from functools import cache, cached_property, lru_cache
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections, models, transaction
 
-MAX_PARAMETERS = 65535  # of one statement, by PostgreSQL's protocol
-
 NOW = object()
-"""The database's time, as what a condition of an update compares with."""
+"""The database's time, in the `where` of an update."""
 
 CLOCK_SQL = {"sqlite": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')", "postgresql": "clock_timestamp()"}
-"""SQL for the database's clock, to be executed with parameters (or []); give what it yields to `time_from`."""
+"""SQL for the database's time; needs `execute` with parameters (or []), and `time_from`."""
 
+# Make SQLite's driver store these as Django does.
+sqlite3.register_adapter(uuid.UUID, attrgetter("hex"))
+sqlite3.register_adapter(datetime.datetime, lambda at: str(at.astimezone(datetime.UTC).replace(tzinfo=None)))
+sqlite3.register_adapter(list, lambda keys: json.dumps([key.hex for key in keys]))  # for {any}
 
-_embedded_writer = threading.RLock()  # SQLite has one writer: queueing here is faster than its busy timeout
+_sqlite_writer = threading.RLock()  # faster than SQLite's busy timeout
 
 
 @contextmanager
 def write_transaction() -> Iterator[None]:
-    """A transaction that will write: on SQLite it queues for the one writer before it begins."""
-    with _embedded_writer if connection.vendor == "sqlite" else nullcontext(), transaction.atomic():
+    """A transaction that will write; on SQLite one at a time."""
+    with _sqlite_writer if connection.vendor == "sqlite" else nullcontext(), transaction.atomic():
         yield
 
 
@@ -45,21 +50,18 @@ class Query[T]:
                      "WHERE task.id = %s", with_context, task=Task, context=Context)
         TASK.one(task_id)
 
-    `{task}` stands for all columns of the table aliased `task`, `{task.table}` for the table with that alias. `{now}`
-    is the database's time, `{any}` compares with a list of keys, `{lock task}` locks rows where the database can.
-    `build` makes one value of a row: it is called with an instance for each `{alias}` and the time for `{now}`, in
-    their order, and with what further columns yield; an outer join that found nothing gives None. Without it the query
-    has one alias.
+    Placeholders: `{task}` all columns of the table aliased `task`; `{task.table}` the table with that alias; `{now}`
+    the database's time; `{any}` equality with one of a list of keys; `{lock task}` a row lock, if supported. `build`
+    gets, for each row, an instance (None for an outer join without match) for each `{alias}` and a time for each
+    `{now}`, in order, then the other columns. Without `build`, a row gives its only instance.
     """
 
     def __init__(self, sql: str, build: Callable[..., T] | None = None, **tables: type[models.Model]) -> None:
         self._template, self._build, self._tables = sql, build, tables
-        self._prepared: dict[str, tuple[str, list[_Columns | None]]] = {}
 
     def all(self, *params: Any) -> list[T]:
-        """The rows for these values."""
-        vendor = connection.vendor
-        sql, columns = self._prepared.get(vendor) or self._prepare(vendor)
+        """All rows for these parameters."""
+        sql, columns = self._prepared
         found = []
         for row in execute(sql, params).fetchall():
             values: list[Any] = []
@@ -81,14 +83,17 @@ class Query[T]:
         return found
 
     def one(self, *params: Any) -> T | None:
-        """The first row for these values, or None."""
+        """The first row for these parameters, or None."""
         found = self.all(*params)
         return found[0] if found else None
 
-    def _prepare(self, vendor: str) -> tuple[str, list[_Columns | None]]:
+    @cached_property
+    def _prepared(self) -> tuple[str, list[_Columns | None]]:
+        """The SQL for this database, and each instance's columns; None for a time."""
+        vendor = connection.vendor
         columns: list[_Columns | None] = []
 
-        def put(found: re.Match[str]) -> str:
+        def expand(found: re.Match[str]) -> str:
             match found[1].replace(".", " ").split():
                 case ["now"]:
                     columns.append(None)
@@ -102,15 +107,13 @@ class Query[T]:
                 case [alias]:
                     columns.append(table := _Columns(self._tables[alias]))
                     return ", ".join(f"{alias}.{quote(name)}" for name in table.columns)
-            raise ValueError(f"{{{found[1]}}} is none of the placeholders")
+            raise ValueError(f"{{{found[1]}}} is not a placeholder")
 
-        sql = re.sub(r"\{([\w. ]+)\}", put, self._template)
-        self._prepared[vendor] = sql, columns
-        return sql, columns
+        return re.sub(r"\{([\w. ]+)\}", expand, self._template), columns
 
 
 class _Columns:
-    """All columns of a model's table, and what makes of their values those of an instance."""
+    """A table's columns, with converters."""
 
     def __init__(self, model: type[models.Model]) -> None:
         fields = model._meta.concrete_fields
@@ -128,189 +131,170 @@ class _Columns:
 
 
 def execute(sql: str, params: Sequence[Any]) -> Any:
-    """Execute one statement with `%s` for its parameters; gives the cursor, which need not be closed.
+    """Execute a statement with `%s` parameters; gives the cursor, which need not be closed.
 
-    On PostgreSQL it goes to the server as it is: psycopg would take apart a long statement again each time.
+    On PostgreSQL with a raw cursor: psycopg's others parse the statement each time.
     """
     database = connections[DEFAULT_DB_ALIAS]
     if database.vendor == "postgresql" and not database.queries_logged:
-        from psycopg import RawCursor  # where there is a PostgreSQL
+        from psycopg import RawCursor  # not installed everywhere
 
         database.close_if_health_check_failed()
         database.ensure_connection()
         with database.wrap_database_errors:
             return RawCursor(database.connection).execute(_numbered(sql), params)
-    if database.vendor == "sqlite":
-        params = [ADAPTERS[type(value)](value) if type(value) in ADAPTERS else value for value in params]
     cursor = database.cursor()
     cursor.execute(sql, params)
     return cursor
 
 
-ADAPTERS: dict[type, Callable[[Any], Any]] = {
-    uuid.UUID: lambda key: key.hex,
-    datetime.datetime: lambda at: str(at.astimezone(datetime.UTC).replace(tzinfo=None)),
-    list: lambda keys: json.dumps([key.hex for key in keys]),
-}
-"""What SQLite takes for values that PostgreSQL's driver takes as they are: as Django stores them."""
-
-
 @lru_cache(maxsize=512)
 def _numbered(sql: str) -> bytes:
-    """The statement with PostgreSQL's own $1, $2, … for its parameters."""
+    """The statement with PostgreSQL's $1, $2, … as parameters."""
     numbers = itertools.count(1)
     return re.sub("%([s%])", lambda found: f"${next(numbers)}" if found[1] == "s" else "%", sql).encode()
 
 
-class Batch:
-    """Writes of one transaction that belong together: on PostgreSQL one statement, elsewhere one after the other.
+class Update(NamedTuple):
+    """Set values in the rows that match all of `where`; `write` raises `missing` if none does.
 
-    In one statement they all see the database as it was before, so no two of them may touch the same row, and
-    references between new rows need constraints that are checked at the commit, as Django's are.
+    Names in `where` may end in `__gt` or `__lt`; values may be NOW, but not None.
     """
 
-    def __init__(self) -> None:
-        self._database = connections[DEFAULT_DB_ALIAS]
-        self._writes: list[tuple[str, list[Any], Exception | None]] = []
-
-    def insert(self, *rows: models.Model, replacing: tuple[str, ...] = ()) -> None:
-        """Insert rows of one model; a key that the database makes is not read back. Signals are not sent.
-
-        With `replacing`, a row that has the same values in these fields, which are unique together, is overwritten.
-        """
-        if not rows:
-            return
-        database = self._database
-        columns, sql, one = _insertion(type(rows[0]), database.vendor)
-        params = [
-            getattr(row, name) if field is None else field.get_db_prep_save(field.pre_save(row, add=True), database)
-            for row in rows
-            for name, field in columns
-        ]
-        overwriting = _overwriting(type(rows[0]), replacing) if replacing else ""
-        self._writes.append((f"{sql} {', '.join([one] * len(rows))}{overwriting}", params, None))
-        for row in rows:
-            row._state.adding, row._state.db = False, database.alias
-
-    def update(
-        self,
-        model: type[models.Model],
-        where: dict[str, Any],
-        values: dict[str, Any],
-        *,
-        missing: Exception | None = None,
-    ) -> None:
-        """Set plain values as `update` does; where no row is found, `missing` is raised by `write`."""
-        self._writes.append((*_update(model, where, values), missing))
-
-    def write(self) -> None:
-        """Send them, in the transaction that is open. Raises IntegrityError, or `missing` of an update without rows."""
-        is_one = self._database.vendor == "postgresql" and len(self._writes) > 1
-        if is_one and sum(len(params) for _, params, _ in self._writes) <= MAX_PARAMETERS:
-            parts = ", ".join(f"w{n} AS ({sql} RETURNING 1)" for n, (sql, _, _) in enumerate(self._writes))
-            counts = ", ".join(f"(SELECT count(*) FROM w{n})" for n in range(len(self._writes)))  # noqa: S608
-            params = [param for _, params, _ in self._writes for param in params]
-            found = execute(f"WITH {parts} SELECT {counts}", params).fetchone()
-        else:
-            found = [execute(sql, params).rowcount for sql, params, _ in self._writes]
-        for count, (_, _, missing) in zip(found, self._writes, strict=True):
-            if not count and missing is not None:
-                raise missing
-
-
-def insert(row: models.Model) -> None:
-    """Insert one row (see `Batch.insert`)."""
-    batch = Batch()
-    batch.insert(row)
-    batch.write()
+    model: type[models.Model]
+    where: dict[str, Any]
+    values: dict[str, Any]
+    missing: Exception | None = None
 
 
 def update(model: type[models.Model], where: dict[str, Any], values: dict[str, Any]) -> int:
-    """Set plain values in the rows for which all of `where` holds; gives how many there were.
+    """One `Update`; gives the number of rows."""
+    return write(updates=[Update(model, where, values)])[0]
 
-    A name in `where` may end in `__gt` or `__lt`; otherwise it stands for equality. None is no value there, and NOW is
-    the database's time.
+
+def write(
+    inserts: Iterable[models.Model] = (),
+    updates: Sequence[Update] = (),
+    unique_fields: Mapping[type[models.Model], tuple[str, ...]] | None = None,
+) -> list[int]:
+    """Write rows within the open transaction; gives the number of rows of each update, then of each insert statement.
+
+    PostgreSQL gets one statement, if it can hold all parameters. Its parts see the database as it was before, so no two
+    may touch the same row, and references between new rows need deferred constraints, as Django's are. No signals are
+    sent; generated keys are not read back. Inserted rows overwrite rows with the same `unique_fields`.
+    Raises IntegrityError, or `missing` of an update without rows.
     """
-    return int(execute(*_update(model, where, values)).rowcount)
+    database = connections[DEFAULT_DB_ALIAS]
+    max_params = database.features.max_query_params or MAX_PARAMETERS
+    statements: list[tuple[str, list[Any]]] = []
+    for model, where, values, _ in updates:
+        compared_with_now = tuple(name for name, value in where.items() if value is NOW)
+        sql, fields = _update_sql(model, tuple(where), tuple(values), compared_with_now)
+        given = [*values.values(), *(value for value in where.values() if value is not NOW)]
+        params = [field.get_db_prep_save(value, database) for field, value in zip(fields, given, strict=True)]
+        statements.append((sql, params))
+    rows_by_model: dict[type[models.Model], list[models.Model]] = defaultdict(list)
+    for row in inserts:
+        rows_by_model[type(row)].append(row)
+    for model, rows in rows_by_model.items():
+        columns, before, one, after = _insert_sql(model, (unique_fields or {}).get(model, ()))
+        for some in itertools.batched(rows, max_params // len(columns)):
+            params = [
+                getattr(row, name) if field is None else field.get_db_prep_save(field.pre_save(row, add=True), database)
+                for row in some
+                for name, field in columns
+            ]
+            statements.append((f"{before} {', '.join([one] * len(some))}{after}", params))
+    counts = _execute_all(statements)
+    for count, change in zip(counts, updates, strict=False):
+        if not count and change.missing is not None:
+            raise change.missing
+    for rows in rows_by_model.values():
+        for row in rows:
+            row._state.adding, row._state.db = False, database.alias
+    return counts
 
+
+def _execute_all(statements: list[tuple[str, list[Any]]]) -> list[int]:
+    """Execute statements, on PostgreSQL as one if possible; gives the number of rows of each."""
+    database = connections[DEFAULT_DB_ALIAS]
+    params = [param for _, params in statements for param in params]
+    if statements and database.vendor == "postgresql" and len(params) <= MAX_PARAMETERS:
+        parts = ", ".join(f"w{n} AS ({sql} RETURNING 1)" for n, (sql, _) in enumerate(statements))
+        counts = ", ".join(f"(SELECT count(*) FROM w{n})" for n in range(len(statements)))  # noqa: S608
+        return list(execute(f"WITH {parts} SELECT {counts}", params).fetchone())
+    found = []
+    with database.cursor() as cursor:
+        for sql, own in statements:
+            cursor.execute(sql, own)
+            found.append(cursor.rowcount)
+    return found
+
+
+MAX_PARAMETERS = 65535  # of a statement, by PostgreSQL's protocol
 
 Column = tuple[str, "models.Field[Any, Any] | None"]
-"""An attribute of a row, and the field that makes of it what the database takes; None where that is the same."""
+"""An attribute of a row, and the field that prepares its value; None if it needs none."""
 
 PASSED_THROUGH = (models.CharField, models.TextField, models.UUIDField, models.DateTimeField, models.BooleanField)
-"""Fields whose values the drivers take as models have them; none here sets a time by itself."""
+"""Fields whose values the drivers take unprepared. None of ours uses `auto_now`."""
 
 COMPARISONS = {"gt": ">", "lt": "<"}
 
 
 @cache
-def _insertion(model: type[models.Model], vendor: str) -> tuple[list[Column], str, str]:
-    fields = _inserted(model)
+def _insert_sql(model: type[models.Model], unique: tuple[str, ...]) -> tuple[list[Column], str, str, str]:
+    """The columns of an insert, and its SQL before, for one row, and after the rows."""
+    made_by_database = (models.AutoField, models.BigAutoField)
+    fields = [field for field in model._meta.local_concrete_fields if not isinstance(field, made_by_database)]
     columns = [(field.attname, None if type(_target(field)) in PASSED_THROUGH else field) for field in fields]
-    names = ", ".join(quote(str(field.column)) for field in fields)
-    sql = f"INSERT INTO {quote(model._meta.db_table)} ({names}) VALUES"
-    return columns, sql, f"({', '.join(['%s'] * len(fields))})"
-
-
-def _inserted(model: type[models.Model]) -> list[models.Field[Any, Any]]:
-    """The fields but for a key that the database makes."""
-    fields = model._meta.local_concrete_fields
-    return [field for field in fields if not isinstance(field, models.AutoField | models.BigAutoField)]
+    names = {field.name: quote(str(field.column)) for field in fields}
+    overwrite = ""
+    if unique:
+        rest = [names[field.name] for field in fields if field.name not in unique and not field.primary_key]
+        values = ", ".join(f"{column} = EXCLUDED.{column}" for column in rest)
+        overwrite = f" ON CONFLICT ({', '.join(names[name] for name in unique)}) DO UPDATE SET {values}"
+    before = f"INSERT INTO {quote(model._meta.db_table)} ({', '.join(names.values())}) VALUES"
+    return columns, before, f"({', '.join(['%s'] * len(fields))})", overwrite
 
 
 def _target(field: models.Field[Any, Any]) -> models.Field[Any, Any]:
-    """The field itself, or for a foreign key the one whose value it has."""
+    """The field itself, or the field that a foreign key finally refers to."""
     return _target(field.target_field) if isinstance(field, models.ForeignKey) else field
 
 
 @cache
-def _overwriting(model: type[models.Model], unique: tuple[str, ...]) -> str:
-    fields = _inserted(model)
-    columns = [quote(str(field.column)) for field in fields if field.name not in unique and not field.primary_key]
-    names = [quote(str(field.column)) for field in fields if field.name in unique]
-    values = ", ".join(f"{column} = EXCLUDED.{column}" for column in columns)
-    return f" ON CONFLICT ({', '.join(names)}) DO UPDATE SET {values}"
-
-
-def _update(model: type[models.Model], where: dict[str, Any], values: dict[str, Any]) -> tuple[str, list[Any]]:
-    database = connections[DEFAULT_DB_ALIAS]
-    with_now = tuple(name for name, value in where.items() if value is NOW)
-    sql, fields = _updating(model, tuple(where), tuple(values), with_now, database.vendor)
-    given = [*values.values(), *(value for value in where.values() if value is not NOW)]
-    return sql, [field.get_db_prep_save(value, database) for field, value in zip(fields, given, strict=True)]
-
-
-@cache
-def _updating(
-    model: type[models.Model], where: tuple[str, ...], values: tuple[str, ...], with_now: tuple[str, ...], vendor: str
+def _update_sql(
+    model: type[models.Model], where: tuple[str, ...], values: tuple[str, ...], compared_with_now: tuple[str, ...]
 ) -> tuple[str, list[models.Field[Any, Any]]]:
-    compared = [(name.partition("__")[0], COMPARISONS.get(name.partition("__")[2], "="), name) for name in where]
-    settings = ", ".join(f"{_column(model, name)} = %s" for name in values)
-    conditions = " AND ".join(
-        f"{_column(model, field)} {sign} {CLOCK_SQL[vendor] if name in with_now else '%s'}"
-        for field, sign, name in compared
-    )
-    bound = [*values, *(field for field, _, name in compared if name not in with_now)]
-    fields: list[Any] = [model._meta.get_field(name) for name in bound]
-    return f"UPDATE {quote(model._meta.db_table)} SET {settings} WHERE {conditions}", fields  # noqa: S608
-
-
-def _column(model: type[models.Model], name: str) -> str:
-    return quote(str(model._meta.get_field(name).column))  # type: ignore[union-attr]
+    """An update's SQL, and the fields of its parameters."""
+    bound: list[Any] = [model._meta.get_field(name) for name in values]
+    settings = ", ".join(f"{quote(field.column)} = %s" for field in bound)
+    conditions = []
+    for name in where:
+        field: Any = model._meta.get_field(name.partition("__")[0])
+        sign = COMPARISONS.get(name.partition("__")[2], "=")
+        if name in compared_with_now:
+            conditions.append(f"{quote(field.column)} {sign} {CLOCK_SQL[connection.vendor]}")
+        else:
+            conditions.append(f"{quote(field.column)} {sign} %s")
+            bound.append(field)
+    return f"UPDATE {quote(model._meta.db_table)} SET {settings} WHERE {' AND '.join(conditions)}", bound  # noqa: S608
 
 
 def quote(name: str) -> str:
+    """A name as an SQL identifier."""
     quoted: str = connection.ops.quote_name(name)
     return quoted
 
 
 def database_time() -> datetime.datetime:
-    """The database's clock, which all processes share."""
+    """The database's time."""
     return time_from(execute(f"SELECT {CLOCK_SQL[connection.vendor]}", []).fetchone()[0])
 
 
 def time_from(value: Any) -> datetime.datetime:
-    """The aware time of what the SQL of `CLOCK_SQL` yielded."""
-    if isinstance(value, datetime.datetime):  # SQLite's driver makes naive ones of columns
+    """The aware time of a `CLOCK_SQL` result."""
+    if isinstance(value, datetime.datetime):  # naive from SQLite
         return value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
     return datetime.datetime.fromisoformat(value).replace(tzinfo=datetime.UTC)

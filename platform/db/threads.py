@@ -1,4 +1,4 @@
-"""What a process has one of: made when it is first asked for, and again once it was taken away."""
+"""Lazily created objects, one per process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Singleton[T]:
-    """Holds the one that `make` makes; threads that ask for it at the same time get the same."""
+    """Creates an object with `make` on first use and shares it between threads."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -21,7 +21,7 @@ class Singleton[T]:
             return self._made
 
     def take(self) -> T | None:
-        """Takes it away, for who is to end it; None where there is none."""
+        """Remove and return the object, for the caller to end it; None if there is none."""
         with self._lock:
             taken, self._made = self._made, None
         return taken

@@ -1,13 +1,13 @@
-"""The one way out: every call that Parley makes to an address that it was told goes through here.
+"""All outgoing calls to addresses that users or agents provide go through here.
 
     async with outbound.exchange(Limits(seconds=10)) as way:
         async with way.send("POST", url, headers, content) as answer: ...
 
-A name is looked up once, each of its addresses is checked, and the connection goes to the very address that was
-checked; no redirect is followed, and what comes back is bounded in size and time. Libraries that bring a client of
-their own are given a `transports.Transport` (httpx, httpx2).
+A name is resolved once. Each address is checked, and the connection uses a checked address. Redirects are not followed,
+and responses are limited in size and time. Libraries with their own client get a `transports.Transport` (httpx,
+httpx2).
 
-It knows neither Django nor settings: the composition root says with `configure` what is open besides the internet.
+It knows neither Django nor settings: the composition root calls `configure` to allow more than the internet.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _guard = Guard()
 
 
 def configure(allow: Iterable[str]) -> None:
-    """Open private networks and hosts by name (see `Allowed.read`). Raises ValueError for an entry that is neither."""
+    """Allow private networks and hosts by name (see `Allowed.read`). Raises ValueError for another entry."""
     global _guard
     _guard = Guard(Allowed.read(allow))
 
 
 def guard() -> Guard:
-    """The guard of this process, as it is configured."""
+    """This process's guard, as configured."""
     return _guard
 
 
 def exchange(limits: Limits | None = None, *, also: Iterable[str] = ()) -> Exchange:
-    """A way out with the guard of this process, for one event loop; close it at the end.
+    """An exchange with this process's guard, for one event loop; close it at the end.
 
-    `also` opens more for this way alone (see `Allowed.read`).
+    `also` allows more for this exchange only (see `Allowed.read`).
     """
     return Exchange(_guard.opening(also), limits or Limits())

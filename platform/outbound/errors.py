@@ -1,11 +1,11 @@
-"""Why a call did not come about; `str()` is a sentence for people that says what to do."""
+"""Why a call failed. `str()` is a sentence for people that says what to do."""
 
 
 class OutboundError(Exception):
     """A call to another machine failed.
 
     Attributes:
-        was_sent: had anything of the request left this machine? Where it had, the other side may have acted on it.
+        was_sent: was any of the request sent? If so, the other side may have acted on it.
     """
 
     was_sent = False

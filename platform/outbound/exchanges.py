@@ -1,7 +1,4 @@
-"""One request and its answer, over a connection to an address that was checked.
-
-The answer is unpacked as it comes, without ever holding more than is allowed of it.
-"""
+"""Requests over connections to checked addresses. Responses are decompressed within limits."""
 
 from __future__ import annotations
 
@@ -27,9 +24,9 @@ Headers = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one exchange may take. None for `seconds` is no end, for answers that stream for as long as they like."""
+    """The limits of one exchange. None as `seconds` means no limit, for streams."""
 
-    seconds: float | None = 30.0  # from the look-up to the last byte
+    seconds: float | None = 30.0
     connect_seconds: float = 5.0
     bytes: int = 10 * MEGABYTE  # of the body, unpacked
     ratio: int = 100  # of the unpacked to the packed size
@@ -39,7 +36,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response: its body is unpacked, and is read once."""
+    """A response. Its body is decompressed and can be read once."""
 
     status: int
     headers: Headers
@@ -52,10 +49,10 @@ class Answer:
 
 
 class Exchange:
-    """A pool of connections for one event loop. No redirect is followed, and no proxy of the environment is used."""
+    """A connection pool for one event loop. It ignores redirects and the environment's proxies."""
 
     def __init__(self, guard: Guard, limits: Limits, *, trusted: ssl.SSLContext | None = None) -> None:
-        """`trusted` says whose certificates are good, by default those that the system trusts."""
+        """`trusted` is by default the system's certificates."""
         self._guard = guard
         self._limits = limits
         self._pool = httpcore2.AsyncConnectionPool(
@@ -73,16 +70,15 @@ class Exchange:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._pool.aclose()
 
     @asynccontextmanager
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], content: bytes = b""
     ) -> AsyncIterator[Answer]:
-        """Send a request; its connection is given back at the end of the block, whether the answer was read or not.
+        """Send a request; the end of the block releases its connection.
 
-        Raises Forbidden, Unreachable, TooSlow, TooLarge, Misleading; the last four while the body is read, too.
+        Raises Forbidden, Unreachable, TooSlow, TooLarge, Misleading; the last four also while the body is read.
         """
         sent = [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
         if content:
@@ -139,7 +135,7 @@ class Exchange:
 
 
 class Sending:
-    """Notices when the first bytes of a request go out, which the HTTP library tells."""
+    """Notices, through the HTTP library, when the request's first bytes are sent."""
 
     has_begun = False
 
@@ -166,7 +162,7 @@ async def _in_time(response: httpcore2.Response, host: str, deadline: float | No
 
 
 class CheckedConnections(AsyncNetworkBackend):
-    """Opens connections: looks the host up, checks what it finds, and goes to just that."""
+    """Resolves a host, checks its addresses, and connects only to those."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -180,7 +176,7 @@ class CheckedConnections(AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[SOCKET_OPTION] | None = None,
     ) -> AsyncNetworkStream:
-        """Try the addresses in turn, each with its share of the time that is left. TLS still verifies the name."""
+        """Try the addresses in turn, each with its share of the remaining time. TLS still verifies the name."""
         addresses = await self._guard.addresses(host, port)
         deadline = _deadline(timeout)
         for left in range(len(addresses), 0, -1):
@@ -198,7 +194,7 @@ class CheckedConnections(AsyncNetworkBackend):
 
 @contextmanager
 def translated_errors(host: str, sending: Sending) -> Iterator[None]:
-    """Errors of the HTTP library as ours, which say whether anything was sent."""
+    """The HTTP library's errors as ours, which say whether anything was sent."""
     try:
         with _as_ours(host):
             yield
@@ -214,7 +210,7 @@ def _as_ours(host: str) -> Iterator[None]:
     except (TimeoutError, httpcore2.TimeoutException):
         raise TooSlow(f"{host} did not answer in time.") from None
     except httpcore2.LocalProtocolError:
-        # What it says quotes the request, whose headers may hold secrets.
+        # Its text quotes the request, whose headers may have secrets.
         raise Unsendable(f"{host} was not called: the request cannot be sent as it is.") from None
     except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
         if found := _certificate_error(error):
@@ -223,7 +219,6 @@ def _as_ours(host: str) -> Iterator[None]:
 
 
 def _certificate_error(error: BaseException | None) -> str:
-    """What is wrong with a certificate, if that is at the bottom of it."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return str(error.verify_message)
@@ -232,7 +227,6 @@ def _certificate_error(error: BaseException | None) -> str:
 
 
 def _request_headers(headers: Iterable[tuple[bytes, bytes]], url: str) -> Headers:
-    """The headers with what this side decides: the host as the URL names it, and packings that can be unpacked."""
     decided = (b"accept-encoding", b"host")
     netloc = url.partition("://")[2].replace("?", "/").replace("#", "/").partition("/")[0]
     kept = [(name, value) for name, value in headers if name.lower() not in decided]
@@ -250,19 +244,15 @@ def _system_trust() -> ssl.SSLContext:
 
 ACCEPTED_ENCODINGS = b"gzip, deflate"
 WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
-CHUNK_BYTES = 64 * 1024  # bytes that are unpacked at once
-RATIO_FREE_BYTES = 1024 * 1024  # bytes below which a ratio says nothing
+CHUNK_BYTES = 64 * 1024
+RATIO_FREE_BYTES = 1024 * 1024  # below which the ratio is not checked
 
 
 class Decoder:
-    """Counts and unpacks one body.
-
-    Attributes:
-        size: bytes given out so far.
-    """
+    """Decompresses one body. `size` counts bytes so far."""
 
     def __init__(self, encoding: str, most: int, ratio: int) -> None:
-        """`most` bytes unpacked, and at most `ratio` times of what came in. Raises Misleading."""
+        """Allows at most `most` bytes, and `ratio` times the received ones. Raises Misleading."""
         if encoding not in ("", "identity", *WINDOWS):
             raise Misleading("The answer is packed in a way that was not asked for.")
         self._unpacker = zlib.decompressobj(WINDOWS[encoding]) if encoding in WINDOWS else None
@@ -271,7 +261,7 @@ class Decoder:
         self.size = 0
 
     async def decoded(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The body of these chunks. Raises TooLarge, Misleading."""
+        """The decompressed chunks. Raises TooLarge, Misleading."""
         async for chunk in chunks:
             self._received += len(chunk)
             for piece in self._unpacked(chunk):

@@ -1,8 +1,7 @@
-"""Which URLs and addresses may be called: what a URL says by itself, and what its name leads to.
+"""Which URLs and addresses may be called.
 
-A URL is read in one strict form, so that nobody downstream reads another host out of it. Each address must be global
-unicast, or opened by name. The registries: https://www.iana.org/assignments/iana-ipv4-special-registry and
-.../iana-ipv6-special-registry.
+A URL is parsed strictly, so that no other parser finds another host in it. Each address must be global unicast or
+allowed. The registries: https://www.iana.org/assignments/iana-ipv4-special-registry and .../iana-ipv6-special-registry.
 """
 
 from __future__ import annotations
@@ -23,11 +22,10 @@ NOT_OPEN = "This address is not on the public internet. An operator can open it 
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
-_look_ups = ThreadPoolExecutor(16, thread_name_prefix="look-up")  # not the loop's own: slow names must hold up nobody
+_look_ups = ThreadPoolExecutor(16, thread_name_prefix="look-up")  # slow names would fill the loop's own
 
 
 async def look_up(name: str, port: int) -> list[str]:
-    """All the addresses of a name, by the system's resolver. Raises OSError."""
     loop = asyncio.get_running_loop()
     found = await loop.run_in_executor(_look_ups, _look_up, name, port)
     return list(dict.fromkeys(found))
@@ -38,24 +36,24 @@ def _look_up(name: str, port: int) -> list[str]:
 
 
 class Guard:
-    """Decides about each call. `resolve` looks a name up; whoever connects must use the addresses that this gives."""
+    """Checks each call. Connect only to the addresses that it returns."""
 
     def __init__(self, allow: Allowed | None = None, resolve: Resolve = look_up) -> None:
         self._allow = allow or Allowed()
         self._resolve = resolve
 
     def opening(self, entries: Iterable[str]) -> Guard:
-        """A guard that lets these pass too (see `Allowed.read`)."""
+        """A guard that also allows these (see `Allowed.read`)."""
         more = Allowed.read(entries)
         return self if more.is_empty else Guard(self._allow | more, self._resolve)
 
     def check(self, url: str) -> Target:
-        """Where the URL leads, judged without looking up its name. Raises Forbidden."""
-        return self._judged(parse_url(url))
+        """The URL's target, without resolving its name. Raises Forbidden."""
+        return self._checked(parse_url(url))
 
     async def addresses(self, host: str, port: int) -> list[IPAddress]:
-        """The addresses to connect to, each of them checked. Raises Forbidden, Unreachable, TooSlow."""
-        target = self._judged(target_of(host, port))
+        """The checked addresses to connect to. Raises Forbidden, Unreachable, TooSlow."""
+        target = self._checked(target_of(host, port))
         if target.address is not None:
             return [target.address]
         found = await self._resolved(target)
@@ -64,16 +62,16 @@ class Guard:
         return found
 
     async def vet(self, url: str) -> None:
-        """Check a URL and the addresses of its name, without calling it. Raises Forbidden, Unreachable, TooSlow."""
+        """Check a URL and its addresses, without a call. Raises Forbidden, Unreachable, TooSlow."""
         target = self.check(url)
         await self.addresses(target.host, target.port)
 
     def vet_now(self, url: str) -> None:
-        """`vet` for code that runs in a thread without an event loop."""
+        """`vet` for threads without an event loop."""
         asyncio.run(self.vet(url))
 
-    def _judged(self, target: Target) -> Target:
-        """With something opened, a name of the surroundings is judged by where it leads."""
+    def _checked(self, target: Target) -> Target:
+        """If anything is allowed, a local name is checked by its addresses; otherwise it is forbidden."""
         if target.is_inside and self._allow.is_empty:
             raise Forbidden(NOT_OPEN)
         if target.address is not None and not self._is_open(target, target.address):
@@ -96,19 +94,19 @@ class Guard:
         return found
 
 
-MAX_URL_LENGTH = 2048  # characters of a URL
+MAX_URL_LENGTH = 2048
 PORTS = {"http": 80, "https": 443}
-FORBIDDEN_CHARACTERS = re.compile(r"[^!-~]|[\\<>\"`{}|^]")  # anything but visible ASCII, and what no URL contains
+FORBIDDEN_CHARACTERS = re.compile(r"[^!-~]|[\\<>\"`{}|^]")
 NETLOC = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>\d{0,5}))?")
 LABEL = "[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 HOST_NAME = re.compile(rf"(?=.{{1,253}}\Z){LABEL}(?:\.{LABEL})*")
 NUMERIC_LABEL = re.compile(r"\d+|0x[0-9a-f]*")
-LOCAL_NAMES = ("localhost", "local", "internal", "localdomain", "home.arpa")  # names of a machine's own surroundings
+LOCAL_NAMES = ("localhost", "local", "internal", "localdomain", "home.arpa")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a URL leads. `host` is a lower-case name, or an address as `ipaddress` writes it."""
+    """A URL's host and port. `host` is a lower-case name, or an address as `ipaddress` writes it."""
 
     host: str
     port: int
@@ -116,12 +114,12 @@ class Target:
 
     @property
     def is_inside(self) -> bool:
-        """Does the name itself say that it is this machine or its surroundings?"""
+        """Is it a local name?"""
         return self.address is None and any(self.host == name or self.host.endswith(f".{name}") for name in LOCAL_NAMES)
 
 
 def parse_url(url: str) -> Target:
-    """Where the URL leads. Raises Forbidden for one that is none, or that is written in an unusual way."""
+    """A URL's target. Raises Forbidden for an invalid URL or an unusual spelling."""
     if len(url) > MAX_URL_LENGTH or FORBIDDEN_CHARACTERS.search(url):
         raise Forbidden(
             f"Must be a URL of at most {MAX_URL_LENGTH} characters in plain ASCII; write other names in punycode."
@@ -142,7 +140,7 @@ def parse_url(url: str) -> Target:
 
 
 def allowed_hosts(url: str) -> list[str]:
-    """What opens a URL's host and port (see `Allowed.read`); nothing for an empty one. Raises Forbidden."""
+    """The entry that allows a URL's host and port (see `Allowed.read`); none for "". Raises Forbidden."""
     if not url:
         return []
     target = parse_url(url)
@@ -151,7 +149,7 @@ def allowed_hosts(url: str) -> list[str]:
 
 
 def target_of(host: str, port: int) -> Target:
-    """The target of a host and a port. Raises Forbidden for a host that is written in an unusual way."""
+    """Raises Forbidden for an unusual host."""
     if not 1 <= port <= 65535:
         raise Forbidden("The port must be from 1 to 65535.")
     if (address := address_of(host)) is not None:
@@ -162,7 +160,7 @@ def target_of(host: str, port: int) -> Target:
 
 
 def address_of(host: str) -> IPAddress | None:
-    """The address that a host is, in its one plain form and without a zone; None for anything else."""
+    """The canonical address without a zone; None for other text."""
     try:
         return None if "%" in host else ip_address(host)
     except ValueError:
@@ -170,7 +168,7 @@ def address_of(host: str) -> IPAddress | None:
 
 
 def is_name(host: str) -> bool:
-    """Is it a host name? What ends in a number is an address in one of its old forms (127.1, 0x7f.1, 2130706433)."""
+    """Is it a host name? A numeric last label makes it an old form of address (127.1, 0x7f.1)."""
     return HOST_NAME.fullmatch(host) is not None and NUMERIC_LABEL.fullmatch(host.rpartition(".")[2]) is None
 
 
@@ -186,9 +184,9 @@ class Allowed:
 
     @classmethod
     def read(cls, entries: Iterable[str]) -> Allowed:
-        """From entries such as `10.0.0.0/8`, `fd00::/8`, `models.internal`, `127.0.0.1:11434`, `[::1]:8080`.
+        """Parse entries such as `10.0.0.0/8`, `fd00::/8`, `models.internal`, `127.0.0.1:11434`, `[::1]:8080`.
 
-        Raises ValueError for an entry that is none of these.
+        Raises ValueError for other entries.
         """
         networks, hosts = [], set()
         for entry in filter(None, map(str.strip, entries)):
@@ -199,11 +197,11 @@ class Allowed:
         return cls(tuple(networks), frozenset(hosts))
 
     def names(self, host: str, port: int) -> bool:
-        """Is this host named, alone or with this port?"""
+        """Is this host allowed, alone or with this port?"""
         return not self.hosts.isdisjoint({(host, None), (host, port)})
 
     def opens(self, host: str, address: IPAddress, port: int) -> bool:
-        """May `address`, to which `host` led, be called? A metadata address must be named itself."""
+        """May `address`, to which `host` resolved, be called? A metadata address must be allowed explicitly."""
         if self.names(str(address), port):
             return True
         if address in METADATA_ADDRESSES:
@@ -245,9 +243,9 @@ METADATA_ADDRESSES: frozenset[IPAddress] = frozenset(
         ),
     )
 )
-"""Where clouds hand out credentials to whoever asks from within."""
+"""Where clouds give credentials to their machines."""
 
-UNICAST_IPV6 = IPv6Network("2000::/3")  # all that was ever given out as global unicast
+UNICAST_IPV6 = IPv6Network("2000::/3")  # all global unicast addresses
 CLOSED_IPV6 = tuple(
     map(
         IPv6Network,
@@ -283,10 +281,7 @@ CLOSED_IPV4 = tuple(
 
 
 def is_public(address: IPAddress) -> bool:
-    """Is it a global unicast address, and not one that stands for another or serves machines of a cloud?
-
-    Nothing with a zone is: it means an interface of this machine.
-    """
+    """Is it global unicast and no metadata address? An address with a zone is local."""
     if address in METADATA_ADDRESSES:
         return False
     if isinstance(address, IPv4Address):

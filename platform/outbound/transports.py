@@ -1,6 +1,6 @@
 """httpx and httpx2 through the guard: `httpx.AsyncClient(transport=Transport(outbound.exchange()))`.
 
-The A2A SDK takes a client of the one, the model library a client of the other; they have the same shape.
+The A2A SDK needs a client of httpx, the model library one of httpx2; they have the same interface.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ERRORS: dict[type[OutboundError], str] = {
 
 
 class Transport(httpx.AsyncBaseTransport, httpx2.AsyncBaseTransport):
-    """Sends by way of an exchange, which it closes with the client; errors are the library's own, caused by ours."""
+    """Sends through an exchange, which it closes with the client. The library's errors have ours as their cause."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -54,13 +54,11 @@ class Transport(httpx.AsyncBaseTransport, httpx2.AsyncBaseTransport):
 
 
 def client(exchange: Exchange, **options: Any) -> httpx2.AsyncClient:
-    """An httpx2 client that goes this way; it closes the exchange. `options` are those of the client."""
+    """An httpx2 client for an exchange, which it closes. `options` are the client's."""
     return httpx2.AsyncClient(transport=Transport(exchange), **options)
 
 
 class Body(httpx.AsyncByteStream, httpx2.AsyncByteStream):
-    """An answer's body, unpacked."""
-
     def __init__(self, library: Any, response: httpcore2.Response, answer: Answer) -> None:
         self._library, self._response, self._answer = library, response, answer
 

@@ -1,7 +1,10 @@
-// The clipboard: copying text, and saying so.
+// Copying text to the clipboard, and confirming it.
 import { toast } from "./toast.js";
 
-/** `words`, or a promise of them: browsers want the clipboard asked for at once. Says whether it was done, and `tell`s it. */
+/**
+ * `words`, or a promise of them: browsers require that the clipboard is asked immediately. Returns whether it worked, and calls
+ * `tell`.
+ */
 export async function copyText(words, done = "Copied.", tell = toast) {
   try {
     await (typeof words === "string" ? written(words) : writtenLater(words));
@@ -13,7 +16,7 @@ export async function copyText(words, done = "Copied.", tell = toast) {
   }
 }
 
-/** What an address answers with. */
+/** The text at an address. */
 export async function copyFrom(address, done = "Copied.") {
   let isThere = true;
   const text = fetch(address).then((answer) => (answer.ok ? answer.text() : Promise.reject(new Error(`${answer.status}`))));
@@ -21,7 +24,7 @@ export async function copyFrom(address, done = "Copied.") {
   return copyText(text, done, (sentence) => toast(isThere ? sentence : "This could not be fetched. Wait a moment, then try again."));
 }
 
-/** Buttons that copy what an address answers with, or what the element of an id says. */
+/** Buttons that copy the text at an address, or of the element with an id. */
 document.addEventListener("click", async ({ target }) => {
   const button = target.closest("[data-copy]");
   if (!button) return;
@@ -30,7 +33,7 @@ document.addEventListener("click", async ({ target }) => {
   if (isDone) sayCopied(button);
 });
 
-/** For a moment the button says so itself. */
+/** The button itself confirms it for a moment. */
 export function sayCopied(button) {
   button.textContent = "Copied";
   setTimeout(() => (button.textContent = "Copy"), 2000);
@@ -38,7 +41,7 @@ export function sayCopied(button) {
 
 async function written(words) {
   if (navigator.clipboard) return navigator.clipboard.writeText(words);
-  const field = document.createElement("textarea"); // a page that is not served over TLS has no clipboard
+  const field = document.createElement("textarea"); // pages without TLS have no clipboard
   field.value = words;
   field.className = "visually-hidden";
   (document.querySelector("dialog[open]") ?? document.body).append(field);

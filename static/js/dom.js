@@ -1,4 +1,4 @@
-// Small pieces that every view is built from.
+// Small functions that every view uses.
 
 const isThere = (value) => (value ?? false) !== false;
 
@@ -14,7 +14,7 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** HTML that the server made safe (`apps/record/prose.py` and templates), and nothing else. */
+/** Only HTML that the server made safe (`apps/record/prose.py` and templates). */
 export function safe(element, html) {
   element.innerHTML = html;
   return element;
@@ -32,7 +32,7 @@ export function icon(name) {
   return svg;
 }
 
-/** A state's sign: a shape in its colour. The word stands beside it. */
+/** A state's sign: a shape in its color. The word is beside it. */
 export function sign(look) {
   return h("span", { class: `sign sign-${look}` }, icon(look));
 }

@@ -1,4 +1,4 @@
-// Times and sizes as people write them: short where they stand, whole on hover.
+// Times and sizes for people: short in place, complete on hover.
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });

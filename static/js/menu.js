@@ -1,4 +1,4 @@
-// Menus by keyboard: arrows go through what there is, Home and End to its ends, Tab closes; so does Escape, as everywhere.
+// Menus by keyboard: arrows move, Home and End go to the ends, Tab and Escape close.
 
 export function withArrows(menu) {
   menu.addEventListener("keydown", (event) => {

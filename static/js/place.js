@@ -1,12 +1,12 @@
-// Putting elements where they belong.
+// Placing elements.
 
-/** Let `parent` have these children, in this order; as few as possible are moved. */
+/** Make these the children of `parent`, in this order, moving as few as possible. */
 export function setChildren(parent, wanted) {
   for (const child of [...parent.children]) if (!wanted.includes(child)) child.remove();
   wanted.forEach((child, place) => parent.children[place] === child || parent.insertBefore(child, parent.children[place] ?? null));
 }
 
-/** Below its button, or above where there is no room; on a phone the style sheet puts it at the thumb. */
+/** Below its button, or above if there is no room; on a phone the style sheet places it. */
 export function placeMenu(menu, button) {
   const at = button.getBoundingClientRect();
   const { width, height } = menu.getBoundingClientRect();

@@ -1,8 +1,8 @@
-// The form of an agent's question, on every page that has one: reading it, its errors, and the draft of what was filled in.
+// The form of an agent's question, on every page: reads it, shows its errors, and keeps a draft.
 import { draftOf, dropDraft, keepDraft } from "./compose/drafts.js";
 import { uuid } from "./requests.js";
 
-/** What was filled in, ready to be sent: {id, form, files, text}. Null where something is missing, which is then said. */
+/** The input, ready to send: {id, form, files, text}. Null if something is missing; then the form shows that. */
 export function read(form) {
   clear(form);
   const missing = form.querySelector(":invalid:not(fieldset)");
@@ -11,15 +11,15 @@ export function read(form) {
     return null;
   }
   const said = new FormData(form);
-  const id = (form.dataset.message ??= uuid()); // the same once more, where the answer to it was lost on its way
-  form.addEventListener("input", () => delete form.dataset.message, { once: true }); // what is changed is another answer
+  const id = (form.dataset.message ??= uuid()); // the same id again, because the answer may have been lost
+  form.addEventListener("input", () => delete form.dataset.message, { once: true }); // changed input is another answer
   said.append("message", id);
   const files = [...said.values()].filter((value) => value instanceof File && value.name);
   for (const [name, value] of [...said]) if (value instanceof File && !value.name) said.delete(name);
   return { id, form: said, files, text: textOf(said) };
 }
 
-/** Say what is wrong: beside the field of this name, which then has the focus, or below the form. */
+/** Show an error: beside the field of this name, which gets the focus, or below the form. */
 export function complain(form, sentence, name = "") {
   clear(form);
   const field = name ? form.querySelector(`[data-field="${CSS.escape(name)}"]`) : null;
@@ -39,18 +39,18 @@ export function clear(form) {
   for (const input of form.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
 }
 
-/** What was filled in, as it is shown until the log says it. */
+/** The input, shown until the log has it. */
 function textOf(said) {
   const filled = [...said].filter(([name, value]) => /^(answer-|text$)/.test(name) && typeof value === "string");
   return filled.map(([, value]) => value).filter(Boolean).join("\n");
 }
 
 const SECRET = "[type=password], [data-secret], [autocomplete$=password], [autocomplete=one-time-code]";
-const known = new WeakSet(); // forms that are followed
+const known = new WeakSet(); // forms that are watched
 
 const keyOf = ({ dataset, elements }) => `draft:answer:${dataset.task}:${elements.asked?.value ?? ""}`;
 
-/** Fill in what was kept, unless somebody began to already; and keep what is filled in from now on. */
+/** Restore the draft, unless somebody has begun to fill in the form; then keep further input. */
 function follow(form) {
   if (known.has(form)) return;
   known.add(form);
@@ -71,7 +71,7 @@ export function keepAnswer(form) {
   else forgetAnswer(form);
 }
 
-/** It is sent, or given up. */
+/** The answer was sent, or given up. */
 export function forgetAnswer(form) {
   dropDraft(keyOf(form));
 }

@@ -1,25 +1,25 @@
-// Requests to the server: a refusal is a sentence, a lost connection is tried again, and nothing is sent twice, because every
-// message carries the id that was chosen for it here.
+// Requests to the server: a refusal is a sentence, a lost connection is retried, and nothing is sent twice, because every message
+// has an id that was chosen here.
 
 const TRIES = [0, 700, 2000, 5000]; // ms to wait before each try
-const PATIENCE = 60_000; // ms that an answer may take to a form without files
+const PATIENCE = 60_000; // ms to wait for the answer to a form without files
 
 export class Refused extends Error {
-  /** `field` is what it is about, where it is about a field. */
+  /** `field` is the field that it is about, if any. */
   constructor(sentence, status, field = "") {
     super(sentence);
     Object.assign(this, { status, field });
   }
 }
 
-/** The server did not answer at all; the same form may be sent again. */
+/** The server did not answer; the same form may be sent again. */
 export class Unreachable extends Error {
   constructor(then = "Try again when the line is back.") {
     super(`The server cannot be reached. ${then}`);
   }
 }
 
-/** `fields`: of the form, by name, or the form itself. `then`: what is said of a lost line. */
+/** `fields`: of the form, by name, or the form itself. `then`: the text for a lost connection. */
 export async function post(address, fields, then) {
   const form = fields instanceof FormData ? fields : formOf(fields);
   for (const wait of TRIES) {
@@ -39,18 +39,18 @@ function formOf(fields) {
   return form;
 }
 
-/** What was answered. Throws Refused, or Unreachable for a line that is lost. */
+/** The answer. Throws Refused, or Unreachable for a lost connection. */
 export async function postOnce(address, form) {
   const hasFiles = [...form.values()].some((value) => value instanceof File);
   const signal = hasFiles ? undefined : AbortSignal.timeout(PATIENCE);
   const answer = await request(address, { method: "POST", body: form, signal });
   const said = await answer.json().catch(() => null);
   if (answer.ok && said) return said;
-  if (answer.ok && !answer.redirected) throw new Unreachable(); // the line was lost in the middle of the answer
+  if (answer.ok && !answer.redirected) throw new Unreachable(); // the connection was lost in the middle of the answer
   throw new Refused(said?.error?.message ?? said?.error ?? SENTENCES[answer.status] ?? SENTENCES.other, answer.status, said?.field);
 }
 
-/** The answer to what is sent with the token, which is renewed if it was too old. Throws Unreachable, Refused. */
+/** The answer to a request with the token, which is renewed if it was too old. Throws Unreachable, Refused. */
 export async function request(address, options) {
   const send = () => reached(address, { ...options, headers: { ...options.headers, "X-CSRFToken": token() } });
   const answer = await send();
@@ -80,7 +80,7 @@ export function token() {
   return document.querySelector("[name=csrfmiddlewaretoken]").value;
 }
 
-/** The token as it is by now: a page that was kept, or is older than the sign-in, has another. Throws Refused, Unreachable. */
+/** The current token: a page that was kept, or is older than the sign-in, has an old one. Throws Refused, Unreachable. */
 export async function renewToken() {
   const now = await (await reached("/token", { cache: "no-store" })).json();
   if (now.user !== document.body.dataset.user) {
@@ -90,9 +90,9 @@ export async function renewToken() {
 }
 
 /**
- * `api("POST", "/sessions/…/archive", {…})` gives what came (null for nothing). Throws Refused (with `status` and `problem`)
- * or Unreachable. `key` is the Idempotency-Key of what may be sent again; `keepalive` sends it though the page is left; a `body`
- * of bytes goes as it is.
+ * `api("POST", "/sessions/…/archive", {…})` returns the answer (null for none). Throws Refused (with `status` and `problem`) or
+ * Unreachable. `key` is the Idempotency-Key of a request that may be repeated; `keepalive` sends it even if the page is left; a
+ * `body` of bytes is sent unchanged.
  */
 export async function api(method, path, body = undefined, { key = "", headers = {}, signal = undefined, keepalive = false } = {}) {
   const isBytes = body instanceof Blob;
@@ -111,7 +111,7 @@ export async function api(method, path, body = undefined, { key = "", headers = 
   });
 }
 
-/** An id for a message. `crypto.randomUUID` is missing where a page is not served over TLS. */
+/** An id for a message. `crypto.randomUUID` is missing on pages without TLS. */
 export function uuid() {
   if (crypto.randomUUID) return crypto.randomUUID();
   const random = crypto.getRandomValues(new Uint8Array(16));

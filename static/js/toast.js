@@ -1,17 +1,17 @@
-// A short word about what was just done, with a way back where there is one. It is read out once, and goes by itself.
+// A short notice about an action, with an undo button if possible. It is announced once, and disappears by itself.
 import { h } from "./dom.js";
 
-export const FOREVER = 2 ** 31 - 1; // ms: as long as there are timers for
+export const FOREVER = 2 ** 31 - 1; // ms: the longest time of a timer
 const STAYS = 6000; // ms; longer while the pointer or the focus is on it
 
 /**
- * `act` is {name, run}: a button in it; or with `stays` (ms) and `over`, which is called when it goes by itself. Gives a function
- * that takes it away.
+ * `act` is {name, run}: a button in it; or with `stays` (ms) and `over`, which is called when the notice disappears by itself.
+ * Returns a function that removes it.
  */
 export function toast(sentence, act = null) {
   const element = h("div", { class: "toast" }, h("span", {}, sentence));
   let timer;
-  let before = null; // where the focus came from
+  let before = null; // the previous focus
   const away = () => {
     clearTimeout(timer);
     const hadFocus = element.contains(document.activeElement);
@@ -36,11 +36,11 @@ export function toast(sentence, act = null) {
   return away;
 }
 
-// What could not be loaded is said where somebody asked for it; who is signed out is told so, and nothing is asked for any more
+// A failed load is reported where it was requested. After a sign-out the person is told, and nothing more is requested.
 
 let isOut = false;
 
-/** `detail` of htmx's event. */
+/** `detail` is that of htmx's event. */
 export function reportFailure({ xhr, requestConfig }) {
   if (xhr.status === 401) return signedOut();
   if (requestConfig.triggeringEvent?.isTrusted) reportNotLoaded();

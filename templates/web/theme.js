@@ -1,5 +1,5 @@
-{# Before the first paint: the theme that was chosen here, if one was; and the reader's time zone for the server. #}
-{# A browser that was just opened takes a while to know the zone, and has told it if somebody signed in here before. #}
+{# Sets the chosen theme before the first paint, and the reader's time zone for the server. #}
+{# A browser that was just opened needs a while to find the zone. After a sign-in here the cookie exists, so that can wait. #}
 (() => {
   const chosen = localStorage.getItem("theme");
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;

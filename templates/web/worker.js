@@ -1,32 +1,32 @@
-// The service worker: what was read stays readable without a line. Whatever goes wrong in here, the network answers.
-const FILES = "files-{{ version }}"; // of Parley; no person's
-const PAGES = "pages-{{ version }}"; // as somebody saw them: gone with their sign-in
+// The service worker: pages that were read stay readable offline. If anything fails in here, the network answers.
+const FILES = "files-{{ version }}"; // files of Parley, nothing personal
+const PAGES = "pages-{{ version }}"; // as a person saw them: deleted with the sign-in
 const OFFLINE = "{% url 'web:offline' %}";
 const KEPT = {{ kept|safe }};
 const MOST_PAGES = 60;
-const PATIENCE = 4000; // ms that the network may take where there is a page to show
+const PATIENCE = 4000; // ms that the network may take if there is a kept page
 const SOON = 300; // ms that it may take for the list of sessions
-const PAINT = 400; // ms that a page which is shown at once has for itself, until the server is asked for what is newer
+const PAINT = 400; // ms for painting a kept page, before the server is asked for a newer one
 
 const FILE = /^\/static\/.+\.[0-9a-f]{12}\.\w+$/;
 const PAGE = /^\/($|agents(\/[^/]+)?$|inbox$|tasks\/[^/]+$|sessions\/[^/]+(\/(tree|replay))?$)/;
-const SESSION = /^\/sessions\/[^/]+$/; // its live line brings it up to date
-const SHOWN = /id="items"[^>]*>(<\/ol>|[^]*?<\/ol><!--shown-->)/; // in session.html, or what was put there
+const SESSION = /^\/sessions\/[^/]+$/; // its live connection updates it
+const SHOWN = /id="items"[^>]*>(<\/ol>|[^]*?<\/ol><!--shown-->)/; // in session.html, or what replaced it
 const NOTHING_SHOWN = 'id="items"></ol>';
-const FILES_LISTED = /(id="artifacts"[^>]*>)[^]*?(<\/ul><\/div>)/; // there too
-const PASSING = /nonce="[^"]*"|name="csrfmiddlewaretoken" value="[^"]*"|data-position="[^"]*"/g; // it says the same with another one
-const SAYS = "x-says"; // the header of a kept page that is the same for pages that say the same
-const TASK = /^\/sessions\/[^/]+\/task$/; // leads to a task's page
+const FILES_LISTED = /(id="artifacts"[^>]*>)[^]*?(<\/ul><\/div>)/; // also in session.html
+const PASSING = /nonce="[^"]*"|name="csrfmiddlewaretoken" value="[^"]*"|data-position="[^"]*"/g; // differs between pages that say the same
+const SAYS = "x-says"; // the header of a kept page; equal for pages that say the same
+const TASK = /^\/sessions\/[^/]+\/task$/; // redirects to a task's page
 const SIGNING = /\/(sign-in|sign-out|login\/|logout\/)$/;
 
-const GONE = "gone"; // what a page says that is not there any more
+const GONE = "gone"; // the text of a page that no longer exists
 
-let keeping = Promise.resolve(); // pages on their way into the cache, one after the other: each reads what is there
-let era = 0; // of pages: what was asked for before a sign-out is not kept after it
+let keeping = Promise.resolve(); // pages are written to the cache one after the other, because each reads what is there
+let era = 0; // of pages: a request from before a sign-out is not kept after it
 
 addEventListener("install", (event) => {
   skipWaiting();
-  // What is kept is read without asking in here, where a browser can do that: a page has many files, and its first paint waits.
+  // Browsers that can read the cache without this worker do so: a page has many files, and its first paint waits.
   if (FILE.test(KEPT[0])) event.addRoutes?.({ condition: { urlPattern: { pathname: "/static/*" } }, source: { cacheName: FILES } });
   event.waitUntil(caches.open(FILES).then((cache) => cache.addAll([OFFLINE, ...KEPT])));
 });
@@ -49,7 +49,7 @@ addEventListener("fetch", (event) => {
       era += 1;
       return keeping.then(() => caches.delete(PAGES)).catch(() => {});
     };
-    // Once more when it is done: a page that was on its way is the one of who was here before.
+    // Once more at the end: a page that was being fetched belongs to the previous user.
     event.respondWith(forget().then(() => fetch(request)).finally(forget));
   }
   if (request.method !== "GET") return;
@@ -87,9 +87,9 @@ async function keepShown({ address, html, files, last }) {
   const began = era;
   const kept = await caches.match(address, { cacheName: PAGES, ignoreVary: true });
   const listed = (before, begin, end) => (files === undefined ? before : begin + files + end);
-  const said = html.replaceAll("<!--shown-->", "&lt;!--shown-->"); // as a browser may write what stands in an attribute
+  const said = html.replaceAll("<!--shown-->", "&lt;!--shown-->"); // as a browser may write it in an attribute
   const put = () => `id="items" data-last="${last}"${html ? " inert" : ""}>${said}</ol><!--shown-->`;
-  // What was said may say anything, so the list of files is looked for where nothing is said.
+  // Messages may contain any text, so the list of files is searched outside them.
   const page = (await kept?.text())?.replace(SHOWN, NOTHING_SHOWN).replace(FILES_LISTED, listed).replace(SHOWN, put);
   if (!page || began !== era) return;
   const headers = [...kept.headers].filter(([name]) => files === undefined || name !== SAYS);
@@ -114,7 +114,7 @@ async function page(event, patience) {
   const { url } = event.request;
   const began = era;
   const early = patience ? fetched(event.request) : null;
-  early?.catch(() => {}); // said below
+  early?.catch(() => {}); // handled below
   await keeping;
   const kept = await caches.match(url, { cacheName: PAGES, ignoreVary: true });
   const isShown = kept && !patience;

@@ -1,4 +1,4 @@
-"""Agents that stop where a test wants to look: what they wait for is told to them by the test."""
+"""Agents that wait for the test before each step."""
 
 import asyncio
 from queue import SimpleQueue
@@ -7,7 +7,7 @@ from agentkit import Artifact, AuthRequired, Completed, InputRequired, Outcome, 
 
 
 class Steps:
-    """Lets agents, which run on the worker's loop, go on one step at a time."""
+    """Lets agents on the worker's loop continue one step at a time."""
 
     def __init__(self) -> None:
         self._allowed: SimpleQueue[None] = SimpleQueue()
@@ -29,7 +29,7 @@ steps = Steps()
 
 
 class Stepping(SkillHandler):
-    """Writes a line whenever it may, says how far it is, and ends with the line "end"."""
+    """Writes a line per step, reports progress, and ends with the line "end"."""
 
     async def on_request(self, task: TaskContext) -> Outcome:
         lines = task.artifact("lines")
@@ -44,7 +44,7 @@ class Stepping(SkillHandler):
 
 
 class Asking(SkillHandler):
-    """Asks for a word, or for a sign-in where the message says so, and gives the answer back."""
+    """Asks for a word or a sign-in, and repeats the answer."""
 
     input_modes = ("text/plain", "application/json")
 
@@ -58,7 +58,7 @@ class Asking(SkillHandler):
 
 
 class Greeting(SkillHandler):
-    """Answers with a message; each answer is another one."""
+    """Answers each message with a new message."""
 
     response_type = ResponseType.MESSAGE
     answers = 0

@@ -1,4 +1,4 @@
-"""A caller of the A2A endpoint at the level of HTTP, for what the SDK's client does not let one say or see."""
+"""An A2A caller over HTTP."""
 
 import json
 import uuid
@@ -26,8 +26,6 @@ RESULTS = {
 
 @dataclass
 class Answer:
-    """A response of the JSON-RPC endpoint."""
-
     status: int
     headers: Any
     body: JSON
@@ -48,7 +46,7 @@ class Answer:
 
     @property
     def details(self) -> list[JSON]:
-        """Of the error, each of a type of google.rpc."""
+        """The error's details, each of a google.rpc type."""
         return self.error.get("data", [])
 
     @property
@@ -57,17 +55,13 @@ class Answer:
 
     @property
     def fields(self) -> list[str]:
-        """The fields that are named as the ones that cannot be used."""
         told = details_of(self.details, "BadRequest")
         return [violation["field"] for one in told for violation in one["fieldViolations"]]
 
 
 @dataclass
 class Caller:
-    """Calls one agent or the front door, with a key or without.
-
-    Every result is read by the SDK's types, which know no other fields.
-    """
+    """Calls one agent or the front door. The SDK's types check every result."""
 
     slug: str
     key: str = ""
@@ -76,7 +70,6 @@ class Caller:
 
     @property
     def path(self) -> str:
-        """Of the agent, or without a slug of the front door."""
         return f"/a2a/{self.slug}" if self.slug else "/a2a"
 
     def headers(self, extra: dict[str, str] | None = None) -> dict[str, str]:
@@ -84,7 +77,6 @@ class Caller:
         return {name: value for name, value in (standard | (extra or {})).items() if value}
 
     async def post(self, body: Any, headers: dict[str, str] | None = None, **options: Any) -> Answer:
-        """Send a body as it is (bytes) or as JSON."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         options = {"path": self.path, "content_type": "application/json"} | options
         response = await self.client.post(data=content, headers=self.headers(headers), **options)
@@ -99,12 +91,10 @@ class Caller:
         return answer
 
     def check(self, method: str, result: Any) -> None:
-        """Fails for a result that the protocol's own types do not read."""
         if method in RESULTS:
             strictly_parsed(result, RESULTS[method])
 
     def check_event(self, result: Any) -> None:
-        """The same for an event of a stream."""
         strictly_parsed(result, a2a_pb2.StreamResponse)
 
     async def send(self, message: JSON, **configuration: Any) -> Answer:
@@ -121,7 +111,6 @@ class Caller:
                 yield index, event
 
     async def open(self, method: str, params: Any, headers: dict[str, str] | None = None) -> Any:
-        """The response of a method that streams."""
         body = json.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
         response = await self.client.post(
             self.path, data=body, content_type="application/json", headers=self.headers(headers)
@@ -132,7 +121,6 @@ class Caller:
 
 
 async def events_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple[int, JSON]]:
-    """The results in a stream of bytes of JSON-RPC."""
     async with aclosing(frames_of(chunks)) as frames:
         async for index, sent in frames:
             assert sent["jsonrpc"] == "2.0"
@@ -141,7 +129,7 @@ async def events_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple[int, J
 
 
 async def frames_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple[int, JSON]]:
-    """The id and the data of each event in a stream of bytes; comments are left out."""
+    """Id and data of each event; comments are left out."""
     waiting = b""
     async for chunk in chunks:
         waiting += chunk
@@ -153,12 +141,11 @@ async def frames_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple[int, J
 
 
 def details_of(details: list[JSON], kind: str) -> list[JSON]:
-    """The details of an error that are of a kind of google.rpc."""
     return [one for one in details if one["@type"] == f"type.googleapis.com/google.rpc.{kind}"]
 
 
 def strictly_parsed(value: JSON, kind: Any) -> Any:
-    """Read a value by the SDK's type; a field that it does not know is an error."""
+    """Read a value by the SDK's type; an unknown field is an error."""
     return json_format.ParseDict(value, kind(), ignore_unknown_fields=False)
 
 
@@ -167,5 +154,4 @@ def message(text: str = "hello", **fields: Any) -> JSON:
 
 
 def text_of(holder: JSON) -> str:
-    """The text of a message or an artifact."""
     return "".join(part.get("text", "") for part in holder["parts"])

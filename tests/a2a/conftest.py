@@ -1,4 +1,4 @@
-"""Callers of the A2A endpoint: Ada, Bob, and anybody without a key."""
+"""A2A callers: Ada, Bob, and one without a key."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -40,19 +40,16 @@ def bob_key(bob: User) -> str:
 
 @pytest.fixture
 def ada_at(ada_key: str) -> At:
-    """Ada as a caller of the agent that is named."""
     return lambda slug, **options: Caller(slug, ada_key, **options)
 
 
 @pytest.fixture
 def ada_rests(ada_key: str) -> Callable[..., Resource]:
-    """The same over HTTP+JSON."""
     return lambda slug, **options: Resource(slug, ada_key, **options)
 
 
 @pytest.fixture
 def old_at(ada_key: str) -> Callable[..., OldCaller]:
-    """Ada with a client of 0.3."""
     return lambda slug, **options: OldCaller(slug, ada_key, **options)
 
 
@@ -72,7 +69,7 @@ def anybody_at() -> At:
 
 
 def hosted(slug: str, handler: str = ECHO, **fields: Any) -> Callable[[None], Agent]:
-    """A fixture: an agent of this handler."""
+    """A fixture: an agent with this handler."""
 
     def agent(db: None) -> Agent:
         return register_hosted(slug, handler, **fields)
@@ -88,7 +85,7 @@ greeting = hosted("greeting", "tests.a2a.agents:Greeting")
 
 @pytest.fixture
 def club(ada: User) -> Agent:
-    """An agent for a group that Ada is in."""
+    """An agent for a group of Ada's."""
     group = Group.objects.create(name="club")
     ada.groups.add(group)
     agent = register_hosted("club", ECHO, access=Agent.Access.GROUPS)
@@ -98,7 +95,7 @@ def club(ada: User) -> Agent:
 
 @pytest.fixture
 def quiet(db: None) -> Agent:
-    """An agent whose card declares neither streaming nor webhooks."""
+    """An agent without streaming and webhooks."""
     agent = register_hosted("quiet", ECHO)
     agent.capabilities = {"streaming": False, "pushNotifications": False}
     agent.save()
@@ -107,7 +104,7 @@ def quiet(db: None) -> Agent:
 
 @pytest.fixture
 def talk(server: Stack) -> Talking:
-    """The SDK's client as the showcase's demo user, at the agent that is named, on a server with real workers."""
+    """The SDK's client as the demo user, on a server with real workers."""
     return lambda slug, key=server.demo_key, **options: client(server.url, slug, key, **options)
 
 

@@ -1,4 +1,4 @@
-"""Callers that speak A2A 0.3: every result and event is read by the SDK's types of 0.3, which must know all of it."""
+"""Callers of A2A 0.3; the SDK's types of 0.3 check all results."""
 
 import uuid
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ RESULTS: dict[str, Any] = {
 
 @dataclass
 class OldCaller(Caller):
-    """Says no version, as clients of 0.3 do."""
+    """Sends no version, as clients of 0.3 do."""
 
     version: str = ""
 
@@ -42,7 +42,7 @@ class OldCaller(Caller):
 
 @dataclass
 class OldResource(resting.Resource):
-    """The same over HTTP+JSON. The SDK must be able to make its own objects of what comes, too."""
+    """The same over HTTP+JSON. The SDK must also convert the answers to its own objects."""
 
     version: str = ""
 
@@ -50,14 +50,12 @@ class OldResource(resting.Resource):
         proto_utils.FromProto.stream_response(strictly_parsed(sent, old_proto.StreamResponse))
 
     async def task(self, verb: str, address: str, body: Any = None, **options: Any) -> JSON:
-        """A task that is the answer."""
         answer = await self.ask(verb, address, body, **options)
         assert answer.status == 200, answer.body
         proto_utils.FromProto.task(strictly_parsed(answer.body, old_proto.Task))
         return answer.body
 
     async def sent(self, message: JSON, **options: Any) -> JSON:
-        """The task or message that a send answers with."""
         answer = await self.ask("POST", "v1/message:send", {"message": message} | options)
         assert answer.status == 200, answer.body
         proto_utils.FromProto.task_or_message(strictly_parsed(answer.body, old_proto.SendMessageResponse))
@@ -66,18 +64,16 @@ class OldResource(resting.Resource):
 
 
 def strictly_read(value: Any, kind: Any) -> Any:
-    """Read a value by a type of 0.3, which must know each field of it and find none missing."""
+    """Read a value by a type of 0.3; unknown and missing fields are errors."""
     read = TypeAdapter(kind).validate_python(value)
     assert TypeAdapter(kind).dump_python(read, mode="json", by_alias=True, exclude_unset=True) == value
     return read.root if isinstance(read, RootModel) else read
 
 
 def said(text: str = "hello", **fields: Any) -> JSON:
-    """A user's message of 0.3."""
     parts = [{"kind": "text", "text": text}]
     return {"kind": "message", "messageId": str(uuid.uuid4()), "role": "user", "parts": parts, **fields}
 
 
 def told(text: str = "hello", **fields: Any) -> JSON:
-    """The same over HTTP+JSON."""
     return {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "content": [{"text": text}], **fields}

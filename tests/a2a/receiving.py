@@ -1,4 +1,4 @@
-"""A receiver of webhooks: a real HTTP server of the test's own."""
+"""A real HTTP server that receives webhooks."""
 
 import asyncio
 import json
@@ -18,20 +18,18 @@ Answering = Callable[[int], bytes]
 
 @dataclass(frozen=True)
 class Call:
-    """One POST."""
-
     headers: dict[str, str]
     body: JSON
 
     @property
     def what(self) -> str:
-        """The state of a status update, or of a task of 0.3; of an artifact update "artifact"."""
+        """The state of a status update or 0.3 task; "artifact" for an artifact update."""
         update = self.body if "kind" in self.body else self.body.get("statusUpdate")
         return update["status"]["state"].removeprefix("TASK_STATE_").lower() if update else "artifact"
 
 
 class Receiver:
-    """Remembers its calls; `answering` makes the answer to the n-th, counted from 0. A wrong body is not taken."""
+    """Records its calls; `answering` makes the answer to call n, from 0. Rejects invalid bodies."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -49,13 +47,11 @@ class Receiver:
         return [call.what for call in self.calls]
 
     async def have(self, number: int) -> list[Call]:
-        """Waits for that many calls."""
         async with asyncio.timeout(60), self._grown:
             await self._grown.wait_for(lambda: len(self.calls) >= number)
         return self.calls
 
     async def have_heard(self, state: str) -> list[Call]:
-        """Waits until a task's state was told."""
         async with asyncio.timeout(60), self._grown:
             await self._grown.wait_for(lambda: state in self.told)
         return self.calls
@@ -80,7 +76,7 @@ class Receiver:
 
 
 def check(body: JSON) -> None:
-    """It is what A2A 1.0 sends, or what 0.3 does."""
+    """The body must be valid A2A 1.0 or 0.3."""
     if "kind" in body:
         old.Task.model_validate(body)
     else:
@@ -89,7 +85,6 @@ def check(body: JSON) -> None:
 
 @asynccontextmanager
 async def receiver() -> AsyncIterator[Receiver]:
-    """A receiver on this machine that answers 204."""
     built = Receiver()
     async with server(built.take) as at:
         built.attach(at)

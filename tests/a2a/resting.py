@@ -1,4 +1,4 @@
-"""A caller of the HTTP+JSON binding, at the level of HTTP."""
+"""A caller of the HTTP+JSON binding."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -17,8 +17,6 @@ from tests.a2a.calling import JSON, Caller, frames_of, strictly_parsed
 
 
 class Answer(calling.Answer):
-    """A response of the HTTP+JSON binding."""
-
     @property
     def error(self) -> JSON:
         assert set(self.body) == {"error"}, self.body
@@ -31,7 +29,7 @@ class Answer(calling.Answer):
 
 @dataclass
 class Resource:
-    """Calls one agent's addresses, or with an empty slug those of the front door."""
+    """Calls one agent, or with an empty slug the front door."""
 
     slug: str
     key: str = ""
@@ -39,7 +37,7 @@ class Resource:
     client: AsyncClient = field(default_factory=lambda: AsyncClient(raise_request_exception=True))
 
     async def ask(self, verb: str, address: str, body: Any = None, **options: Any) -> Answer:
-        """Send a body as it is (bytes) or as JSON; without one nothing is sent."""
+        """Sends bytes unchanged and anything else as JSON; None sends no body."""
         response = await self.send(verb, address, body, **options)
         assert not response.streaming, "a stream came where one answer was expected"
         answer = Answer(response.status_code, response.headers, json.loads(response.content or b"{}"))
@@ -58,11 +56,9 @@ class Resource:
                 yield index, sent
 
     def check_event(self, sent: Any) -> None:
-        """Fails for an event that the protocol's own types do not read."""
         strictly_parsed(sent, a2a_pb2.StreamResponse)
 
     async def send(self, verb: str, address: str, body: Any = None, **options: Any) -> Any:
-        """The response, whether it streams or not."""
         caller = Caller(self.slug, self.key, self.version)
         headers = caller.headers(options.pop("headers", None))
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
@@ -74,7 +70,6 @@ class Resource:
 
 
 def check_answer(verb: str, path: str, body: JSON) -> None:
-    """Fails for an answer of A2A 1.0 that the SDK's types do not read; they know no other fields."""
     found = resolve(unquote(urlsplit(path).path))
     if found.func is rest and (operation := found.kwargs["operations"][verb]) in calling.RESULTS:
         strictly_parsed(body, calling.RESULTS[operation])

@@ -1,8 +1,7 @@
-"""Whatever Parley answers in these tests is read by the SDK's A2A 1.0 types as strictly as they can be read.
+"""Every A2A 1.0 answer in the tests is checked strictly by the SDK's types.
 
-In the test's own process that happens where operations answer, behind every binding; with servers that run as
-processes of their own, where the SDK's clients read. An unknown field, a field that is required and not there, and a
-choice of none or of several are failures of the test in which they come, whatever it is about.
+In the test's process this happens at the operations, for all bindings; for servers in other processes, in the SDK's
+clients. Unknown fields, missing required fields, and a `oneof` with no or several values fail the test.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ ANSWERS: dict[str, type[Message]] = {
     "DeleteTaskPushNotificationConfig": empty_pb2.Empty,
     "GetExtendedAgentCard": a2a.AgentCard,
     "tasks/feedback": empty_pb2.Empty,
-    "contexts/list": struct_pb2.Struct,  # our own: docs/extensions says what is in it
+    "contexts/list": struct_pb2.Struct,  # our own: see docs/extensions
     "contexts/clear": empty_pb2.Empty,
 }
 """What each operation answers with, or streams."""
@@ -45,7 +44,7 @@ CHOICES = (a2a.SendMessageResponse, a2a.StreamResponse, a2a.Part)
 
 
 def read_strictly[M: Message](value: Any, kind: type[M]) -> M:
-    """The value as the SDK reads it. Raises AssertionError for what is unknown, or missing."""
+    """The value as the SDK reads it. Raises AssertionError for unknown or missing fields."""
     try:
         parsed = json_format.ParseDict(value, kind(), ignore_unknown_fields=False)
     except json_format.ParseError as error:
@@ -56,7 +55,7 @@ def read_strictly[M: Message](value: Any, kind: type[M]) -> M:
 
 
 def _missing(parsed: Message, value: JSON, path: str) -> Iterator[str]:
-    """Where a required field is absent, or a choice is not made."""
+    """Missing required fields and empty choices."""
     if isinstance(parsed, struct_pb2.Struct | struct_pb2.Value) or not isinstance(value, dict):
         return
     if isinstance(parsed, CHOICES) and len(parsed.ListFields()) < 1:
@@ -69,7 +68,7 @@ def _missing(parsed: Message, value: JSON, path: str) -> Iterator[str]:
 
 
 def _missing_within(field: FieldDescriptor, parsed: Message, value: JSON, path: str) -> Iterator[str]:
-    """The same in the values of one field: a message, a list of them, or a map. Data may be anything."""
+    """The same for a field's values: message, list or map. Data is free."""
     inner, given = getattr(parsed, field.name), value[field.json_name]
     if isinstance(inner, struct_pb2.Struct | struct_pb2.Value):
         return
@@ -86,7 +85,7 @@ def _missing_within(field: FieldDescriptor, parsed: Message, value: JSON, path: 
 
 @contextmanager
 def strict_operations() -> Iterator[None]:
-    """Check whatever operations answer in this process; what was wrong fails the test at its end."""
+    """Check all answers in this process; problems fail the test at its end."""
     wrong: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         for table in (OPERATIONS, EXTENSION_METHODS):
@@ -125,8 +124,6 @@ async def _followed(updates: AsyncGenerator[Any], check: Callable[[Any], None]) 
 
 @contextmanager
 def strict_clients() -> Iterator[None]:
-    """Let the SDK's clients refuse what they would pass over."""
-
     def strictly(data: Any, message: Message) -> Message:
         value = json.loads(data) if isinstance(data, str | bytes) else data
         message.CopyFrom(read_strictly(value, type(message)))

@@ -1,4 +1,4 @@
-"""Talking to a running Parley as any A2A program does: with the SDK's client."""
+"""The SDK's client at a running Parley."""
 
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -17,7 +17,6 @@ Talking = Callable[..., AbstractAsyncContextManager[Client]]
 async def client(
     url: str, slug: str, key: str, *, streaming: bool = True, binding: str = "JSONRPC"
 ) -> AsyncIterator[Client]:
-    """The SDK's client for the agent `slug`, made from the agent's card, by one of its bindings."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with httpx.AsyncClient(headers=headers, timeout=60) as http:
         config = ClientConfig(streaming=streaming, httpx_client=http, supported_protocol_bindings=[binding])
@@ -25,14 +24,13 @@ async def client(
 
 
 def request(*parts: a2a.Part | str, **fields: Any) -> a2a.SendMessageRequest:
-    """A send of these parts, text or whole."""
     built = [a2a.Part(text=part) if isinstance(part, str) else part for part in parts]
     message = {"message_id": str(uuid.uuid4()), "role": a2a.ROLE_USER, "parts": built} | fields
     return a2a.SendMessageRequest(message=a2a.Message(**message))
 
 
 async def answer(talk: Client, sent: a2a.SendMessageRequest) -> a2a.StreamResponse:
-    """The last that comes of a send: of a client that does not stream, its one answer."""
+    """The last result of a send."""
     return [response async for response in talk.send_message(sent)][-1]
 
 
@@ -45,12 +43,11 @@ def text_of(holder: Any) -> str:
 
 
 def kinds(responses: list[a2a.StreamResponse]) -> list[str]:
-    """What each StreamResponse is: task, message, status_update or artifact_update."""
+    """The kind of each StreamResponse: task, message, status_update or artifact_update."""
     return [str(response.WhichOneof("payload")) for response in responses]
 
 
 def states(responses: list[a2a.StreamResponse]) -> list[int]:
-    """The states that a stream went through, each once."""
     seen: list[int] = []
     for response in responses:
         state = response.task.status.state or response.status_update.status.state

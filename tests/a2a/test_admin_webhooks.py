@@ -1,4 +1,4 @@
-"""Operators see webhooks without their secrets, and send again what was given up."""
+"""Operators see webhooks without secrets, and send failed deliveries again."""
 
 import pytest
 from django.contrib.auth.models import Permission

@@ -1,4 +1,4 @@
-"""Who may call which agent, and what the others are told."""
+"""Access to agents, and the errors for others."""
 
 import datetime
 
@@ -24,7 +24,6 @@ def check_challenge(answer):
 
 @pytest.fixture
 def refused(ada):
-    """Headers that will not do, by what is wrong with them."""
     good, text = ApiKey.issue(ada, "good")
     expired = ApiKey.issue(ada, "expired", lifetime=datetime.timedelta(seconds=-1))[1]
     revoked, revoked_text = ApiKey.issue(ada, "revoked")
@@ -54,7 +53,7 @@ async def test_without_a_key_nothing_is_read_but_by_an_open_agent(ada, echo, pub
     check_challenge(await caller.post(b"{"))
     check_challenge(await caller.call("SendMessage", {"message": message()}))
     await db.run(caller.client.force_login, ada)
-    check_challenge(await caller.call(*ASKING))  # a browser's session is no credential
+    check_challenge(await caller.call(*ASKING))  # a session cookie is no credential
     assert (await anybody_at("open-echo").call(*ASKING)).code == -32001
 
 
@@ -87,7 +86,7 @@ async def test_the_use_of_a_key_is_noted(ada, ada_at, echo):
     def noted():
         return ApiKey.objects.get(user=ada).last_used_at
 
-    for _ in range(50):  # written after the answer, by another thread
+    for _ in range(50):  # another thread writes it after the answer
         if await db.run(noted):
             break
     assert timezone.now() - await db.run(noted) < datetime.timedelta(minutes=1)

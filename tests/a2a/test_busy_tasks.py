@@ -1,4 +1,4 @@
-"""Messages to a task that is working, by what its agent's policy says."""
+"""Messages to a working task follow its agent's policy."""
 
 from contextlib import aclosing
 
@@ -16,7 +16,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("mes
 
 @pytest.fixture
 async def busy(worker, ada_at, stepping):
-    """A task that works, and the stream of what it does."""
     async with aclosing(ada_at("stepping").stream("SendStreamingMessage", {"message": message("2")})) as events:
         task = (await anext(events))[1]["task"]
         while (await anext(events))[1].get("statusUpdate", {}).get("status", {}).get("state") != "TASK_STATE_WORKING":
@@ -31,7 +30,6 @@ async def policy(agent, on_busy):
 
 
 async def texts_of(task_id):
-    """What was said in a task, in order."""
     rows = await db.run(lambda: list(Message.objects.filter(task=task_id).order_by("index")))
     return ["".join(part["text"] for part in row.parts) for row in rows]
 

@@ -1,4 +1,4 @@
-"""The card says what the endpoint does, and caches may keep it."""
+"""The card matches the endpoint, and may be cached."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The extension of our own: feedback on tasks; conversations that are listed and cleared."""
+"""Our extension: feedback on tasks; listing and clearing conversations."""
 
 import asyncio
 import base64
@@ -55,9 +55,10 @@ async def test_the_card_declares_it_and_its_page_is_at_its_address(async_client,
     assert await declared("echo") == uris()
     assert await declared("quiet") == uris("cursor", "signature"), "it neither streams nor signs"
     for uri in uris():
-        page = await async_client.get(uri.removeprefix(settings.PUBLIC_BASE_URL))
+        path = uri.removeprefix(settings.PUBLIC_BASE_URL)
+        page = await async_client.get(path)
         assert (page.status_code, page["Content-Type"]) == (200, "text/plain; charset=utf-8")
-        assert "An A2A extension of Parley's." in page.content.decode()
+        assert path in page.content.decode()
     for path in ("/ext/conversations/v2", "/ext/nothing/v1"):
         assert (await async_client.get(path)).status_code == 404
     assert await listed(ada_at("echo")) == {"contexts": [], "nextPageToken": ""}, "it need not be named"
@@ -131,7 +132,7 @@ async def test_pages_of_conversations_follow_one_another_by_tokens_of_this_list_
 
 @pytest.fixture
 async def conversation(worker, ada_at, echo):
-    """Three tasks of Ada's in one conversation, one with a large file, and one elsewhere."""
+    """Three tasks in one conversation of Ada's, one with a large file, and one elsewhere."""
     tasks = [await sent(ada_at("echo"), contextId="gone") for _ in range(2)]
     tasks.append(await sent(ada_at("echo"), contextId="gone", parts=[{"raw": LARGE, "filename": "big.bin"}]))
     return [*tasks, await sent(ada_at("echo"), contextId="stays")]
@@ -231,7 +232,7 @@ async def test_nobody_in_particular_clears_by_the_unguessable_id_alone(worker, a
 
 
 async def test_a_message_that_comes_while_a_conversation_is_cleared_begins_another(conversation, ada_at, monkeypatch):
-    """The context is found, then cleared by somebody else, then written to."""
+    """The context is found, then cleared by another request, then written to."""
     found = []
     opened = ledger.writing
 

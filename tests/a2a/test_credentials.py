@@ -1,4 +1,4 @@
-"""A task that asks for a credential, as programs see it: the link, an open stream, and no way to send a secret."""
+"""A task that asks for a credential, as programs see it."""
 
 import asyncio
 import json
@@ -22,7 +22,6 @@ calendar = hosted("calendar", "tests.engine.agents:Calendar", access=Agent.Acces
 
 @pytest.fixture
 async def asked(worker, calendar, ada_at):
-    """A task of Ada's that waits."""
     return (await ada_at("calendar").send(message("open it", contextId="mine"))).result["task"]
 
 

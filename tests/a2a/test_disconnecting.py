@@ -1,4 +1,4 @@
-"""Who goes away leaves nothing behind but the task, which goes on."""
+"""A client that disconnects leaves only the task, which continues."""
 
 import asyncio
 
@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("str
 
 
 def followed() -> int:
-    """How many contexts are being followed in this event loop."""
-    return len(feed._reader_hub()._readers)
+    """The number of followed contexts in this event loop."""
+    return len(feed.running_hub()._readers)
 
 
 async def until(condition, seconds=60.0):

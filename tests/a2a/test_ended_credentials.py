@@ -1,4 +1,4 @@
-"""A stream is its caller's for as long as their credentials are good; then it ends, and its last event says why."""
+"""A stream ends when its caller's credentials do; the last event says why."""
 
 import asyncio
 import datetime
@@ -10,7 +10,7 @@ from django.test import AsyncClient
 from django.utils import timezone
 
 import db
-from apps.a2a.authentication import authenticate_for_agent
+from apps.a2a.authentication import authenticate
 from apps.accounts import authentication
 from apps.accounts.models import ApiKey
 from apps.agents.models import Agent
@@ -26,14 +26,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    """A stream is looked at again a hundred times a second."""
+    """Check credentials a hundred times a second."""
     monkeypatch.setattr("apps.record.wire.RECHECK_SECONDS", 0.01)
     monkeypatch.setattr("apps.record.wire.HEARTBEAT_SECONDS", 0.01)
 
 
 class Stream:
-    """An open stream: the frames that came."""
-
     def __init__(self, response):
         assert response.streaming, response.content
         self._chunks = response.streaming_content
@@ -47,14 +45,13 @@ class Stream:
         return False
 
     async def is_looked_at(self, times=5):
-        """The stream has begun, and goes on through so many signs of life."""
+        """The stream continues through so many keep-alives."""
         signs = 0
         while signs < times:
             assert await self.more(), self.frames
             signs += self.frames[-1].startswith(b":")
 
     async def last(self):
-        """The lines of the last frame, by their names, once the stream has ended."""
         async with asyncio.timeout(60):
             while await self.more():
                 pass
@@ -95,7 +92,7 @@ async def test_a_revoked_key_ends_a_stream_with_an_error_of_its_request(ada_key,
     assert error["id"] == 7
     assert "Make a new one" in error["error"]["message"]
     assert followed() == 0
-    assert (await db.run(Task.objects.get)).state == "submitted"  # it goes on without anybody who listens
+    assert (await db.run(Task.objects.get)).state == "submitted"
 
 
 @pytest.mark.parametrize("begin", [http_json, old_http_json])
@@ -145,7 +142,7 @@ async def test_a_stream_outlives_a_database_that_is_away_when_it_is_looked_at(ad
         raise OperationalError("the server is restarting")
 
     with monkeypatch.context() as patched:
-        patched.setattr("apps.a2a.operations.authenticate_for_agent", away)
+        patched.setattr("apps.a2a.operations.authenticate", away)
         await stream.is_looked_at()
         assert asked
     await db.run(lambda: ApiKey.objects.get().revoke())
@@ -157,6 +154,6 @@ async def test_looking_again_is_one_query_and_no_request(ada_at, ada_key, steppi
     settings.REQUESTS_PER_MINUTE = 0
     await stream.is_looked_at()
     assert (await ada_at("stepping").call("ListTasks", {})).status == 429
-    assert await db.run(counted, authenticate_for_agent, f"Bearer {ada_key}", "stepping", None) == 1
+    assert await db.run(counted, authenticate, f"Bearer {ada_key}", "stepping", None) == 1
     await db.run(lambda: ApiKey.objects.get().revoke())
     await stream.ends_with(401)

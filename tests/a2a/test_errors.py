@@ -1,4 +1,4 @@
-"""How JSON-RPC says what went wrong; tests/conformance has the table of what that can be."""
+"""Errors of JSON-RPC; tests/conformance has the whole table."""
 
 import json
 from typing import Any
@@ -19,19 +19,17 @@ def rpc(method: str = "GetTask", params: Any = None, **fields: Any) -> dict[str,
 
 
 def parts(*parts: Any) -> dict[str, Any]:
-    """A send of these parts."""
     return rpc("SendMessage", {"message": message(parts=list(parts))})
 
 
 def nested(levels: int) -> bytes:
-    """A request whose deepest value is at this level of nesting."""
+    """A request with this depth of nesting."""
     data = "[" * (levels - 5) + "]" * (levels - 5)  # request, params, message, parts and part are five
     return json.dumps(parts({"data": "@"})).replace('"@"', data).encode()
 
 
 @pytest.fixture
 def calls(ada_at, countdown):
-    """Ada at an agent that takes plain text."""
     return ada_at("countdown")
 
 

@@ -1,4 +1,4 @@
-"""The extended card is for callers with credentials, and only where the public card speaks of it."""
+"""The extended card needs credentials and the public card's declaration."""
 
 import json
 
@@ -57,8 +57,8 @@ async def test_nobody_gets_it_without_credentials(anybody_at, public_echo):
     assert (answer.status, answer.reason) == (401, "UNAUTHENTICATED")
     assert "secret" not in json.dumps(answer.body).lower()
     card = await public_card(anybody_at("open-echo"))
-    assert "securitySchemes" in card  # how to sign in for it
-    assert "securityRequirements" not in card  # everything else is open
+    assert "securitySchemes" in card
+    assert "securityRequirements" not in card
 
 
 async def test_what_the_card_does_not_speak_of_or_nobody_wrote_is_not_there(ada_at, anybody_at, echo, public_echo):

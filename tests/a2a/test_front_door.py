@@ -1,4 +1,4 @@
-"""At the front door `tenant` names the agent, and one card shows all agents that everybody may see."""
+"""At the front door `tenant` names the agent; one card shows all public agents."""
 
 import pytest
 from a2a.types import a2a_pb2 as a2a
@@ -18,7 +18,6 @@ CARD = "/.well-known/agent-card.json"
 
 @pytest.fixture
 def door(ada_key):
-    """Ada at the front door, by each binding."""
     return Caller("", ada_key), Resource("", ada_key)
 
 
@@ -91,9 +90,6 @@ async def test_who_may_not_use_the_agent_is_told_what_its_own_address_tells(
     assert (refused.status, refused.headers["WWW-Authenticate"]) == (401, 'Bearer realm="parley"')
     sent = await anybody_at("").call("SendMessage", {"tenant": "open-echo", "message": message()})
     assert sent.result["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
-
-
-# Its card
 
 
 async def card(client, **headers):

@@ -1,4 +1,4 @@
-"""Who an agent is and what it says of itself can be verified by anybody, with tools that are not ours."""
+"""Other tools can verify an agent's identity and card."""
 
 import json
 import urllib.parse
@@ -20,7 +20,7 @@ async def fetched(caller, path, **headers):
 
 
 def resolved(did: str) -> str:
-    """The URL of a did:web's document, by the rules of the method, over HTTP for the tests."""
+    """The URL of a did:web document, with HTTP for the tests."""
     host, *path = did.removeprefix("did:web:").split(":")
     address = "http://" + urllib.parse.unquote(host)
     return address + ("/" + "/".join(path) if path else "/.well-known") + "/did.json"

@@ -1,4 +1,4 @@
-"""ListTasks: newest status first, page by page, by every filter, and never what is not the caller's."""
+"""ListTasks: newest status first, pages, filters, and the caller's tasks only."""
 
 import asyncio
 import datetime
@@ -22,7 +22,7 @@ async def ids(caller, **params):
 
 @pytest.fixture
 async def seven(worker, ada_at, echo):
-    """The ids of seven finished tasks of Ada's, the newest first; the last three in a context of their own."""
+    """Seven finished tasks of Ada's, the newest first; the last three share a context."""
     places = ["a", "a", "a", "a", "b", "b", "b"]
     sent = [(await ada_at("echo").send(message(str(n), contextId=place))).result for n, place in enumerate(places)]
     return [one["task"]["id"] for one in reversed(sent)]

@@ -1,4 +1,4 @@
-"""A page of ListTasks is read from an index that has its order, whatever it is filtered by."""
+"""With any filter, a page of ListTasks reads an index in its order."""
 
 import pytest
 from django.db import connection
@@ -32,12 +32,11 @@ INDEXES = {
 
 
 def page_and_plan(owner, agent, sought):
-    """A page, and how the database finds its tasks."""
     with CaptureQueriesContext(connection) as captured:
         page = tasks.list_tasks(owner.principal, agent, sought)
     [found] = [query["sql"] for query in captured if '"status_at" DESC' in query["sql"]]
     with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":  # to sort the few rows of a test is cheap: an index must do without
+        if connection.vendor == "postgresql":  # sorting a few rows is cheap; the index must do without
             for way in ("sort", "bitmapscan", "seqscan"):
                 cursor.execute(f"SET LOCAL enable_{way} = off")
         cursor.execute(("EXPLAIN " if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN ") + found)

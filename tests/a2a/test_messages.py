@@ -1,4 +1,4 @@
-"""How a message may be written, how it is kept, and what an agent takes and makes."""
+"""Forms and storage of messages; accepted and produced media types."""
 
 import pytest
 
@@ -11,8 +11,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def kept(worker, ada_at, echo):
-    """Sends a message to Echo and gives the user's message as the task's history has it."""
-
     async def send(sent):
         task = (await ada_at("echo").send(sent)).result["task"]
         return task["history"][0]
@@ -65,7 +63,7 @@ async def test_every_character_and_number_that_may_be_sent_comes_back(kept):
     numbers = {"exact": 2**53 - 1, "large": 2**60 + 1, "huge": 10**300, "small": 1e-300, "whole": 5, "half": 0.5}
     shown = (await kept(message(parts=[{"text": text}, {"data": numbers}])))["parts"]
     assert shown[0] == {"text": text}
-    # A database may write a double's digits out; what a reader takes as doubles is the same.
+    # The database may write a double differently; as doubles they are equal.
     assert {name: float(number) for name, number in shown[1]["data"].items()} == {
         name: float(number) for name, number in numbers.items()
     }

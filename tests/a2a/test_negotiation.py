@@ -1,4 +1,4 @@
-"""Before anything is sent agents can be asked whether they would take it; who may not use one hears nothing of it."""
+"""Agents tell permitted callers in advance whether they would take a message."""
 
 import json
 
@@ -25,8 +25,6 @@ ASKED = {"task_summary": "Count down from 20, please"}
 
 @pytest.fixture
 def ada_asks(ada_key):
-    """Ada's answer from an agent, or from the front door."""
-
     async def ask(slug, body=ASKED, address="negotiation", **options):
         return await Resource(slug, ada_key).ask("POST", address, body, **options)
 

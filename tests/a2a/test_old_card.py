@@ -1,4 +1,4 @@
-"""Clients of 0.3 find a card of theirs at its old path, or by naming their version."""
+"""Clients of 0.3 find their card at its old path, or by version."""
 
 import pytest
 from a2a.compat.v0_3 import types as old

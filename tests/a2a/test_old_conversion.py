@@ -1,4 +1,4 @@
-"""Whatever is said, it is said in 0.3 as the SDK would say it, and understood as the SDK would understand it."""
+"""Conversion to and from 0.3 matches the SDK's."""
 
 from contextlib import suppress
 from typing import Any
@@ -82,7 +82,7 @@ responses = (
 
 
 def by_the_sdk(new: JSON) -> Any:
-    """A StreamResponse as the SDK's object of 0.3; the SDK takes a question for no end of a stream."""
+    """A StreamResponse as the SDK's 0.3 object; there a question does not end a stream."""
     said = conversions.to_compat_stream_response(strictly_parsed(new, a2a.StreamResponse)).result
     if isinstance(said, old.TaskStatusUpdateEvent) and said.status.state == old.TaskState.input_required:
         said.final = True
@@ -138,7 +138,7 @@ configurations = shaped(
 
 @st.composite
 def sends(draw: st.DrawFn) -> old.MessageSendParams:
-    """Parameters of a send, as the SDK's object of 0.3."""
+    """Parameters of a send, as the SDK's 0.3 object."""
     core = strictly_parsed({**draw(messages), "role": "ROLE_USER"}, a2a.Message)
     return old.MessageSendParams(
         message=conversions.to_compat_message(core),
@@ -156,7 +156,7 @@ def test_a_send_in_json_rpc_is_understood_as_the_sdk_understands_it(params):
 
 @given(sends())
 def test_a_send_over_http_is_the_same_send(params):
-    params.message.reference_task_ids = None  # HTTP+JSON has no place for them
+    params.message.reference_task_ids = None  # HTTP+JSON has no field for them
     proto = old_proto.SendMessageRequest(
         request=proto_utils.ToProto.message(params.message),
         configuration=params.configuration and proto_utils.ToProto.message_send_configuration(params.configuration),
@@ -164,7 +164,7 @@ def test_a_send_over_http_is_the_same_send(params):
     )
     over_http = v0_3.upgrade_send(json_format.MessageToDict(proto), HTTP_JSON)
     if params.configuration and params.configuration.blocking is None:
-        params.configuration.blocking = False  # nor for what is neither true nor false
+        params.configuration.blocking = False  # nor for null
     in_json_rpc = v0_3.upgrade_send(params.model_dump(mode="json", by_alias=True, exclude_none=True), JSON_RPC)
     request = strictly_parsed(over_http, a2a.SendMessageRequest)
     assert request == strictly_parsed(in_json_rpc, a2a.SendMessageRequest)

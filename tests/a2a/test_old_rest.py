@@ -1,4 +1,4 @@
-"""Clients of A2A 0.3 find HTTP+JSON below /v1/, in the form of the protocol buffers of 0.3."""
+"""A2A 0.3 over HTTP+JSON below /v1/, in the protocol buffers' form."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ async def test_an_answer_may_be_a_message(old_rests, greeting):
 
 
 async def test_a_configuration_that_says_nothing_of_blocking_does_not_block(old_rests, echo):
-    """ProtoJSON leaves out what is false, as the SDK's client does when it does not want to wait."""
+    """ProtoJSON leaves out false values, so the SDK's client sends no `blocking`."""
     task = await old_rests("echo").sent(told(), configuration={"acceptedOutputModes": ["text/plain"]})
     assert task["status"]["state"] == "TASK_STATE_SUBMITTED"
     canceled = await old_rests("echo").task("POST", f"v1/tasks/{task['id']}:cancel", {"name": f"tasks/{task['id']}"})
@@ -94,7 +94,7 @@ async def test_both_forms_of_0_3_show_the_same_task_and_know_the_same_message(wo
 
 
 def sending(*parts: Any, **fields: Any) -> dict[str, Any]:
-    """A send of these parts; a field of ... is taken away."""
+    """A send of these parts; a field of ... is removed."""
     built = told(content=list(parts) or [{"text": "hi"}]) | fields
     return {"message": {name: value for name, value in built.items() if value is not ...}}
 

@@ -1,4 +1,4 @@
-"""The SDK's client of 0.3 talks over both bindings, and works on the same tasks as that of 1.0."""
+"""The SDK's client of 0.3 works over both bindings."""
 
 import base64
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def transport(request) -> str:
 
 @pytest.fixture
 def old(server, transport) -> Callable[..., Any]:
-    """The old client as the showcase's demo user, at the agent that is named."""
+    """The old client as the demo user, at the named agent."""
     return lambda slug, key=server.demo_key: old_sdk.talking(f"{server.url}/a2a/{slug}", key, transport)
 
 

@@ -1,4 +1,4 @@
-"""Clients of A2A 0.3 find their methods at the same endpoint, and the same facts as clients of 1.0."""
+"""The 0.3 methods at the same endpoint give the same facts as 1.0."""
 
 from contextlib import aclosing
 from typing import Any
@@ -134,7 +134,7 @@ async def test_a_message_that_is_repeated_in_the_other_version_is_the_same_messa
 
 
 def asked(**fields: Any) -> dict[str, Any]:
-    """A send whose message has these fields; ... takes one away."""
+    """A send with these message fields; ... removes one."""
     return {"message": {name: value for name, value in (said() | fields).items() if value is not ...}}
 
 

@@ -1,4 +1,4 @@
-"""Clients of A2A 0.3 make webhooks in their words, and are called with the task as it stood."""
+"""Webhooks made by A2A 0.3 receive the whole task."""
 
 import uuid
 
@@ -32,7 +32,6 @@ def rests(old_rests):
 
 @pytest.fixture
 async def task(calls, echo):
-    """The id of a task that nobody works on."""
     return (await calls.send(said(), blocking=False)).result["id"]
 
 
@@ -126,7 +125,7 @@ async def test_webhooks_of_a_task_that_is_not_there_are_not_found(calls, old_at,
 
 @pytest.fixture
 async def hook():
-    """A receiver of what 0.3 sends: tasks."""
+    """A receiver of 0.3 tasks."""
     outbound.configure(["127.0.0.1"])
     async with receiver() as built:
         yield built

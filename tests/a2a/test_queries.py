@@ -1,4 +1,4 @@
-"""How often each operation asks the database: a number that does not grow with what there is."""
+"""The number of queries of each operation does not grow with the data."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("eac
 
 
 def counted(function, *args):
-    """How many statements a function needs, in the thread where it is called."""
+    """The statements of a function, on the calling thread."""
     with CaptureQueriesContext(connection) as queries:
         function(*args)
     return len(queries)
@@ -29,15 +29,14 @@ def everything(**fields):
 
 @pytest.fixture
 async def tasks(worker, ada_at, echo):
-    """The ids of twelve finished tasks."""
     sent = await asyncio.gather(*(ada_at("echo").send(message(str(n), contextId="one")) for n in range(12)))
     return [one.result["task"]["id"] for one in sent]
 
 
 async def test_admitting_a_caller_takes_one_query(ada_key, ada_at, echo, public_echo):
-    await ada_at("echo").call("GetTask", {"id": "a"})  # notes the key's use, which is done once a minute
-    assert await db.run(counted, authentication.authenticate_for_agent, f"Bearer {ada_key}", "echo", "127.0.0.1") == 1
-    assert await db.run(counted, authentication.authenticate_for_agent, "", "open-echo", "127.0.0.1") == 1
+    await ada_at("echo").call("GetTask", {"id": "a"})  # notes the key's use, once a minute
+    assert await db.run(counted, authentication.authenticate, f"Bearer {ada_key}", "echo", "127.0.0.1") == 1
+    assert await db.run(counted, authentication.authenticate, "", "open-echo", "127.0.0.1") == 1
 
 
 async def test_a_task_is_shown_by_one_query_or_where_a_query_costs_little_by_three(tasks, ada, bob, echo):

@@ -1,4 +1,4 @@
-"""Who asks too often, or follows too much at once, is told to wait, and nothing of what they asked is done."""
+"""Callers over their quota are told to wait, and nothing else happens."""
 
 import json
 
@@ -20,7 +20,7 @@ ASKING = ("GetTask", {"id": "a"})
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch, settings):
-    """Nothing has been asked for yet, here or by another process, and the minute does not end."""
+    """No requests counted yet, and the minute does not end."""
     settings.CHANNEL_LAYER_URL = "memory://"
     monkeypatch.setattr(quotas, "request_counter", quotas.RequestCounter())
     monkeypatch.setattr(quotas, "stream_counter", quotas.StreamCounter())
@@ -47,16 +47,19 @@ async def test_a_caller_that_asks_too_often_is_told_when_to_go_on(ada_at, ada_ke
     assert (await bob_at("echo").call(*ASKING)).code == -32001
 
 
-async def test_anonymous_callers_of_one_address_are_counted_together(
-    anybody_at, ada_at, public_echo, settings, monkeypatch
-):
+async def test_anonymous_callers_of_one_address_are_counted_together(anybody_at, ada_at, public_echo, settings):
     settings.ANONYMOUS_REQUESTS_PER_MINUTE = 2
     await anybody_at("open-echo").call(*ASKING)
     await anybody_at("open-echo").call("ListTasks", {})
     check_refused(await anybody_at("open-echo").call(*ASKING))
     assert (await ada_at("open-echo").call(*ASKING)).code == -32001
-    monkeypatch.setattr("apps.a2a.http.address_of", lambda request: "192.0.2.7")
-    assert (await anybody_at("open-echo").call(*ASKING)).code == -32001
+    elsewhere = scope_of("/a2a/open-echo") | {"client": ("192.0.2.7", 0)}
+    answer = ApplicationCommunicator(application, elsewhere)
+    asked = {"jsonrpc": "2.0", "id": 1, "method": ASKING[0], "params": ASKING[1]}
+    await answer.send_input({"type": "http.request", "body": json.dumps(asked).encode()})
+    assert (await answer.receive_output(10))["status"] == 200
+    assert json.loads((await answer.receive_output(10))["body"])["error"]["code"] == -32001
+    await answer.wait(10)
 
 
 async def test_keys_that_will_not_do_count_for_the_address(echo, settings):
@@ -96,9 +99,10 @@ async def test_a_stream_whose_client_hangs_up_makes_room(worker, ada_key, steppi
     steps.allow(10)
 
 
-def scope_of(path, key):
-    headers = {"Host": "localhost", "Authorization": f"Bearer {key}", "A2A-Version": "1.0"}
-    headers["Content-Type"] = "application/json"
+def scope_of(path, key=""):
+    headers = {"Host": "localhost", "A2A-Version": "1.0", "Content-Type": "application/json"}
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
     named = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     return {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": named}
 

@@ -1,4 +1,4 @@
-"""A known sender that sends the same message twice gets the same answer, and nothing runs twice."""
+"""A known sender's repeated message gets the same answer and runs once."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The HTTP+JSON binding: every operation at its address, with the same answers and errors as over JSON-RPC."""
+"""HTTP+JSON has every operation, with JSON-RPC's answers and errors."""
 
 import json
 
@@ -16,7 +16,6 @@ NO_TASK = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
 
 @pytest.fixture
 async def done(worker, ada_rests, echo):
-    """A task of Ada's that has ended."""
     return (await ada_rests("echo").ask("POST", "message:send", {"message": message("hi")})).body["task"]
 
 

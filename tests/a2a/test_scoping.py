@@ -1,6 +1,6 @@
-"""Two users, every operation, every field that names something: the other's is as if it had never been.
+"""For every operation and field that names something, another user's object does not exist.
 
-A new operation needs a row in NAMING; one that names nothing has an empty one.
+A new operation needs a row in NAMING, which may be empty.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ class Naming:
     """A field of an operation that names something.
 
     Attributes:
-        params: with the ids of what is named.
-        refuses: the error's code; None where the other's id is simply free to be used.
+        params: with the ids.
+        refuses: the error's code; None if another user's id is free for use.
     """
 
     params: Callable[[Ids], Any]
@@ -40,8 +40,6 @@ class Naming:
 
 
 def sending(**fields: str) -> Callable[[Ids], Any]:
-    """A message whose fields name things."""
-
     def params(ids: Ids) -> Any:
         named = {name: [ids[what]] if name == "referenceTaskIds" else ids[what] for name, what in fields.items()}
         return {"message": message("mine", **named)}
@@ -84,7 +82,7 @@ CASES = [(operation, name, naming) for operation, names in NAMING.items() for na
 
 @pytest.fixture
 async def adas(worker, ada_at, echo):
-    """What Ada has: two tasks that ended in conversations of their own; the ids name one, which has a webhook."""
+    """Ada's ids: two ended tasks in separate conversations; one has a webhook."""
     caller = ada_at("echo")
     said = message("secret", contextId="hers")
     task = (await caller.send(said)).result["task"]
@@ -101,19 +99,18 @@ async def adas(worker, ada_at, echo):
 
 @pytest.fixture
 async def adas_open(worker, ada_at, asking):
-    """The id of a task of Ada's that goes on."""
     return (await ada_at("asking").send(message("hi"))).result["task"]["id"]
 
 
 @pytest.fixture
 def nobodys():
-    """The same of what never was."""
+    """Ids of nothing."""
     names = ("context", "message", "page", "contexts page")
     return {"task": str(uuid.uuid4()), **{name: f"never {name}" for name in names}}
 
 
 def everything_of(owner):
-    """All that the record holds of somebody."""
+    """All of a person's data in the record."""
     contexts = Context.objects.filter(owner=owner)
     return (
         list(contexts.order_by("pk").values_list("pk", "context_id", "last_event", "deleted_at")),

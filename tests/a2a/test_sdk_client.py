@@ -1,4 +1,4 @@
-"""Every operation, as the SDK's client calls it, by each binding of the card, at a Parley with real workers."""
+"""Every operation through the SDK's client, by each binding, with real workers."""
 
 import asyncio
 import uuid
@@ -261,7 +261,7 @@ async def test_a_plan_asks_for_its_inputs_says_how_far_it_is_asks_a_person_and_d
         (await api.post("/plans", json={"slug": slug, "definition": PLAN})).raise_for_status()
 
     async def said(*parts, **fields):
-        """What the states that came said, and the task."""
+        """The states of a stream, and the task."""
         heard = await updates(agent, request(*parts, **fields))
         words = [text_of(one.status_update.status.message) for one in heard if one.HasField("status_update")]
         return words, await agent.get_task(a2a.GetTaskRequest(id=heard[0].task.id))

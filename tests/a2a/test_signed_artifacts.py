@@ -1,4 +1,4 @@
-"""Anybody can verify what an agent delivered: the program of `docs/extensions/signature-v1.md` has none of our code."""
+"""The program in `docs/extensions/signature-v1.md` verifies artifacts without our code."""
 
 import json
 import re
@@ -20,7 +20,7 @@ LONG = "long " * 100_000
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """The program of the page, as a file far from our code."""
+    """The page's program, as a file outside the repository."""
     [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     path = tmp_path_factory.mktemp("elsewhere") / "verify.py"
     path.write_text(code)
@@ -41,7 +41,6 @@ def ask(server: Stack, method: str, slug: str = "notary", **params) -> dict:
 
 
 def delivered(server: Stack, text: str = "hello", slug: str = "notary") -> dict:
-    """The answer to a blocking send."""
     parts = [{"text": text}, {"data": {"n": [1, 2.5]}}, {"raw": "aGVsbG8=", "filename": "a.bin"}]
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": parts}
     answer = ask(server, "SendMessage", slug, message=message)

@@ -1,4 +1,4 @@
-"""Streams of a task: the task first, then every update in the order of the log, to everybody who follows."""
+"""A stream has the task first, then every update in log order."""
 
 import asyncio
 import json
@@ -19,7 +19,6 @@ def kinds(events):
 
 
 def lines(events):
-    """The lines of the artifact that came as chunks."""
     chunks = [response["artifactUpdate"]["artifact"] for _, response in events if "artifactUpdate" in response]
     return "".join(text_of(chunk) for chunk in chunks if chunk.get("name") == "lines").split()
 
@@ -30,7 +29,7 @@ def states(events):
 
 
 async def take(stream, until):
-    """The events of a stream up to the first for which `until` holds."""
+    """Events up to the first for which `until` is true."""
     taken = []
     async for event in stream:
         taken.append(event)
@@ -40,7 +39,6 @@ async def take(stream, until):
 
 
 def line(number):
-    """Is this the chunk of that line?"""
     return lambda response: (
         "artifactUpdate" in response and text_of(response["artifactUpdate"]["artifact"]) == (f"{number}\n")
     )
@@ -48,7 +46,7 @@ def line(number):
 
 @pytest.fixture
 async def stream(worker, ada_at, stepping):
-    """A stream of a task of three lines, which has begun."""
+    """The stream of a task of three lines, which has begun."""
     async with aclosing(ada_at("stepping").stream("SendStreamingMessage", {"message": message("3")})) as events:
         yield events
     steps.allow(100)
@@ -107,7 +105,7 @@ async def test_a_stream_that_was_cut_off_is_resumed_without_a_gap_or_a_repetitio
         seen += [event async for event in resumed]
     assert lines(seen) == ["1", "2", "3"]
     assert states(seen) == ["SUBMITTED", "WORKING", "WORKING", "COMPLETED"]
-    # The task has ended by now: what was missed is replayed, and the stream closes.
+    # The task has ended: missed events are replayed, and the stream closes.
     for position in range(len(seen)):
         after = {"Last-Event-ID": str(seen[position][0])}
         replayed = ada_at("stepping").stream("SubscribeToTask", {"id": task_id}, after)

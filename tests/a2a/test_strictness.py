@@ -1,4 +1,4 @@
-"""The reading by which these tests check all answers finds what is wrong with one."""
+"""The strict reading of answers finds errors."""
 
 import json
 

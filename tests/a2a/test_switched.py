@@ -1,4 +1,4 @@
-"""A conversation that was switched to another agent, as the A2A endpoints of both show it."""
+"""Both agents' endpoints after a conversation was switched."""
 
 import uuid
 
@@ -22,7 +22,7 @@ async def sent(caller, text="hi", **fields):
 
 @pytest.fixture
 async def switched(ada, ada_at, echo, hello, worker):
-    """Ada talked with echo, then switched to another; both endpoints, and the task of the first."""
+    """Ada talked with echo, then switched; both endpoints, and the first task."""
     other = await db.run(register_hosted, "other", "examples.agents.echo:Echo")
     first = await sent(ada_at("echo"), contextId="talk")
     context = await db.run(Context.objects.get)

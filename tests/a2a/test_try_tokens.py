@@ -1,4 +1,4 @@
-"""The token of the console: for one agent, over A2A alone, for ten minutes and while its owner is signed in."""
+"""The console's token: one agent, A2A only, ten minutes, signed-in owner."""
 
 import base64
 import datetime
@@ -10,7 +10,7 @@ from django.test import AsyncClient
 from django.utils import timezone
 
 import db
-from apps.a2a.authentication import authenticate_for_agent
+from apps.a2a.authentication import authenticate
 from apps.accounts import authentication, encryption
 from apps.accounts.models import User
 from apps.agents.models import Agent
@@ -125,11 +125,11 @@ async def test_it_is_given_to_our_own_pages_alone(ada, echo):
 
 
 async def test_admitting_its_owner_takes_one_query(token):
-    assert await db.run(counted, authenticate_for_agent, f"Bearer {token}", "echo", "127.0.0.1") == 1
+    assert await db.run(counted, authenticate, f"Bearer {token}", "echo", "127.0.0.1") == 1
 
     def away():
         with pytest.raises(authentication.BadToken):
-            authenticate_for_agent(f"Bearer {token}", "other", "127.0.0.1")
+            authenticate(f"Bearer {token}", "other", "127.0.0.1")
 
     assert await db.run(counted, away) == 0
 

@@ -1,4 +1,4 @@
-"""Turns of a task: how much of its history is shown, what it asks for, and what it refers to."""
+"""Turns of a task: history length, questions and references."""
 
 import pytest
 

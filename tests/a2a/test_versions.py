@@ -1,4 +1,4 @@
-"""The version of the protocol decides, not the method's name; extensions are named or ignored."""
+"""The protocol version decides, not the method's name; extensions are named or ignored."""
 
 import pytest
 

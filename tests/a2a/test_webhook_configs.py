@@ -1,4 +1,4 @@
-"""Webhooks are made, shown with their secrets masked, and deleted by the owner of their task."""
+"""Webhooks are created, shown with masked secrets, and deleted by the task's owner."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ SECRETS = {"token": "canary-token", "authentication": {"scheme": "Bearer", "cred
 
 @pytest.fixture
 def hooks(ada_at, echo):
-    """Calls the operations on webhooks by their first word."""
+    """Calls the webhook operations by their first word."""
 
     async def call(word, **params):
         name = "ListTaskPushNotificationConfigs" if word == "List" else f"{word}TaskPushNotificationConfig"
@@ -34,7 +34,7 @@ def hooks(ada_at, echo):
 
 @pytest.fixture
 def begun(ada_at, echo):
-    """Makes a task that nobody works on, and gives its id."""
+    """Makes a task without a worker; returns its id."""
 
     async def begin(said=None, **configuration):
         sent = await ada_at("echo").send(said or message(), returnImmediately=True, **configuration)

@@ -1,4 +1,4 @@
-"""Webhooks are told of every status and of every artifact's last chunk, in order, at least once."""
+"""Webhooks receive every status and last chunk, in order, at least once."""
 
 import asyncio
 import datetime
@@ -46,7 +46,7 @@ async def hook():
 
 @pytest.fixture
 def published(monkeypatch):
-    """The webhooks that were named to the workers, of which there are none."""
+    """Webhook ids sent to the workers, of which none runs."""
     named = []
     monkeypatch.setattr(webhooks, "publish_webhooks", named.extend)
     return named
@@ -54,7 +54,7 @@ def published(monkeypatch):
 
 @pytest.fixture
 def told(ada, echo, published):
-    """Makes a task with webhooks at these URLs, works on it to its end, and gives the webhooks."""
+    """Makes a task with webhooks at these URLs, finishes it, and returns the webhooks."""
 
     def record(*urls):
         keeps = [create_with_task(Webhook.model_construct(id=url, url=url), "1.0") for url in urls]
@@ -75,13 +75,11 @@ async def deliverer():
 
 
 async def states(config):
-    """The state and the number of attempts of each delivery, in order."""
     found = Delivery.objects.filter(config=config).order_by("event_index").values_list("state", "attempts")
     return await db.run(list, found)
 
 
 async def make_due(config):
-    """As if the wait after a failure were over."""
     await db.run(PushConfig.objects.filter(pk=config).update, due_at=LONG_AGO)
 
 
@@ -359,7 +357,7 @@ def test_waits_grow_to_a_bound_are_spread_and_fill_about_a_day(settings):
 @pytest.mark.services("SQLite has one writer", only=True)
 @pytest.mark.parametrize("what", ["webhook", "conversation"])
 async def test_what_is_deleted_while_a_call_is_settled_waits_for_that(ada, echo, told, monkeypatch, what):
-    """Both touch the webhook and its delivery, in one order: otherwise they would wait for each other."""
+    """Both lock the webhook and its delivery in the same order, which prevents a deadlock."""
     url = "http://127.0.0.1/"
     [config] = await told(url)
     posting = await db.run(claim, config)
@@ -387,7 +385,7 @@ def until(holds):
 
 
 def is_waited_for():
-    """Does another connection wait for a lock of this one's?"""
+    """Does another connection wait for this one's lock?"""
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
     return sql.execute(waiting, []).fetchone()[0]
 

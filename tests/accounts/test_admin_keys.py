@@ -1,4 +1,4 @@
-"""Operators issue API keys, which are shown once, and revoke them."""
+"""Operators issue API keys, shown once, and revoke them."""
 
 import datetime
 import re
@@ -11,7 +11,7 @@ from django.utils import timezone
 from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.models import ApiKey, User
 
-pytestmark = pytest.mark.django_db(transaction=True)  # a key's use is noted on a thread of its own
+pytestmark = pytest.mark.django_db(transaction=True)  # a thread writes a key's last use
 
 ADD = "admin:accounts_apikey_add"
 LIST = "admin:accounts_apikey_changelist"

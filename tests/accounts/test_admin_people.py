@@ -1,4 +1,4 @@
-"""Operators manage people, workspaces and groups; nobody gives rights that they do not have."""
+"""Operators manage people, workspaces and groups; nobody grants rights that they lack."""
 
 import pytest
 from django.contrib.auth import authenticate
@@ -26,7 +26,7 @@ def errors(answer) -> dict[str, list[str]]:
 
 @pytest.fixture
 def operator(client) -> User:
-    """Somebody who may manage people but is no superuser, signed in."""
+    """A signed-in operator of people who is no superuser."""
     person = User.objects.create_user("op@example.org", "let me in", is_staff=True)
     person.user_permissions.set(Permission.objects.filter(codename__in=["add_user", "change_user", "view_user"]))
     client.force_login(person)

@@ -1,4 +1,4 @@
-"""API keys: shown once, kept as a digest, good until they expire or are revoked, and cheap to check."""
+"""API keys are shown once, stored as digests, expire, and are cheap to check."""
 
 import datetime
 
@@ -10,7 +10,7 @@ from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import ANONYMOUS
 
-pytestmark = pytest.mark.django_db(transaction=True)  # a key's use is noted on a thread of its own
+pytestmark = pytest.mark.django_db(transaction=True)  # a thread writes a key's last use
 
 
 def bearer(text: str) -> str:
@@ -18,7 +18,6 @@ def bearer(text: str) -> str:
 
 
 def noted_uses() -> None:
-    """Wait until every use that was left to the bridge is written."""
     db.close()
 
 

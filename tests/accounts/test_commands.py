@@ -1,4 +1,4 @@
-"""The commands that make users and keys print the secret alone, and say in a sentence what is wrong."""
+"""Commands for users and keys print only the secret; errors are a sentence."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Secrets are in the database only in a form that its thief cannot read."""
+"""Database thieves cannot read secrets."""
 
 import json
 import os
@@ -27,10 +27,10 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from tests.stack import ROOT
 
-with isolate_apps("apps.accounts"):  # no part of the house: commands that look at all models pass it by
+with isolate_apps("apps.accounts"):  # hidden from commands that look at all models
 
     class Note(models.Model):
-        """A row with two secrets, in a table that tests make for themselves."""
+        """Two secrets, in a test-only table."""
 
         secret = EncryptedTextField()
         other = EncryptedTextField(null=True, db_column="another")
@@ -54,7 +54,7 @@ def notes(transactional_db):
 
 @pytest.fixture
 def rotated(monkeypatch):
-    """Lets commands see the tests' table among those with secrets."""
+    """Includes the test table in commands for secrets."""
     fields = [field for field in Note._meta.fields if isinstance(field, EncryptedTextField)]
     monkeypatch.setattr("apps.accounts.management.commands.rotate_master_key.encrypted_fields", lambda: fields)
 
@@ -190,7 +190,7 @@ CANARY, PLAIN = "canary-7f3a91-of-a-secret", "canary-7f3a91-in-plain-sight"
 
 
 def dump_of_the_database() -> bytes:
-    """Everything that a thief of the database gets: SQLite's files, or a copy of each of PostgreSQL's tables."""
+    """What a thief gets: SQLite's files, or a copy of PostgreSQL's tables."""
     if connection.vendor == "sqlite":
         path = str(connection.settings_dict["NAME"])
         return b"".join(open(file, "rb").read() for file in (path, f"{path}-wal") if os.path.exists(file))
@@ -203,7 +203,7 @@ def dump_of_the_database() -> bytes:
 
 
 def paths_to_agents(model):
-    """The lookups by which rows of a model lead to agents, each of which must have a handler."""
+    """Lookups from a model to agents, which need a handler."""
     for field in model._meta.concrete_fields:
         if field.is_relation and not field.null:
             inner = (
@@ -214,7 +214,7 @@ def paths_to_agents(model):
 
 @pytest.mark.services("a thief copies PostgreSQL's tables, or SQLite's files")
 def test_no_secret_of_any_model_stands_in_a_dump_of_the_database(notes):
-    """Every encrypted column of every model gets a canary; a plain one shows that the search would find them."""
+    """Every encrypted column gets a canary; a plain one proves that the search works."""
     notes.create(secret=CANARY, other=CANARY)
     for field in encrypted_fields():
         handlers = {f"{path}__handler": "package.module:Name" for path in paths_to_agents(field.model)}

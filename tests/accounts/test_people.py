@@ -1,4 +1,4 @@
-"""People: an e-mail address is the login name, whatever its case, and everybody has a workspace of their own."""
+"""An e-mail address in any case is the login name; everybody has a workspace."""
 
 import pytest
 from django.contrib.auth import authenticate

@@ -1,4 +1,4 @@
-"""Callers have so many requests a minute and so many streams at a time, whatever process counts them."""
+"""Callers have limits of requests per minute and of streams, over all processes."""
 
 import os
 import time
@@ -16,7 +16,7 @@ ADA = Principal(user_id=1, workspace_id=1, name="Ada")
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The time in seconds, as the test sets it: ten seconds into a minute."""
+    """The test's time in seconds: ten seconds into a minute."""
     now = [6010.0]
     monkeypatch.setattr(quotas, "time", lambda: now[0])
     return now
@@ -72,7 +72,7 @@ def store(settings):
 
 @pytest.fixture
 def tells_nobody(monkeypatch):
-    """Counts are exchanged when the test says so, and at no other time."""
+    """Counts are exchanged only when the test says so."""
     monkeypatch.setattr(RequestCounter, "_tell", lambda self: None)
 
 

@@ -1,4 +1,4 @@
-"""Django REST framework's views know their caller by an API key and answer a bad one with a challenge."""
+"""Django REST framework views authenticate API keys and challenge bad ones."""
 
 import pytest
 from rest_framework.permissions import IsAuthenticated

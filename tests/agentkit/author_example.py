@@ -1,6 +1,6 @@
-"""An agent as an author outside this repository may write it; `make types` takes it under strict mypy.
+"""An agent as an outside author may write it; `make types` checks it with strict mypy.
 
-What `ignore` stands at is a mistake that mypy must find: an ignore without a mistake is an error of its own.
+Each `ignore` marks an error that mypy must find, because an unused ignore is an error too.
 """
 
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""An author's module works as it is written, and what is wrong with one is said in one sentence."""
+"""An author's module works as written, and its errors are one sentence."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An agent calls others: in the same process here; what survives a crash is the platform's (tests/engine)."""
+"""Agents call others in one process here; tests/engine covers crashes."""
 
 import asyncio
 

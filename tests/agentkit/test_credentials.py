@@ -1,4 +1,4 @@
-"""A credential shows itself to nobody; a handler asks for it, in whatever form it is written."""
+"""A credential's value is never printed."""
 
 import logging
 

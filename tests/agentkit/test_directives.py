@@ -1,4 +1,4 @@
-"""JSON with a state moves the task where it is meant, and is text where it is only shown."""
+"""JSON with a state changes the task only where it is meant to."""
 
 import json
 
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit import AuthRequired, Completed, Failed, InputRequired, Rejected, as_outcome, testing
-from agentkit.directives import LONGEST_TEXT, directive_in
+from agentkit.directives import MAX_TEXT_LENGTH, directive_in
 
 ASK = '{"state": "input-required", "prompt": "Which day?"}'
 AUTH = '{"state": "auth-required", "prompt": "Your key?", "auth_type": "api_key", "service": "calendar"}'
@@ -69,7 +69,7 @@ SHOWN = {
     "failed without words": '{"state": "failed"}',
     "failed amid words": 'It said {"state": "failed", "message": "no"} to me.',
     "deeper than anybody writes": '{"response":' * 20 + ASK + "}" * 20,
-    "longer than is read": "word " * LONGEST_TEXT + ASK,
+    "longer than is read": "word " * MAX_TEXT_LENGTH + ASK,
 }
 
 
@@ -143,7 +143,7 @@ async def test_streamed_text_is_judged_at_its_end():
 
 
 def test_text_made_to_cost_much_does_not():
-    for text in ('{"state":' * 6000, "{" * LONGEST_TEXT, '{"a":' * 10_000 + '"state"', "`{" * 20_000 + "state"):
+    for text in ('{"state":' * 6000, "{" * MAX_TEXT_LENGTH, '{"a":' * 10_000 + '"state"', "`{" * 20_000 + "state"):
         assert directive_in(text) is None
 
 

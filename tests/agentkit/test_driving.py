@@ -1,4 +1,4 @@
-"""A turn ends with an outcome or an error, and stops, really, when it is stopped."""
+"""A turn ends with an outcome or an error, and can be stopped."""
 
 import asyncio
 import contextvars
@@ -11,7 +11,7 @@ from agentkit import HandlerError, SkillHandler, Stopped, as_handler, drive, tes
 
 
 def started(handler, **more):
-    """A handler under way, as (the task's context, the driving to cancel, what the host hears)."""
+    """A started handler, as (task context, driving to cancel, what the host hears)."""
     recorder = testing.Recorder()
     task = testing.task_for(testing.user_message("go"), recorder)
     return task, asyncio.ensure_future(drive(as_handler(handler), task, **more)), recorder

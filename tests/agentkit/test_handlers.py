@@ -1,4 +1,4 @@
-"""A class or any kind of function is an agent, and says of itself what its author wrote."""
+"""Classes and all kinds of functions are agents, described by their author."""
 
 import sys
 import types

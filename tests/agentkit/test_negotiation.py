@@ -1,4 +1,4 @@
-"""Which skill takes a message: by its sender, by rules, by code of the agent's own; or a question, or a refusal."""
+"""Choosing a skill: by sender, rules, code, or a question."""
 
 import threading
 
@@ -43,7 +43,7 @@ def said(text, **metadata):
 
 
 def answer_of(chosen):
-    """What the form of the question sends."""
+    """The values of the question's form."""
     return {"messageId": "m", "role": "ROLE_USER", "parts": [{"data": {"which-skill": chosen}}]}
 
 

@@ -1,4 +1,4 @@
-"""What a handler of any form returns, yields or raises becomes an outcome, and what it delivers becomes artifacts."""
+"""Returns, yields and exceptions of each form of handler become outcomes and artifacts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -107,7 +107,7 @@ def methods(end: End) -> dict[str, type[SkillHandler]]:
 
 
 async def each_form(value: Any):
-    """Runs every form of handler that ends with the value, an exception by raising it."""
+    """Runs every form of handler that ends with the value; an exception is raised."""
 
     def end(given: Any) -> Any:
         if isinstance(value, Exception):

@@ -1,4 +1,4 @@
-"""agentkit stands alone: no framework comes with it, and it builds as a wheel of its own."""
+"""agentkit installs without a framework, and builds as a wheel."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ def test_importing_it_imports_nothing_but_the_standard_library():
         "tops = {name.partition('.')[0] for name in sys.modules}\n"
         "print(*sorted(tops - set(sys.stdlib_module_names) - {'agentkit', '__main__'}))"
     )
-    # -S leaves out site-packages, and with them what their .pth files import.
+    # -S leaves out site-packages and what their .pth files import.
     command = [sys.executable, "-S", "-c", f"import sys; sys.path.append({str(FOLDER.parent)!r})\n{code}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
     assert done.stdout.strip() == ""

@@ -1,4 +1,4 @@
-"""Messages and files are read as they were sent, wherever the platform keeps their content."""
+"""Messages and files read the same wherever the platform stores their content."""
 
 import base64
 import json

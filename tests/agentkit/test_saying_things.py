@@ -1,4 +1,4 @@
-"""What a handler says reaches the host, in order, from the event loop as from a thread."""
+"""The host gets a handler's output in order, also from threads."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""How a message is answered, per message: constants, rules, functions and methods, async or not."""
+"""How a message is answered: constants, rules, functions and methods, async or not."""
 
 import asyncio
 import threading

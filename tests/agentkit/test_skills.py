@@ -1,4 +1,4 @@
-"""An agent's skills: declared by methods, listed, or read from files; each takes its own turns."""
+"""Skills are methods, a list, or files; each takes its own turns."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A slot says what is awaited: a name, an Enum member, a Pydantic model; the answer comes back as the same."""
+"""Answers for a slot: a name, an Enum member or a Pydantic model."""
 
 from enum import Enum, StrEnum
 from typing import Literal

@@ -1,4 +1,4 @@
-"""A thread is a conversation as a value: `add` gives another, and it goes to A2A and back."""
+"""A thread is an immutable conversation, convertible to A2A and back."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""An author tries an agent without a platform: turns, answers, what was delivered, how a message would be answered."""
+"""Authors try agents without a platform."""
 
 import pytest
 from pydantic import BaseModel

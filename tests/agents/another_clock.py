@@ -1,4 +1,4 @@
-"""A module of tools with a name that is taken."""
+"""Tools with a name that is already used."""
 
 import agentkit
 

@@ -1,4 +1,4 @@
-"""An agent without code to begin with, for tests that change what matters to them."""
+"""A minimal agent without code, for tests to change."""
 
 from typing import Any
 
@@ -18,5 +18,4 @@ def definition(**fields: Any) -> Definition:
 
 
 def clerk(slug: str = "clerk", **fields: Any) -> Agent:
-    """The agent without code `slug`, registered or brought up to date with `fields`."""
     return register_model(slug, definition(**fields))

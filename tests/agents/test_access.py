@@ -1,4 +1,4 @@
-"""Every agent states who may use it, and nobody else finds it."""
+"""Only permitted callers find an agent."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -34,7 +34,7 @@ def test_an_agent_of_groups_is_its_members_alone(echo, ada, bob):
     lab, office = Group.objects.create(name="Lab"), Group.objects.create(name="Office")
     echo.groups.add(lab, office)
     ada.groups.add(lab, office)
-    assert seen_by(ada.principal) == ["echo"]  # once, though two groups let her in
+    assert seen_by(ada.principal) == ["echo"]
     assert seen_by(bob.principal) == []
     assert seen_by(ANONYMOUS) == []
 

@@ -1,4 +1,4 @@
-"""Operators register agents and set their policies; what cannot be is refused with what to do."""
+"""Operators register agents and set policies; errors say what to do."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -16,7 +16,6 @@ HELLO = "examples.agents.hello:Hello"
 
 
 def form(**values) -> dict[str, object]:
-    """What the add form sends when nothing but the given fields is filled in."""
     empty = dict.fromkeys(("name", "description", "version", "input_modes", "output_modes", "workspace"), "")
     standing = {
         "slug": "greeter", "kind": "hosted", "handler": HELLO, "is_enabled": "on", "skills": "[]", "capabilities": "{}",

@@ -1,4 +1,4 @@
-"""Operators make agents without code in a form: each change is a version, what cannot be is refused at its field."""
+"""Operators make agents without code in a form; each change is a version."""
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -15,7 +15,7 @@ MCP = "https://tools.example.org/mcp"
 
 
 def rows(prefix, *filled):
-    """Rows as a browser sends them, with a blank one at the end."""
+    """Form rows, with a blank one at the end."""
     blank = dict.fromkeys(filled[0] if filled else {}, "")
     sent = {f"{prefix}-TOTAL_FORMS": len(filled) + 1, f"{prefix}-INITIAL_FORMS": 0}
     for number, row in enumerate((*filled, blank)):
@@ -32,7 +32,7 @@ def server(**fields):
 
 
 def form(skills=(), servers=(), **values):
-    """What the form sends; `None` leaves a field out."""
+    """The form's data; `None` omits a field."""
     standing = {
         "name": "Clerk", "slug": "clerk", "description": "Answers letters.", "is_enabled": "on", "opened": "",
         "instructions": "Answer in one sentence.", "model": "", "temperature": "", "max_tokens": "", "max_steps": "10",

@@ -1,4 +1,4 @@
-"""A card is signed over its canonical form, as A2A 1.0 §8.4 and RFC 8785 write it."""
+"""Cards are signed over their canonical form (A2A 1.0 §8.4, RFC 8785)."""
 
 import pytest
 import rfc8785
@@ -73,7 +73,7 @@ def test_the_validator_changes_with_the_card_and_its_key_and_with_nothing_else(e
 
     rotate_key(echo, "ES256")
     before = validator()
-    card_signatures._sign.cache_clear()  # as in another process, where the signature is another one
+    card_signatures._sign.cache_clear()  # as in another process, with another signature
     assert validator() == before
     assert before.startswith('"')
     echo.description = "Says it differently."

@@ -1,4 +1,4 @@
-"""An agent's card is one that the official SDK's types accept, with every required field filled."""
+"""The SDK's types accept every card, with all required fields."""
 
 import pytest
 from a2a.types import AgentCard
@@ -14,7 +14,7 @@ BARE = Agent(slug="bare", name="Bare", description="Nothing but a name.", handle
 
 
 def parsed(agent: Agent) -> AgentCard:
-    """The card as the SDK reads it; an unknown field is an error."""
+    """The card as the SDK reads it; unknown fields are errors."""
     return ParseDict(cards.agent_card(agent), AgentCard(), ignore_unknown_fields=False)
 
 

@@ -1,11 +1,11 @@
-"""What an agent without code may be made of; what cannot be is refused, with a sentence at its field."""
+"""What an agent without code may contain; errors are at their field."""
 
 import pytest
 from django.core.exceptions import ValidationError
 
 import outbound
 from apps.agents import definitions
-from apps.agents.definitions import MOST_FILE_BYTES, Definition, as_yaml
+from apps.agents.definitions import MAX_FILE_BYTES, Definition, as_yaml
 from apps.agents.registration import register_hosted, register_model
 from outbound.targets import Allowed
 from tests.agents.definitions import PLAIN, clerk, definition
@@ -84,7 +84,7 @@ def test_a_file_that_is_no_definition_is_refused():
         ("[1, 2]", "Write a mapping"),
         ("a: [", "It is no YAML (line 1)"),
         ("!!python/object/apply:os.system ['true']", "It is no YAML"),
-        ("name: x" + " " * MOST_FILE_BYTES, "larger than 200,000 bytes"),
+        ("name: x" + " " * MAX_FILE_BYTES, "larger than 200,000 bytes"),
         ("a: &a [1]\nb: *a\n", "Field required"),
         ("name: !!bool maybe", "It is no YAML"),
         ("name: !!int ''", "It is no YAML"),

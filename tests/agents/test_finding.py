@@ -1,4 +1,4 @@
-"""Agents are found by words and by what their cards say, among those that the caller may use."""
+"""Permitted agents are found by words and by their cards."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Signatures are made and accepted by algorithms from a list, and no byte of them or of what they sign may change."""
+"""Signatures use listed algorithms, and a changed byte breaks them."""
 
 import base64
 import json
@@ -48,7 +48,7 @@ def test_the_thumbprint_is_that_of_rfc_8037():
 
 
 def test_the_signature_is_that_of_rfc_8037():
-    """Appendix A.4: the payload and signature of the standard, by another's key and with another's header."""
+    """Appendix A.4, with its payload, key and header."""
     public = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
     signature = (
         "eyJhbGciOiJFZERTQSJ9..hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg"

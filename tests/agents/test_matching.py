@@ -1,4 +1,4 @@
-"""Skills fit a text by the words that they share; what else is registered matters as little as can be."""
+"""Skills match a text by shared words; other agents hardly affect the score."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The formulas of negotiation, each by its table, and every reason for which an agent says no."""
+"""The formulas of negotiation by table, and each reason to refuse."""
 
 from dataclasses import replace
 

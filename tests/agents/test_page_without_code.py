@@ -1,4 +1,4 @@
-"""The page about agents without code: its tools work in a model's hands, and it names every field."""
+"""The page's tools work with a model, and it names every field."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ from tests.llm.endpoint import calls, says
 from tests.working import carry_out
 
 __all__ = ["endpoint"]
-PAGE = (Path(__file__).parents[2] / "docs/agents/without-code.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/how-to/agents-without-code.md").read_text()
 
 
 def block(language: str) -> str:

@@ -1,4 +1,4 @@
-"""Registering hosted agents: the handler says what it is, the platform how it is used."""
+"""A hosted agent's handler describes it; the platform configures it."""
 
 import pytest
 from django.core.exceptions import ValidationError

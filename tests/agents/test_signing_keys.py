@@ -1,4 +1,4 @@
-"""An agent signs with one key at a time; a retired key is still trusted, a revoked one is not."""
+"""An agent has one signing key; retired keys stay trusted, revoked ones do not."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +37,7 @@ def test_a_key_is_made_when_it_is_first_needed_looked_up_once_and_encrypted_at_r
 
 def test_a_key_that_another_process_rotated_is_used_for_some_seconds_only(echo, monkeypatch):
     before = signer_of(echo)
-    monkeypatch.setattr(signing, "clear_signers", lambda: None)  # as in another process
+    monkeypatch.setattr(signing, "clear_signers", lambda: None)
     after = rotate_key(echo)
     assert signer_of(echo).kid == before.kid
     now = signing.time.monotonic()
@@ -139,7 +139,7 @@ def test_operators_rotate_and_revoke_and_who_may_only_look_does_not(admin_client
 def test_operators_never_see_a_private_key(admin_client, echo, settings):
     secret = json.loads(SigningKey.objects.get(kid=signer_of(echo).kid).private)["d"]
     key = SigningKey.objects.get()
-    settings.MASTER_KEY = "A" * 43  # the pages open, even where nothing can be decrypted
+    settings.MASTER_KEY = "A" * 43  # pages open, though nothing can be decrypted
     page = admin_client.get(reverse("admin:agents_signingkey_change", args=[key.pk]))
     listed = admin_client.get(reverse("admin:agents_signingkey_changelist"))
     for answer in (page, listed):

@@ -1,4 +1,4 @@
-"""Versions of agents: one for each change of what an agent is, never changed, and a way back."""
+"""Each change of an agent makes an immutable version, and can be reverted."""
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
@@ -53,7 +53,7 @@ def test_a_hosted_agent_has_versions_of_what_it_says_of_itself():
     agent = register_hosted("greeter", HELLO)
     assert numbers(agent) == [1, 2]
     assert [agent.current_version.content[field] for field in ("kind", "handler", "name")] == ["hosted", HELLO, "Hello"]
-    assert agent.version == "1.0.0"  # its handler's, not ours to count
+    assert agent.version == "1.0.0"
     with pytest.raises(ValidationError, match="Change the handler"):
         revert(agent.current_version, None)
 

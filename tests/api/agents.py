@@ -1,4 +1,4 @@
-"""Agents that the tests of the client API talk to."""
+"""Agents for the tests of the client API."""
 
 from agentkit import Artifact, Completed, Failed, InputRequired, Outcome, ResponseType, SkillHandler, TaskContext
 

@@ -1,4 +1,4 @@
-"""A caller of the client API, at the level of HTTP and by the way that a server takes."""
+"""A caller of the client API over HTTP, through the ASGI application."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ HOST = "localhost"
 
 @dataclass
 class Answer:
-    """A response."""
-
     status: int
     headers: dict[str, str]
     content: bytes
@@ -29,7 +27,7 @@ class Answer:
 
     @property
     def code(self) -> str:
-        """Of a problem, which is checked to be one."""
+        """The problem's code; checks that it is a problem."""
         assert self.headers["content-type"] == "application/problem+json", self.content
         told = self.body
         assert told["status"] == self.status
@@ -38,20 +36,18 @@ class Answer:
 
     @property
     def fields(self) -> list[str]:
-        """The fields that a problem names."""
         return [one["field"] for one in self.body.get("errors", [])]
 
 
 @dataclass
 class Caller:
-    """Somebody with a key, or with cookies, or with nothing."""
+    """A caller with a key, cookies or nothing."""
 
     key: str = ""
     cookies: dict[str, str] = field(default_factory=dict)
 
     @property
     def credentials(self) -> dict[str, str]:
-        """The headers that go with every request."""
         key = {"authorization": f"Bearer {self.key}"} if self.key else {}
         cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         return {"host": HOST, **key, **({"cookie": cookies} if cookies else {})}
@@ -72,7 +68,7 @@ class Caller:
         return await self.ask("DELETE", path, headers=headers)
 
     async def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
-        """`path` is below /api/v1; underscores in names of headers stand for hyphens. Bytes go as they are."""
+        """`path` is relative to /api/v1; underscores in header names become hyphens. Bytes are sent unchanged."""
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         sent = {**({"content-type": "application/json"} if content else {}), **self.credentials}
         sent |= {name.replace("_", "-").lower(): value for name, value in (headers or {}).items()}
@@ -84,7 +80,6 @@ class Caller:
 
 
 def scope_of(method: str, address: str, headers: dict[str, str]) -> JSON:
-    """What a server tells the application of a request."""
     path, _, query = address.partition("?")
     return {
         "type": "http",

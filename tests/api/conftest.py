@@ -1,4 +1,4 @@
-"""Callers of the client API: Ada, Bob, and anybody without a key."""
+"""Callers of the client API: Ada, Bob, and one without a key."""
 
 import uuid
 from collections.abc import Callable
@@ -29,7 +29,6 @@ def bob_calls(transactional_db: None, bob: User) -> Caller:
 
 @pytest.fixture
 def reads(transactional_db: None, ada: User) -> Caller:
-    """Ada, with a key that may only read."""
     return Caller(ApiKey.issue(ada, "reads", scopes=[READ])[1])
 
 
@@ -40,7 +39,6 @@ def made(transactional_db: None, ada: User, echo: Agent, said: Said) -> Making:
 
 @pytest.fixture
 def begun(made: Making) -> Callable[..., uuid.UUID]:
-    """Begins a session of Ada's; gives its key."""
     return lambda **more: accept.accept(made.ada.principal, made.agent, made.said(**more)).context
 
 
@@ -51,7 +49,7 @@ def anybody() -> Caller:
 
 @pytest.fixture
 def ada_browses(transactional_db: None, ada: User) -> Caller:
-    """Ada's browser, signed in; it sends no CSRF token unless a test says so."""
+    """Ada's signed-in browser; it sends no CSRF token by default."""
     session = SessionStore()
     session[SESSION_KEY] = str(ada.pk)
     session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"

@@ -1,4 +1,4 @@
-"""What is asked of the database while something happens, in whatever thread."""
+"""Counts database statements on all threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from django.db.backends.utils import CursorWrapper
 
 @contextmanager
 def statements() -> Iterator[list[str]]:
-    """The statements that are executed meanwhile."""
     made: list[str] = []
     execute = CursorWrapper.execute
 

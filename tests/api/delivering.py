@@ -1,4 +1,4 @@
-"""Tasks and what they deliver, made by hand: no worker is needed."""
+"""Tasks and artifacts made without a worker."""
 
 from __future__ import annotations
 
@@ -22,21 +22,19 @@ WORDS = Artifact([{"text": "hello"}], name="words", artifact_id="one")
 
 
 def delivered(user: User, agent: Agent, message: dict[str, Any], artifacts: Sequence[Artifact] = ()) -> Receipt:
-    """A task of the user's that is completed."""
     receipt = accept.accept(user.principal, agent, message)
     end(begin(receipt.run), Completed("Done.", list(artifacts) or [WORDS]))
     return receipt
 
 
 def asking(user: User, agent: Agent, message: dict[str, Any], schema: dict[str, Any] | None = None) -> Receipt:
-    """A task of the user's that asks for something."""
     receipt = accept.accept(user.principal, agent, message)
     end(begin(receipt.run), InputRequired("How many?", "number", schema))
     return receipt
 
 
 def rename(*contexts: uuid.UUID) -> None:
-    """Have something happen in sessions: each is called by the number of its last event."""
+    """Rename sessions: each gets the number of its last event as title."""
     for context in contexts:
         with ledger.writing(context) as log:
             log.add(EventType.SESSION_RENAMED, {"title": f"{log.context.last_event}"})
@@ -44,8 +42,6 @@ def rename(*contexts: uuid.UUID) -> None:
 
 @dataclass
 class Making:
-    """Tasks of Ada's, with an agent that is there."""
-
     ada: User
     agent: Agent
     said: Said

@@ -1,4 +1,4 @@
-"""Addresses of the client API that exist in tests alone, to see what every endpoint does."""
+"""Test-only endpoints that show what every endpoint does."""
 
 from django.db import OperationalError
 from django.urls import include, path, re_path

@@ -1,4 +1,4 @@
-"""What the schema promises of an address, held against every answer that a test gets."""
+"""Checks every answer in the tests against the schema."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from drf_spectacular.generators import SchemaGenerator
 from jsonschema import Draft202012Validator
 
 JSON = dict[str, Any]
-OPEN = {"AgentSkill"}  # whoever wrote the card may have said more
+OPEN = {"AgentSkill"}  # a card may have more fields
 
 
 @cache
 def schema() -> JSON:
-    """The schema, in which an object has no properties but those that are declared."""
+    """The schema, with undeclared properties forbidden."""
     found: JSON = SchemaGenerator(urlconf="config.urls").get_schema(request=None, public=True)
     for name, component in found["components"]["schemas"].items():
         if "properties" in component and name not in OPEN:
@@ -27,11 +27,11 @@ def schema() -> JSON:
 def _addresses() -> list[tuple[re.Pattern[str], JSON]]:
     paths = schema()["paths"].items()
     found = [(re.compile(re.sub(r"{\w+}", "[^/]+", path)), verbs) for path, verbs in paths]
-    return sorted(found, key=lambda one: one[0].pattern.count("[^/]+"))  # a word goes before a name
+    return sorted(found, key=lambda one: one[0].pattern.count("[^/]+"))  # literal segments before parameters
 
 
 def hold(method: str, address: str, status: int, media_type: str, body: Any) -> None:
-    """Raises AssertionError, ValidationError for what the schema does not promise. What it does not name is let be."""
+    """Raises AssertionError, ValidationError if the schema does not allow the answer. Unknown addresses pass."""
     path = address.partition("?")[0].rstrip("/")
     verbs = next((verbs for pattern, verbs in _addresses() if pattern.fullmatch(path)), {})
     operation = verbs.get(method.lower())

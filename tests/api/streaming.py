@@ -1,4 +1,4 @@
-"""A client of `GET /events` on a bare socket: what it reads can end at any byte."""
+"""A client of `GET /events` on a bare socket that may be cut anywhere."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ READ = 2048
 
 
 class Cut(Exception):
-    """The line was cut."""
+    pass
 
 
 class Refused(Exception):
-    """The answer was no stream."""
+    """The answer was not a stream."""
 
 
 @dataclass
 class Client:
-    """Keeps what it was told, and the position after it, from one line to the next."""
+    """Keeps its events and position from one connection to the next."""
 
     url: str
     key: str
@@ -37,7 +37,7 @@ class Client:
     lines: int = 0
 
     async def hear(self, cut_after: float = float("inf")) -> AsyncIterator[JSON]:
-        """Open a line, and yield each event as it is whole. Raises Cut when so many bytes have come, or it breaks."""
+        """Connect, and yield complete events. Raises Cut after `cut_after` bytes or a break."""
         target = urlsplit(self.url)
         reader, writer = await asyncio.open_connection(target.hostname, target.port)
         self.lines += 1
@@ -74,23 +74,22 @@ class Client:
                     yield found
 
     def _event(self, text: str) -> tuple[str, JSON] | None:
-        """What a frame brings, if anything; its id is where the next line goes on."""
+        """The frame's event, if any; its id becomes the position."""
         fields = dict(line.split(": ", 1) for line in text.split("\n") if not line.startswith(":"))
         self.place = fields.get("id", self.place)
         return (fields["event"], json.loads(fields["data"])) if "data" in fields else None
 
     async def begin(self) -> None:
-        """Learn from where on the next line is to go on."""
         most = 160
         while not self.place:
-            most *= 2  # until a position comes before so many bytes
+            most *= 2  # until a position comes within so many bytes
             with contextlib.suppress(Cut, TimeoutError):
                 async with contextlib.aclosing(self.hear(most)) as events, asyncio.timeout(2):
                     async for _ in events:
                         pass
 
     async def follow(self, until: Any, cuts: int = 0, seed: int = 0, most: int = 8000) -> None:
-        """Be told until `until()` is true and the line was cut so often, each time at a byte that chance chooses."""
+        """Follow until `until()` holds, with so many cuts at random bytes."""
         chance = random.Random(seed)
         while cuts or not until():
             after = chance.randint(1, most) if cuts else float("inf")
@@ -101,5 +100,5 @@ class Client:
                             return
             except Cut:
                 cuts = max(0, cuts - 1)
-            except ConnectionError:  # the server is away
+            except ConnectionError:
                 await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Ada's is Ada's: at every address of the schema others find nothing, and who may only read changes nothing."""
+"""At every address, others find nothing of Ada's, and read-only keys change nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LISTS = ("/sessions?archived=all", "/tasks", "/plans", "/plans/runs", "/plans/qu
 
 
 def addresses(ids: JSON) -> Iterator[tuple[str, str, str]]:
-    """All operations on something that has an id: their names, methods and addresses."""
+    """All operations with an id: name, method and address."""
     for path, verbs in promises.schema()["paths"].items():
         if "{" in path and "/shared/" not in path and "/agents/" not in path:
             kind = path.removeprefix("/api/v1/").partition("/")[0]
@@ -64,7 +64,6 @@ def _plan(echo: Agent, ada: User) -> Agent:
 
 @pytest.fixture
 async def ids(ada_calls: Caller, made: Making, _plan: Agent) -> JSON:
-    """One of everything, by its name in an address."""
     done, asked = await made.delivered(), await made.asking()
     address = f"/sessions/{done.context}"
     waits = (await ada_calls.post(f"/sessions/{asked.context}/queue", {"text": "later"})).body["items"][0]["id"]

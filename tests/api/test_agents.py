@@ -1,4 +1,4 @@
-"""The agents that a caller may use, as the client API shows and finds them."""
+"""The client API lists and finds the agents that a caller may use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def secret(echo: Agent) -> Agent:
-    """An agent for a group that nobody is in."""
     agent = Agent.objects.create(
         slug="secret", name="Secret", description="Hidden.", handler=echo.handler, access=Agent.Access.GROUPS,
         workspace=echo.workspace,

@@ -1,4 +1,4 @@
-"""What agents delivered, by the client API: listed with versions, downloaded, verified, by its owner alone."""
+"""Artifacts by the client API: listed, downloaded and verified by their owner."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_versions_of_a_name_are_counted_within_a_session(ada_calls: Caller
     other = Artifact([{"text": "other"}], name="other", artifact_id="two")
     second = await made.delivered(other, **again(session))
     third = await made.delivered(**again(session))
-    await made.delivered()  # in a session of its own
+    await made.delivered()
     found = (await ada_calls.get(f"/artifacts?session={session.pk}")).body["items"]
     assert [(one["taskId"], one["name"], one["version"]) for one in found] == [
         (str(first.task), "words", 1),

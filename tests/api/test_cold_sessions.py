@@ -1,4 +1,4 @@
-"""Sessions in cold storage, for clients of the API: listed as ever, and there as soon as somebody asks."""
+"""Archived sessions are listed as before, and restored on request."""
 
 from __future__ import annotations
 

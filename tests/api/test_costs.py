@@ -1,4 +1,4 @@
-"""What is shown of much takes as many queries of the database as what is shown of little."""
+"""The number of queries does not grow with the number of results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_lists_take_as_many_queries_for_much_as_for_little(ada_calls: Call
         Agent.objects.create(slug=uuid.uuid4().hex, name="Echo", description="Echo.", **of)
 
     async def shown() -> dict[str, tuple[int, int]]:
-        """By address, how much is shown and how many queries that takes."""
+        """By address, the number of results and queries."""
         found = {}
         for path, of in addresses.items():
             await ada_calls.get(path)  # notes the key's use, and reads the registry

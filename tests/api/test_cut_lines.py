@@ -1,4 +1,4 @@
-"""Lines that are cut at any byte lose nothing and double nothing: clients end with exactly the log."""
+"""Clients with cut connections end with exactly the log."""
 
 from __future__ import annotations
 
@@ -24,13 +24,11 @@ print(json.dumps(logs))
 
 
 def logs_of(stack: Stack, sessions: list[str]) -> dict[str, list[tuple[int, str]]]:
-    """What the database has of each session."""
     found: dict[str, Any] = json.loads(stack.python("-c", LOGS, json.dumps(sessions)).stdout)
     return {session: [(index, name) for index, name in log] for session, log in found.items()}
 
 
 def count_down(stack: Stack, number: int, start: int) -> list[dict[str, Any]]:
-    """Begin so many sessions that count down; gives their tasks as they are in the end."""
     caller = Caller(stack, "countdown")
     with ThreadPoolExecutor(number) as threads:
         tasks = list(threads.map(lambda n: caller.send(f"{start + n}"), range(number)))

@@ -1,4 +1,4 @@
-"""The schema of the client API: current in the repository, for anybody, and clients can be made from it."""
+"""The committed schema is current and public, and generates clients."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""What happens in one's sessions comes over one line, in order, and goes on where it broke off."""
+"""One stream has all events of a person's sessions, and resumes."""
 
 import asyncio
 import json
@@ -19,13 +19,11 @@ from tests.api.delivering import rename
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.services("what happens comes by wake-ups between processes and from each database's log"),
+    pytest.mark.services("what happens comes by notifications between processes and from each database's log"),
 ]
 
 
 class Line:
-    """A stream that is open, at the level of ASGI."""
-
     def __init__(self, caller, query="", path="/events", **headers):
         self.scope = scope_of("GET", f"/api/v1{path}?{query}", {**caller.credentials, **headers})
         self.place, self.heard, self._kept = "", [], b""
@@ -39,7 +37,7 @@ class Line:
         return self
 
     async def more(self):
-        """One chunk of what is sent; False at its end."""
+        """One chunk; False at the end."""
         chunk = await self.line.receive_output(60)
         *frames, self._kept = (self._kept + chunk.get("body", b"")).split(b"\n\n")
         for frame in frames:
@@ -50,7 +48,6 @@ class Line:
         return chunk.get("more_body", False)
 
     async def hear(self, number):
-        """The first so many events: name, JSON and position."""
         while len(self.heard) < number:
             assert await self.more()
         return self.heard
@@ -92,7 +89,7 @@ async def test_it_goes_on_after_the_event_that_the_client_heard_last(ada_calls, 
         await db.run(rename, one, other)
         heard = (await stream.hear(1))[:1]
     await db.run(rename, one)
-    for _ in range(2):  # each time the line breaks after one event
+    for _ in range(2):  # the connection breaks after one event each time
         place = heard[-1][2]
         asked = {"query": f"since={place}"} if way == "query" else {"Last_Event_ID": place}
         async with line(ada_calls, **asked) as stream:
@@ -106,14 +103,14 @@ async def test_sessions_and_types_that_are_named_are_heard_alone(ada_calls, begu
         await db.run(rename, other, one, two)
         heard = await stream.hear(2)
     assert {event["sessionId"] for _, event, _ in heard} == {str(one), str(two)}
-    async with line(ada_calls, f"session_ids[]={one}&since=1") as stream:  # of one session an index will do
+    async with line(ada_calls, f"session_ids[]={one}&since=1") as stream:  # an index works for one session
         assert [event["index"] for _, event, _ in await stream.hear(1)] == [2]
     async with line(ada_calls, "types=session_renamed") as stream:
         session = await db.run(begun)
         await db.run(rename, session, one)
         heard = await stream.hear(2)
     assert [name for name, _, _ in heard] == ["session_renamed"] * 2
-    async with line(ada_calls, f"since={heard[-1][2]}") as stream:  # the position moved past what was not wanted
+    async with line(ada_calls, f"since={heard[-1][2]}") as stream:  # the position moved past filtered events
         await db.run(rename, one)
         [(_, event, _)] = await stream.hear(1)
     assert event["index"] == 4

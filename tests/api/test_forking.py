@@ -1,4 +1,4 @@
-"""Editing, retrying and forking sessions, and the tree of their forks, as clients ask for them."""
+"""Edit, retry and fork by the client API, and the tree of forks."""
 
 import asyncio
 import uuid
@@ -29,7 +29,6 @@ async def patient(agent_at):
 
 
 async def begun(calls, *texts, agent="echo"):
-    """A session in which each of these was said and answered: its address."""
     made = await calls.post("/sessions", {"agent": agent, "message": {"text": texts[0]}, "wait": True})
     assert made.status == 201, made.body
     address = f"/sessions/{made.body['session']['id']}"
@@ -51,7 +50,7 @@ async def find(calls, address, text, role="user"):
 
 
 async def settled(calls, answer):
-    """The address of the session that came of a request, once its newest task has ended or asks for something."""
+    """The address of the new session, once its newest task has ended or asks."""
     address = f"/sessions/{answer.body['session']['id']}"
     if answer.body["task"]:
         await until(Task.objects.filter(pk=answer.body["task"]["id"]).exclude(state__in=WORKING_STATES).exists)
@@ -248,7 +247,7 @@ async def test_what_cannot_be_is_refused_and_nothing_is_made(ada_calls):
 def few_acts(settings, monkeypatch):
     settings.ACTS_PER_MINUTE = 3
     monkeypatch.setattr(quotas, "act_counter", quotas.RequestCounter(f"acts-{uuid.uuid4()}"))
-    monkeypatch.setattr(quotas, "time", lambda: 30.0)  # no minute begins meanwhile
+    monkeypatch.setattr(quotas, "time", lambda: 30.0)  # stay within one minute
 
 
 async def test_who_forks_and_edits_too_fast_is_held_back(ada_calls, bob_calls, few_acts):

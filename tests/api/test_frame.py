@@ -1,4 +1,4 @@
-"""What every endpoint of the client API does: who may call it, what it reads, and how it says no."""
+"""Rules of every endpoint: authentication, input and errors."""
 
 import json
 
@@ -16,7 +16,7 @@ async def test_a_key_names_its_caller_and_both_forms_of_an_address_answer(ada_ca
 async def test_nobody_in_particular_is_told_how_to_say_who_they_are(anybody, ada_browses, ada):
     ada.set_password("another one")
     await ada.asave()
-    answers = [await anybody.get("/mirror"), await ada_browses.get("/mirror")]  # which was signed in until then
+    answers = [await anybody.get("/mirror"), await ada_browses.get("/mirror")]
     answers += [
         await anybody.get("/mirror", Authorization=f"{one}") for one in ("Bearer parley_012_guessed", "Basic YTpi")
     ]

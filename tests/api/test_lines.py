@@ -1,4 +1,4 @@
-"""The live line of a page to all sessions: what `GET /events` brings, to whoever is signed in, at their pace."""
+"""The WebSocket of all sessions sends what `GET /events` sends."""
 
 from contextlib import asynccontextmanager
 
@@ -7,6 +7,7 @@ from channels.testing import WebsocketCommunicator
 
 import db
 from apps.accounts import quotas
+from apps.accounts.consumers import NOT_FOUND, REFUSED, SIGNED_OUT, TOO_MANY, TOO_SLOW
 from apps.api import consumers
 from apps.features.sessions import commands
 from apps.record import sync
@@ -16,7 +17,7 @@ from tests.api.delivering import rename
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.services("what happens comes by wake-ups between processes and from each database's log"),
+    pytest.mark.services("what happens comes by notifications between processes and from each database's log"),
 ]
 
 ORIGIN = f"http://{HOST}"
@@ -41,7 +42,6 @@ async def said_by(socket):
 
 
 async def code_of(socket):
-    """The code with which the line is closed in the end."""
     while (output := await socket.receive_output(timeout=60))["type"] != "websocket.close":
         pass
     return output["code"]
@@ -73,12 +73,12 @@ async def test_what_is_asked_for_must_make_sense(ada_browses, ada, bob, begun):
     session = await db.run(begun)
     stranger = sync.position_token(bob.principal, await db.run(sync.current_position, bob.principal))
     for wanted, code in (
-        ({"since": stranger}, consumers.REFUSED),
-        ({"since": "nonsense"}, consumers.REFUSED),
-        ({"colour": "red"}, consumers.REFUSED),
-        ([], consumers.REFUSED),
-        ({"sessionIds": [str(session)[:-1] + "x"]}, consumers.REFUSED),
-        ({"sessionIds": ["00000000-0000-0000-0000-000000000000"]}, consumers.NOT_FOUND),
+        ({"since": stranger}, REFUSED),
+        ({"since": "nonsense"}, REFUSED),
+        ({"colour": "red"}, REFUSED),
+        ([], REFUSED),
+        ({"sessionIds": [str(session)[:-1] + "x"]}, REFUSED),
+        ({"sessionIds": ["00000000-0000-0000-0000-000000000000"]}, NOT_FOUND),
     ):
         async with line(ada_browses, wanted) as socket:
             assert await code_of(socket) == code, wanted
@@ -92,12 +92,12 @@ async def test_what_is_asked_for_must_make_sense(ada_browses, ada, bob, begun):
         async with line(ada_browses) as socket:
             await socket.send_to(text_data=text)
             assert (await said_by(socket))["refused"], text[:20]
-            assert await code_of(socket) == consumers.REFUSED
+            assert await code_of(socket) == REFUSED
 
 
 async def test_nobody_hears_without_signing_in_or_from_another_site(ada_calls, ada_browses):
     async with line(ada_calls) as socket:
-        assert await code_of(socket) == consumers.SIGNED_OUT
+        assert await code_of(socket) == SIGNED_OUT
     async with line(ada_browses, origin="http://evil.example") as socket:
         assert not socket.connected
 
@@ -108,7 +108,7 @@ async def test_signing_out_ends_the_line(ada_browses, ada, monkeypatch):
         assert (await said_by(socket))["alive"] is True
         ada.set_password("another one")
         await ada.asave()
-        assert await code_of(socket) == consumers.SIGNED_OUT
+        assert await code_of(socket) == SIGNED_OUT
 
 
 async def test_a_page_that_takes_nothing_in_is_waited_for_and_then_let_go(ada_browses, begun, monkeypatch):
@@ -123,7 +123,7 @@ async def test_a_page_that_takes_nothing_in_is_waited_for_and_then_let_go(ada_br
             told = await said_by(quick)
             assert told["number"] == number
             await quick.send_json_to({"seen": number})
-        assert await code_of(slow) == consumers.TOO_SLOW
+        assert await code_of(slow) == TOO_SLOW
 
 
 async def test_lines_are_counted_for_as_long_as_they_are_open(ada_browses, settings):
@@ -131,7 +131,7 @@ async def test_lines_are_counted_for_as_long_as_they_are_open(ada_browses, setti
     async with line(ada_browses, {}) as socket:
         await said_by(socket)
         async with line(ada_browses) as other:
-            assert await code_of(other) == consumers.TOO_MANY
+            assert await code_of(other) == TOO_MANY
     assert not quotas.stream_counter._open
 
 

@@ -1,4 +1,4 @@
-"""What one notes of a session for oneself: pinned, and seen up to an event."""
+"""A person's marks on a session: pinned, and seen up to an event."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Messages: sent to a session's agent, answered at once or by a task, and the same again under the same key."""
+"""Messages by the client API, with idempotency keys."""
 
 import asyncio
 import base64
@@ -47,7 +47,7 @@ async def test_a_message_for_which_an_agent_works_is_accepted_and_can_be_waited_
     task, told = waited.body["task"], waited.body["answer"]["metadata"]
     assert (waited.body["message"], task["id"]) == (sent.body["message"], sent.body["task"]["id"])
     assert (task["state"], waited.body["answer"]["content"]) == ("completed", "# Done\n\nwith *apples*")
-    # Who wrote the answer, which tools were called, and what was delivered.
+    # The answer names its author, tool calls and artifacts.
     assert (told["agent"], told["agentVersion"], told["taskId"]) == ("works", 1, task["id"])
     assert uuid.UUID(told["agentRunId"])
     call = told["toolCalls"][0]
@@ -59,7 +59,7 @@ async def test_a_message_for_which_an_agent_works_is_accepted_and_can_be_waited_
     assert (artifact["size"], artifact["version"], artifact["isSigned"]) == (27, 1, False)
     assert artifact["id"] == f"{task['id']}/{artifact['artifactId']}"
     assert artifact["id"] in task["artifacts"]
-    # The task has ended: it takes no message, and the refusal says what to do.
+    # An ended task takes no message, and the error says what to do.
     refused = await ada_calls.post(path, {"text": "And Rome", "task": task["id"]})
     assert (refused.status, refused.code) == (409, "conflict")
     assert "without `task`, and name it in `references`" in refused.body["detail"]

@@ -1,4 +1,4 @@
-"""Runs of plans by the client API: started once, followed to the end, answered, held back and run again."""
+"""Runs of plans by the client API."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def two(plan: Plan, transactional_db: None) -> Agent:
 
 
 async def started(caller: Caller, **fields: Any) -> JSON:
-    """A run, once it has ended or asks something."""
+    """A run that has ended or asks."""
     told: JSON = (await caller.post("/plans/runs", {**BODY, "wait": True, **fields})).body["run"]
     return told
 
@@ -186,11 +186,11 @@ async def test_a_run_that_failed_goes_on_where_it_failed(ada_calls: Caller, plan
     assert (await ada_calls.post(path, {"step": "nowhere"})).code == "conflict"
 
 
-# A key starts one plan, once, however many requests with it come at the very same moment.
+# Concurrent requests with one key start one plan.
 
 
 async def at_once(caller: Caller, *sent: tuple[str, str, str]) -> list[tuple[int, bool | list[str]]]:
-    """What becomes of starts, each of a plan with words under a key, that are sent together."""
+    """The results of concurrent starts, each a plan with words and a key."""
     starts = (caller.post("/plans/runs", {"plan": plan, "text": text}, idempotency_key=key) for plan, text, key in sent)
     answers = await asyncio.gather(*starts)
     return [(one.status, one.fields if one.status == 422 else one.body["repeated"]) for one in answers]

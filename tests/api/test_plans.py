@@ -1,4 +1,4 @@
-"""Plans by the client API: found, read, checked and saved; what is wrong with one is said by its path."""
+"""Plans by the client API; errors name the path."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ PATHS = ["outputs.0", "steps.draft.agent", "steps.draft.message"]
 
 @pytest.fixture
 def story(agents: None, ada: User) -> Agent:
-    """A plan that is Ada's alone."""
     return register_plan("story", PlanDefinition.read(STORY), author=ada)
 
 

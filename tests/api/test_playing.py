@@ -1,4 +1,4 @@
-"""A session plays again as it was: the same events, in their own time, faster, or at once."""
+"""A session is replayed in real time, faster, or at once."""
 
 import asyncio
 import datetime
@@ -17,21 +17,19 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def recorded(begun):
-    """A session of Ada's of five events; gives its key."""
+    """Ada's session of five events; returns its key."""
     context = begun()
     rename(*[context] * 4)
     return context
 
 
 def spaced(context, *gaps):
-    """Have the events happened with so many seconds between them."""
     start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     for index, at in enumerate(itertools.accumulate((0, *gaps)), start=1):
         Event.objects.filter(context=context, index=index).update(at=start + datetime.timedelta(seconds=at))
 
 
 async def played(caller, session, query="", **headers):
-    """What comes until the end: names, JSON and ids."""
     line = await Line(caller, query, f"/sessions/{session}/play", **headers).open()
     while await line.more():
         pass
@@ -89,5 +87,5 @@ async def test_what_cannot_be_played_is_refused(ada_calls, recorded):
         "from=0",
     ):
         assert (await ada_calls.get(f"/sessions/{recorded}/play?{query}")).status == 422, query
-    for heard in ("9" * 5000, "-1", "1.5", "²"):  # what is no index is passed over
+    for heard in ("9" * 5000, "-1", "1.5", "²"):  # invalid indexes are ignored
         assert (await ada_calls.get(f"/sessions/{recorded}/play?speed=0", Last_Event_ID=heard)).status == 200

@@ -1,4 +1,4 @@
-"""The queue of a session by the client API: its owner adds, rewords, deletes and sends, and nobody else sees it."""
+"""Only its owner adds, edits, deletes and sends messages in a session's queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ FILE = {"raw": "YSxiCjEsMgo=", "filename": "table.csv", "mediaType": "text/csv"}
 
 
 async def working(ada: User, agent: Agent, said):
-    """A session in which an agent works; and the turn that it is at."""
     receipt = await db.run(accept.accept, ada.principal, agent, said("first"))
     return f"/sessions/{receipt.context}", await db.run(begin, receipt.run)
 

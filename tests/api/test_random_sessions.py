@@ -1,4 +1,4 @@
-"""Whatever clients do to sessions in whatever order: each has the lines that a simple model has, now and later."""
+"""Random operations on sessions match a simple model."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ SOON = 120
 
 @dataclass(frozen=True)
 class Line:
-    """A message, by its id; forks share it with what they were forked from."""
+    """A message by its id, which forks share with their origin."""
 
     id: str
     index: int
@@ -33,13 +33,11 @@ class Line:
 
 @dataclass
 class Model:
-    """A session as it should be."""
-
     id: str
     tree: str
     lines: list[Line]
     is_deleted: bool = False
-    seen: dict[int, bytes] = field(default_factory=dict)  # by event, what it was then
+    seen: dict[int, bytes] = field(default_factory=dict)
 
     @property
     def said(self) -> list[tuple[str, str]]:
@@ -48,7 +46,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that made a session, to be sent again."""
+    """A request that made a session, to be repeated."""
 
     method: str
     path: str
@@ -59,7 +57,7 @@ class Asked:
 
 
 class Sessions(RuleBasedStateMachine):
-    """A person who talks, edits, retries, forks and deletes, with an agent that says everything again."""
+    """A person who talks, edits, retries, forks and deletes, with an agent that repeats everything."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +162,7 @@ class Sessions(RuleBasedStateMachine):
             time.sleep(0.01)
 
     def take(self, model: Model, said: list[tuple[str, str]]) -> None:
-        """What the session shows now is as expected, and is kept to be compared with later."""
+        """Compare the session with the model, and keep the content for later."""
         shown = self.ask("GET", f"/sessions/{model.id}?include=messages,tasks,artifacts")
         told = shown.body
         lines = [Line(one["id"], one["index"], one["role"], one["content"]) for one in told["messages"]]
@@ -176,7 +174,7 @@ class Sessions(RuleBasedStateMachine):
         model.seen[told["session"]["revision"]] = shown.content
 
     def check_tasks(self, model: Model, tasks: list[dict]) -> None:
-        """One for each thing that was said: completed if it was answered here, else canceled, with nothing made."""
+        """Each message has one task: completed if answered here, else canceled and without artifacts."""
         states = [task["state"] for task in tasks]
         answers = sum(line.role == "agent" for line in model.lines)
         assert states.count("completed") == answers
@@ -188,7 +186,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(lambda self: self.asked)
     @rule(pick=PICK)
     def repeat(self, pick: int) -> None:
-        """A request that is sent again makes nothing new, and says what there is."""
+        """A repeated request creates nothing and returns the existing session."""
         asked = self.asked[pick % len(self.asked)]
         answer = self.ask(asked.method, asked.path, asked.body, asked.key)
         if asked.parent.is_deleted:
@@ -211,7 +209,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(lambda self: self.living)
     @rule(pick=PICK, which=PICK)
     def look_back(self, pick: int, which: int) -> None:
-        """A session at an event is what it was then, byte for byte, whatever became of it and of others."""
+        """A session at an earlier event is byte for byte unchanged."""
         model = self.one(pick)
         at = sorted(model.seen)[which % len(model.seen)]
         then = self.ask("GET", f"/sessions/{model.id}?include=messages,tasks,artifacts&at={at}")
@@ -232,7 +230,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(lambda self: self.living)
     @rule(pick=PICK, which=PICK)
     def look_at_siblings(self, pick: int, which: int) -> None:
-        """All that begin at a place have said the same before it, and agree on who they are."""
+        """Sessions that branch at one place share the past and list the same siblings."""
         model = self.one(pick)
         if not model.lines:
             return

@@ -25,7 +25,7 @@ seen: dict[tuple[uuid.UUID, int], bytes] = {}
 
 
 def look(context, events):
-    """A ledger listener: how the session is after each transaction, before anything else happens."""
+    """A ledger listener that keeps the session after each transaction."""
     now = Context.objects.get(pk=context.pk)
     seen[now.pk, now.last_event] = encode_json(whole_session(now, SessionSelection()))
 
@@ -40,7 +40,6 @@ def watching(settings):
 
 
 async def _conversation(caller):
-    """Ada talks about this and that; gives the session."""
     session = await begun(caller, "works")
     await db.run(Context.objects.filter(pk=session).update, is_watched=True)
     path = f"/sessions/{session}"
@@ -68,7 +67,6 @@ async def test_a_session_is_at_every_index_what_it_was_then(ada_calls, works, ta
         then = (await ada_calls.get(f"/sessions/{session}?at={index}")).body
         assert then["session"]["revision"] == index
         assert then["events"][-1]["index"] == index
-    # What comes later changes nothing of it.
     at, before = newest - 3, looked[newest - 3]
     message = (await ada_calls.get(f"/sessions/{session}/messages")).body["items"][0]
     principal = await db.run(lambda: ada.principal)
@@ -122,7 +120,7 @@ async def test_what_is_not_asked_for_is_left_out_and_events_come_in_stretches(ad
 
 
 async def test_what_a_task_of_the_past_says_elsewhere_is_nowhere_in_a_fork(ada, echo, ada_calls, said):
-    """Both logs go on from the fork with the same indexes."""
+    """Both logs continue from the fork with the same indexes."""
 
     def fork_and_talk():
         asked = asking(ada, echo, said("one"))

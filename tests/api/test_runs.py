@@ -1,4 +1,4 @@
-"""What the owner of a task is told of its runs, and of what led to an artifact."""
+"""A task's owner sees its runs and an artifact's provenance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`GET /search`: words find what was said and delivered, for who may see it."""
+"""`GET /search` finds messages and artifacts that the caller may see."""
 
 import pytest
 from asgiref.sync import sync_to_async

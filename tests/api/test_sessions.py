@@ -1,4 +1,4 @@
-"""Sessions: begun, listed, shown, changed, put away and deleted, by their owner alone."""
+"""Sessions are begun, listed, shown, changed, archived and deleted by their owner only."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""A link shows a session as it was, to anybody and nothing else, until it expires or is taken back."""
+"""A share link shows one session to anybody until it expires or is revoked."""
 
 from __future__ import annotations
 
@@ -34,14 +34,12 @@ SECRETS = ("ada@example.org", "agentRunId", "contextId", "traceparent")
 
 @pytest.fixture(autouse=True)
 def _nobody_has_looked() -> None:
-    quotas.view_counter = quotas.RequestCounter(
-        f"views-{uuid.uuid4().hex}"
-    )  # its counts are nobody else's, in Redis neither
+    quotas.view_counter = quotas.RequestCounter(f"views-{uuid.uuid4().hex}")  # counts of its own, also in Redis
 
 
 @pytest.fixture
 def talk(ada: Any, echo: Any, said: Any) -> Context:
-    """What Ada asked, with a file, and what she was given for it."""
+    """Ada's question with a file, and the answer."""
     asked = said("What is it?", contextId="ada@example.org's own")
     asked["parts"].append({"raw": "aGVsbG8=", "filename": "hello.txt", "mediaType": "text/html"})
     sent = accept.accept(ada.principal, echo, asked)
@@ -66,7 +64,6 @@ def page_path(share: JSON) -> str:
 
 
 def opened(path: str) -> Any:
-    """A page, for somebody who is not signed in."""
     return Client().get(path)
 
 
@@ -199,7 +196,7 @@ async def test_a_share_is_listed_without_its_token_and_taken_back(ada_calls, tal
 
 
 async def test_who_looks_too_often_waits(ada_calls, anybody, talk, settings, monkeypatch):
-    monkeypatch.setattr(quotas, "time", lambda: 1_800_000_000.0)  # all within one minute
+    monkeypatch.setattr(quotas, "time", lambda: 1_800_000_000.0)
     settings.SHARED_VIEWS_PER_MINUTE = 3
     share = await shared(ada_calls, talk)
     path = api_path(share)

@@ -1,4 +1,4 @@
-"""A client that has everything asks what changed since, and is told that alone."""
+"""A client with all data asks for changes and gets only these."""
 
 import datetime
 
@@ -31,7 +31,7 @@ async def test_a_list_gives_a_token_and_the_token_what_changed_since(ada_calls, 
 async def test_what_changes_while_pages_are_read_is_told_by_the_token_of_the_first(ada_calls, begun):
     sessions = [await db.run(begun) for _ in range(3)]
     first = (await ada_calls.get("/sessions?limit=2")).body
-    await db.run(rename, sessions[0])  # from the second page to before the first
+    await db.run(rename, sessions[0])  # moves from the second page to the front
     second = (await ada_calls.get(f"/sessions?limit=2&cursor={first['nextCursor']}")).body
     assert second["token"] == ""
     assert str(sessions[0]) not in {one["id"] for page in (first, second) for one in page["items"]}

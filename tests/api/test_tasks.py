@@ -1,4 +1,4 @@
-"""Tasks by the client API: seen, canceled, answered and rated by their owner."""
+"""Tasks by the client API: read, canceled, answered and rated by their owner."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ async def test_an_answer_that_does_not_fit_names_the_field_and_is_not_recorded(a
     for body, field in wrong:
         answer = await ada_calls.post(f"/tasks/{asked.task}/answer", body)
         assert (answer.status, answer.code, answer.fields) == (422, "invalid", [field]), body
-    for receipt in (done, works):  # they ask nothing
+    for receipt in (done, works):
         answer = await ada_calls.post(f"/tasks/{receipt.task}/answer", {"text": "Three."})
         assert (answer.status, answer.code) == (409, "conflict")
     assert (await Task.objects.aget(pk=asked.task)).state == "input-required"

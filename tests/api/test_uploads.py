@@ -1,4 +1,4 @@
-"""Files come in pieces, go on where they were cut, and are what their content says."""
+"""Files are uploaded in pieces, and get their type from their content."""
 
 import asyncio
 import base64
@@ -258,7 +258,7 @@ async def test_what_a_process_that_died_left_is_finished_by_whoever_asks_or_name
     upload = await begun(ada_calls)
     file = resumable.AppendableFile(await Upload.objects.aget(), 0)
     file.write(CONTENT)
-    file.close()  # and the process died here
+    file.close()  # the process died here
     asked = await now(ada_calls, upload)
     assert (asked["isWhole"], asked["sha256"]) == (True, SHA256)
     upload = await begun(ada_calls)
@@ -269,7 +269,7 @@ async def test_what_a_process_that_died_left_is_finished_by_whoever_asks_or_name
 
 
 def test_what_a_file_is_does_not_take_longer_by_how_it_is_made():
-    """A row of comments that no picture follows could be read in 2^1000 ways."""
+    """A pattern could match a row of comments with no picture in 2^1000 ways."""
     script = (
         "from apps.record.content import parts; print(parts.verified_media_type('image/svg+xml', b'<!-- -->' * 1000))"
     )

@@ -1,4 +1,4 @@
-"""Agents that show what a page has to show. What they wait for is a file that a test makes, at the end of a message."""
+"""Agents for pages. An agent waits for the file named at its message's end."""
 
 import asyncio
 import os.path
@@ -22,7 +22,6 @@ STORY = "# A story\n\nOnce upon a *time* there was a **river**.\n\n- it ran\n- i
 
 
 async def gate(task: TaskContext) -> None:
-    """Wait until there is the file that the message ends with."""
     place = task.message.text.split()[-1]
     for _ in iter(lambda: os.path.exists(place), True):
         await asyncio.sleep(0.05)
@@ -144,7 +143,7 @@ class Calendar(SkillHandler):
 
 
 class Long(SkillHandler):
-    """Works until the file is there that the message ends with, if it begins with "until"."""
+    """Works; a message that begins with "until" names the file to wait for."""
 
     name = "Long"
     input_modes = ("*/*",)
@@ -172,7 +171,7 @@ def sheet() -> bytes:
 
 
 class Filing(SkillHandler):
-    """Files what there is; "again" makes new versions of two files, "slowly" writes one until it is told to end."""
+    """Makes files; "again" makes new versions of two, "slowly" streams one until it is stopped."""
 
     name = "Filing"
 

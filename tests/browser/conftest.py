@@ -1,7 +1,6 @@
-"""A real browser in front of a real server, and a person of its own for each journey.
+"""A real browser at a real server, with a new person for each journey.
 
-Every journey fails when a page's script throws, or when the browser refuses something or complains, unless it meant
-to cause that.
+A journey fails if a script throws or the browser complains, unless the test clears `complaints`.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from tests.browser.people import Person
 from tests.chromium import CHROMIUM, WHOLE
 from tests.stack import Stack
 
-ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--renderer-process-limit=1")  # a page needs no process in reserve
-PATIENCE = 60_000  # milliseconds, for a machine that does much else
+ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--renderer-process-limit=1")  # no spare renderer process
+PATIENCE = 60_000  # milliseconds, for a busy machine
 WIDE, PHONE = (1440, 900), (390, 844)
 MOST_PEOPLE = 60
 
@@ -36,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Stack]:
-    """A Parley that may call itself, the remote agent of a journey, and answers whoever acts faster than people."""
+    """A Parley that may call itself as a remote agent, with quotas for fast tests."""
     with stack.running(OUTBOUND_ALLOW="127.0.0.1", ACTS_PER_MINUTE="1000") as running:
         yield running
 
@@ -52,7 +51,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def whole_chromium(chromium: Browser) -> Iterator[Browser]:
-    """With a viewer for PDF, which the headless shell has not."""
+    """With a PDF viewer, which the headless shell lacks."""
     if WHOLE is None:
         pytest.skip("the headless shell has no viewer for PDF: apt-get install chromium")
     browser = chromium.browser_type.launch(executable_path=WHOLE, args=ARGUMENTS)
@@ -61,7 +60,6 @@ def whole_chromium(chromium: Browser) -> Iterator[Browser]:
 
 
 def register(server: Stack) -> None:
-    """The agents that show what a page has to show."""
     places = {one.__name__.lower(): f"{one.__module__}:{one.__name__}" for one in (*agents.ALL, hostile.Hostile)}
     lines = [
         "from django.core.management import call_command",
@@ -86,7 +84,6 @@ def everybody(parley: Stack) -> list[Person]:
 
 @pytest.fixture
 def ada(everybody: list[Person]) -> Person:
-    """Somebody who did nothing yet."""
     return everybody.pop(0)
 
 
@@ -97,13 +94,13 @@ def operator(everybody: list[Person]) -> Person:
 
 NO_COMPLAINTS = (
     "blocked by Playwright",
-    "WebSocket is closed before the connection is established",  # whoever leaves a page at once does that
+    "WebSocket is closed before the connection is established",  # pages that are left early cause this
 )
 
 
 @pytest.fixture
 def complaints() -> Iterator[list[str]]:
-    """What browsers complained of so far; a journey that causes trouble on purpose clears it."""
+    """Browser complaints so far; a journey that causes errors on purpose clears it."""
     heard: list[str] = []
     yield heard
     assert heard == []
@@ -111,7 +108,7 @@ def complaints() -> Iterator[list[str]]:
 
 @pytest.fixture
 def open_browser(chromium: Browser, parley: Stack, ada: Person, complaints: list[str]) -> Iterator[OpenBrowser]:
-    """A browser window of a size, in which Ada is signed in; without a service worker, unless allowed."""
+    """Opens a window of this size with Ada signed in; no service worker by default."""
     contexts = []
 
     def note(message: ConsoleMessage) -> None:
@@ -135,13 +132,13 @@ def open_browser(chromium: Browser, parley: Stack, ada: Person, complaints: list
 
 @pytest.fixture
 def page(open_browser: OpenBrowser) -> Page:
-    """A page of Ada's on a wide screen, which may use the clipboard."""
+    """Ada's page on a wide screen, with clipboard permission."""
     return open_browser(permissions=["clipboard-read", "clipboard-write"]).new_page()
 
 
 @pytest.fixture
 def go(tmp_path: Path) -> Path:
-    """What an agent waits for that is told its name: `go.touch()` lets it go on."""
+    """The file that an agent waits for: `go.touch()` lets it continue."""
     return tmp_path / "go"
 
 

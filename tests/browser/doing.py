@@ -1,4 +1,4 @@
-"""What people do on a page, in their words."""
+"""Actions on a page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ FITS = "document.documentElement.scrollWidth <= innerWidth"
 
 
 def begin(page: Page, agent: str, words: str, *files: Path) -> str:
-    """Open a session with an agent, from its page; gives its address."""
     page.goto(f"/agents/{agent}")
     if files:
         page.locator("#files").set_input_files(files)
@@ -35,20 +34,18 @@ def messages(page: Page) -> Locator:
 
 
 def heard(page: Page, words: str) -> Locator:
-    """Wait until the agent said this."""
     message = page.locator(".from-agent .prose", has_text=words).last
     expect(message).to_be_visible()
     return message
 
 
 def settled(page: Page) -> None:
-    """Wait until nothing runs and nothing waits."""
+    """Wait until nothing runs or waits."""
     expect(page.locator("#head-state")).to_have_text("")
     expect(page.locator(".pending")).to_have_count(0)
 
 
 def echoed(page: Page, words: str, agent: str = "echo") -> str:
-    """Begin a session in which that is said, and answered; gives its address."""
     address = begin(page, agent, words)
     heard(page, words.split("\n")[-1])
     settled(page)
@@ -65,31 +62,27 @@ def artifact(page: Page, name: str) -> Locator:
 
 
 def act(page: Page, words: str, name: str, *, role: str = "user") -> None:
-    """Choose what to do with a message, from its menu."""
     one = page.locator(f".from-{role}").filter(has=page.locator(".prose", has_text=words)).last
     one.get_by_role("button", name="More").click()
     page.get_by_role("menuitem", name=name).click()
 
 
 def elsewhere(page: Page, left: str) -> str:
-    """Wait until the page is at another session than the one that it left; gives its address."""
     page.wait_for_url(lambda address: address != left and bool(SESSION.search(address)))
     return page.url
 
 
 def of_session(page: Page, name: str, role: Any = "button") -> None:
-    """Choose what to do with the session, from its menu."""
     page.get_by_role("button", name="More about this session").click()
     page.locator("#session-menu").get_by_role(role, name=name).click()
 
 
 def entry(page: Page, session: str) -> Locator:
-    """A session in the list beside the page."""
     return page.locator(f".recent [data-session='{session}']")
 
 
 def live(page: Page) -> None:
-    """Wait until the page hears what happens."""
+    """Wait until the page's live connection is open."""
     expect(page.locator(".sidebar")).to_have_attribute("data-line", "live")
 
 
@@ -114,12 +107,12 @@ def sign_out(page: Page) -> None:
 
 
 def until(page: Page, true: str, arg: Any = None) -> None:
-    """Wait until a function of the page's is true. The page's policy does not let it be asked in the page itself."""
+    """Wait until a function in the page returns true. The CSP forbids Playwright's own wait."""
     wait(page, lambda: page.evaluate(true, arg), true)
 
 
 def wait(page: Page, holds: Callable[[], object], what: str = "") -> None:
-    """Wait until something is so that the page knows nothing of."""
+    """Wait for a condition outside the page."""
     deadline = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < deadline, what
@@ -127,7 +120,7 @@ def wait(page: Page, holds: Callable[[], object], what: str = "") -> None:
 
 
 class Held:
-    """Requests of a page to an address, with a method where one is given, that wait until they are let go."""
+    """Holds a page's requests to an address, optionally of one method, until they are released."""
 
     def __init__(self, page: Page, address: str, method: str = "") -> None:
         self.page, self.address, self.routes = page, address, list[Route]()
@@ -142,11 +135,10 @@ class Held:
         page.route(address, note)
 
     def wait(self) -> None:
-        """Wait until there is one."""
         wait(self.page, lambda: self.routes, self.address)
 
     def let_go(self) -> None:
-        """Let go those that wait, at least one, and all that come."""
+        """Release the held requests, at least one, and all later ones."""
         self.wait()
         self._passes = True
         for route in self.routes:

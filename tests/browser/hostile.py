@@ -1,4 +1,4 @@
-"""What an agent might say to get out of its box, and an agent that says it wherever an agent has a say."""
+"""Hostile texts, and an agent that returns them wherever it can."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from agentkit import Artifact, Completed, Failed, InputRequired, Outcome, SkillHandler, TaskContext
 from agentkit.messages import raw_part
 
-AWAY = "http://elsewhere.invalid"  # whatever is loaded from there is noticed
+AWAY = "http://elsewhere.invalid"  # requests to it are detected
 RUN = "alert(document.domain)"
 MOST_FIELDS = 30  # of a form
-NOTHING = "␀"  # the agent says a null byte in its place
+NOTHING = "␀"  # the agent replaces it by a null byte
 
 HANDLERS = ("onerror", "onload", "onfocus autofocus", "onmouseover", "ontoggle open", "onbegin", "onanimationstart")
 ELEMENTS = ("img src=x", "svg", "input", "details", "video src=x", "audio src=x", "body", "marquee", "iframe")
@@ -137,7 +137,7 @@ PAYLOADS = tuple(dict.fromkeys([*MARKUP, *CAUGHT, *PRESSED]))
 
 
 def pdf() -> bytes:
-    """A document that wants to run a script, to open an address and to send a form as soon as it is looked at."""
+    """A PDF that tries to run a script, open an address and send a form."""
     wishes = [
         "<< /S /JavaScript /JS (app.alert\\('1'\\); app.launchURL\\('http://a.example/', true\\);) /Next 5 0 R >>",
         "<< /S /URI /URI (http://a.example/looked) /Next 6 0 R >>",
@@ -162,9 +162,8 @@ def pdf() -> bytes:
 
 
 class Hostile(SkillHandler):
-    """Says the message back wherever it has a say; "fail …" fails with it, "ask 30" asks with those from there on.
-
-    "print" makes a PDF.
+    """Repeats the message in every field. "fail …" fails with it, "ask 30" asks with the fields from 30, "print"
+    makes a PDF.
     """
 
     name = "Hostile"
@@ -185,7 +184,6 @@ class Hostile(SkillHandler):
 
 
 def form(asked: Sequence[str]) -> dict[str, object]:
-    """A form whose every word is hostile."""
     fields: dict[str, object] = {}
     for number, said in enumerate(asked):
         field = {"type": "string", "title": said, "description": said, "default": said}
@@ -194,7 +192,6 @@ def form(asked: Sequence[str]) -> dict[str, object]:
 
 
 def files(said: str) -> list[Artifact]:
-    """What is shown in the panel, of every kind that has a preview of its own."""
     name = said[:100] or "x"
     drawing = f'<svg xmlns="http://www.w3.org/2000/svg">{said}<script>{RUN}</script></svg>'
     return [

@@ -1,4 +1,4 @@
-"""Remote agents and plans whose every word is hostile, as `manage.py shell` registers them."""
+"""Hostile remote agents and plans, registered through `manage.py shell`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def card(said: str) -> str:
 
 
 def definition(said: str) -> PlanDefinition:
-    """Two steps: the hostile agent says what it is told, then a person is asked."""
+    """Two steps: the hostile agent repeats its message, then a person is asked."""
     field = {"type": "string", "title": said[:200], "description": said[:500]}
     content = {
         "name": said[:100],
@@ -52,7 +52,7 @@ def definition(said: str) -> PlanDefinition:
 
 
 def register(email: str) -> None:
-    """One agent for each card that the registry takes, and a plan of that person's for each definition."""
+    """One agent for each accepted card, and one plan for each definition."""
     for number, said in enumerate(PAYLOADS[::10]):
         with contextlib.suppress(BadCard, ValidationError):
             register_remote(f"hostile-{number}", card=card(said))

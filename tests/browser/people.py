@@ -1,4 +1,4 @@
-"""People in front of Parley: each with a browser's sign-in, an API key, and nothing of their own yet."""
+"""New people, each with a sign-in and an API key."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ print(json.dumps([admin.email, cookie(admin), ""]))
 
 
 class Person:
-    """Somebody, by the client API; `state` is what a browser knows in which they are signed in."""
+    """A person using the client API; `state` is the browser's signed-in state."""
 
     def __init__(self, url: str, email: str, cookie: str, key: str) -> None:
         self.url, self.email, self.key = url, email, key
@@ -43,7 +43,7 @@ class Person:
         self.http = httpx.Client(base_url=f"{url}/api/v1", headers={"Authorization": f"Bearer {key}"}, timeout=120)
 
     def api(self, method: str, path: str, **body: Any) -> Any:
-        """What is answered; None for nothing, and for what is not there."""
+        """The answer; None if it is empty or not found."""
         headers = {"Idempotency-Key": str(uuid.uuid4())}
         answer = self.http.request(method, path, json=body if method != "GET" else None, headers=headers)
         if answer.status_code == httpx.codes.NOT_FOUND:
@@ -59,12 +59,12 @@ class Person:
         self.api("POST", f"/sessions/{session}/messages", text=text, wait=True)
 
     def session(self, session: str) -> Any:
-        """How it is by now; None if it is gone."""
+        """The session now; None if it is gone."""
         return self.api("GET", f"/sessions/{session}")
 
 
 def make(parley: Stack, count: int) -> Iterator[Person]:
-    """So many people, and last the operator, who has no key."""
+    """So many people, then an operator without a key."""
     script = MAKE.format(password=PASSWORD, count=count, admin=parley.admin_email)
     for line in parley.manage("shell", "-v0", "-c", script).stdout.splitlines():
         yield Person(parley.url, *json.loads(line))

@@ -1,6 +1,6 @@
-"""Pictures of the main pages, at every size and in both themes, to look at: `make screenshots`.
+"""Pictures of the main pages at every size and in both themes (`make screenshots`).
 
-A Parley of its own is begun, people and agents say something in it, and each page is taken as it then is.
+It starts its own Parley and fills it with people and messages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def take(folder: Path) -> None:
                 for view in wanted:
                     page.goto(view.address)
                     view.do(page)
-                    page.wait_for_timeout(400)  # what appears has appeared
+                    page.wait_for_timeout(400)  # until transitions end
                     page.screenshot(path=folder / f"{view.name}-{size}-{theme}.png")
                 context.close()
         browser.close()

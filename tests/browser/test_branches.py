@@ -1,4 +1,4 @@
-"""Going on differently: edit, try again, fork, the tree that this makes; and what leaves a session."""
+"""Edit, retry, fork, the tree of forks, and exports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from tests.browser.people import Person
 
 
 def edit(page: Page, words: str, other: str) -> str:
-    """Say something else in the place of a message, and wait until that is answered in the fork; gives its address."""
     before = page.url
     act(page, words, "Edit")
     page.get_by_label("Your message").fill(other)
@@ -50,13 +49,13 @@ def test_an_edit_is_kept_until_it_is_saved_and_one_goes_back_and_forth_between_b
     page.route("**/api/v1/sessions/*/messages/*", lambda route: route.abort())
     words.press("Control+Enter")
     expect(page.locator(".editor .error")).to_contain_text("cannot be reached")
-    complaints.clear()  # of the line that was cut on purpose
+    complaints.clear()  # from the connection that was cut
     page.unroute_all()
     words.press("Escape")
     expect(page.locator(".editor")).to_have_count(0)
     expect(page.locator(".from-user").get_by_role("button", name="More")).to_be_focused()
     page.reload()
-    page.locator("#words").press("ArrowUp")  # which edits what one said last
+    page.locator("#words").press("ArrowUp")  # edits the last own message
     expect(words).to_have_value("quite another way")
     words.fill(" ")
     page.get_by_role("button", name="Save as a fork and run").click()
@@ -81,7 +80,7 @@ def test_an_edit_is_kept_until_it_is_saved_and_one_goes_back_and_forth_between_b
     page.keyboard.press("Alt+ArrowLeft")
     heard(page, "the first way")
 
-    # A fork that is made elsewhere shows by itself
+    # A fork made elsewhere appears by itself
     other = page.context.new_page()
     other.goto(original)
     expect(page.get_by_role("link", name="Next branch")).to_be_focused()
@@ -89,7 +88,7 @@ def test_an_edit_is_kept_until_it_is_saved_and_one_goes_back_and_forth_between_b
     expect(place).to_contain_text("1/3")
     expect(page.get_by_role("link", name="Next branch")).to_be_focused()
 
-    # Files of a message go along with its edit
+    # An edit keeps the message's files
     begin(page, "asking", "A trip", csv)
     expect(page.locator("form.question")).to_be_visible()
     before = page.url
@@ -101,7 +100,7 @@ def test_an_edit_is_kept_until_it_is_saved_and_one_goes_back_and_forth_between_b
     expect(page.locator(".from-user .chip")).to_contain_text("depths.csv")
     expect(messages(page).first).to_contain_text("Another trip")
 
-    # An answer is tried again, and forked once
+    # An answer is retried, and forked once
     original = echoed(page, "one")
     act(page, "one", "Try again", role="agent")
     elsewhere(page, original)
@@ -117,7 +116,7 @@ def test_an_edit_is_kept_until_it_is_saved_and_one_goes_back_and_forth_between_b
         held.append(route)
 
     page.route("**/fork", hold)
-    for _ in range(2):  # pressed again while it takes its time
+    for _ in range(2):
         act(page, "one", "Fork from here", role="agent")
         expect(page.locator("#toasts")).to_contain_text("Making a branch…")
     held[0].abort()
@@ -133,7 +132,7 @@ def test_an_edit_is_kept_until_it_is_saved_and_one_goes_back_and_forth_between_b
     heard(page, "and from here")
     assert messages(page).count() == 4
 
-    # The tree is a picture that the keyboard walks
+    # The keyboard moves through the tree's picture
     of_session(page, "Branches", "link")
     dialog = page.get_by_role("dialog", name="Branches")
     expect(dialog.locator("a.tree-line")).to_have_count(3)
@@ -193,7 +192,7 @@ def test_words_are_copied_referred_to_and_shared_by_a_link(
         ada.api("GET", f"/sessions/{session_of(page)}?include=tasks")["tasks"], key=lambda task: task["createdAt"]
     )
     said = messages(page).filter(has_text="and once more").first.locator("a.chip")
-    for _ in range(2):  # as it happens, and as it is read later
+    for _ in range(2):
         expect(said).to_have_attribute("href", f"/tasks/{tasks[0]['id']}")
         page.reload()
     say(page, "without")
@@ -227,4 +226,4 @@ def test_words_are_copied_referred_to_and_shared_by_a_link(
     expect(dialog).to_contain_text("The link was taken back.")
     stranger.reload()
     expect(stranger.get_by_text("There is nothing at this link.")).to_be_visible()
-    complaints.clear()  # of what is not there
+    complaints.clear()  # from the 404

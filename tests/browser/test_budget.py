@@ -1,6 +1,6 @@
-"""Pages stay light: what a page loads of our own JavaScript, as it is written, has a bound.
+"""Pages have a size limit for our own JavaScript.
 
-What it loads by itself counts, and in a session also what is loaded for what the person opens there.
+It includes scripts that the page loads by itself or for actions of the person.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ MOST_BYTES_OF_A_VISIT = 125_000
 INLINE = """
   [...document.scripts].filter(({ src, type }) => !src && !type).reduce((sum, { text }) => sum + text.length, 0)
 """
-AFTERWARDS = 1000  # ms in which a page may load more by itself: what waits until the page is there counts too
+AFTERWARDS = 1000  # ms in which deferred loads count too
 WORDS = "# Rivers\n\nThey *run*.\n\n```python\nprint(1)\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nand no more"
 
 
 def loaded_by(page: Page, address: str, do: Callable[[Page], object] | None = None) -> dict[str, int]:
-    """Of our scripts that the page asks for by itself, and for what is done there, the bytes."""
+    """The bytes of our scripts that the page loads by itself and for these actions."""
     answers: dict[str, Response] = {}
 
     def note(response: Response) -> None:
@@ -69,9 +69,9 @@ def test_pages_are_light(open_browser: OpenBrowser, page: Page, ada: Person, go:
 
     written = echoed(page, WORDS)
     story, task = ada.begin("storyteller", "Tell me a story")
-    filed, _ = ada.begin("filing", "file all")  # with a picture
+    filed, _ = ada.begin("filing", "file all")
     asked, _ = ada.begin("asking", "A trip")
-    for session in (story, filed, asked):  # a page says of what is new that it was seen, which is more
+    for session in (story, filed, asked):  # marking a session as seen loads more
         page.goto(f"/sessions/{session}")
         page.wait_for_timeout(AFTERWARDS)
     talked = begin(page, "talking", "Go on")
@@ -98,7 +98,7 @@ def test_pages_are_light(open_browser: OpenBrowser, page: Page, ada: Person, go:
     heard(page, "Done with And this afterwards.")
 
     kept = open_browser(service_workers="allow").new_page()
-    for _ in range(2):  # the service worker is there from the second time on
+    for _ in range(2):  # the service worker is active from the second time on
         kept.goto(written)
         kept.wait_for_timeout(AFTERWARDS)
         kept.goto("about:blank")

@@ -1,4 +1,4 @@
-"""The client modules, in the browser they are written for: they lose nothing, double nothing, and can forget all."""
+"""The client's modules in a browser: they lose and repeat nothing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_clients_modules(page: Page, open_browser: OpenBrowser, ada: Person,
     def reduced(*events: dict[str, Any]) -> Any:
         return page.evaluate(CLIENT, list(events))
 
-    # A session is what its events say, also when they come again; an optimistic message becomes the recorded one
+    # Events may be applied twice; an optimistic message becomes the recorded one
     message = {"messageId": "m1", "parts": [{"text": "Go"}]}
     opens = {"title": "Plate 7", "agent": "report", "contextId": "c"}
     opening = event(1, "user_message", message=message, opens=opens, task={"agent": "report"})
@@ -84,7 +84,7 @@ def test_the_clients_modules(page: Page, open_browser: OpenBrowser, ada: Person,
     gone = reduced(opening, event(2, "session_deleted"))
     assert (gone["gone"], gone["title"], gone["messages"]) == (True, "", [])
 
-    # On the page of a session an attempt that begins again leaves nothing of the one before
+    # On a session's page, a new attempt replaces the previous one
     def kinds(*entries: dict[str, Any]) -> list[str]:
         shown = page.evaluate(OF_A_SESSION, list(entries))
         assert shown == page.evaluate(OF_A_SESSION, [*entries, *entries]), "what comes again changes nothing"
@@ -106,7 +106,7 @@ def test_the_clients_modules(page: Page, open_browser: OpenBrowser, ada: Person,
     assert kinds(begun, start, token, same) == ["message Go", "work", "message Hello"]
     assert kinds(begun, start, token, other) == ["message Go", "work", "message Hello", "message Done."]
 
-    # A line that is lost goes on where it was, over a socket or, where sockets do not open, over a stream
+    # A lost connection resumes, over a WebSocket or, where none opens, over a stream
     for way in ("socket", "stream"):
         page = open_browser().new_page()
         if way == "stream":
@@ -130,7 +130,7 @@ def test_the_clients_modules(page: Page, open_browser: OpenBrowser, ada: Person,
             until(page, HEARD, [session, len(logged)])
             assert page.evaluate("(session) => told.filter(([id]) => id === session)", session) == logged
 
-    # What a browser keeps is brought up to date, and may be thrown away
+    # The browser's copy is updated, and can be deleted
     whole, token_of_all = page.evaluate(SYNC, "cache-1")
     later, _ = ada.begin("echo", "came later")
     with page.expect_response(lambda answer: "since=" in answer.url) as asked:
@@ -140,7 +140,7 @@ def test_the_clients_modules(page: Page, open_browser: OpenBrowser, ada: Person,
     assert token_of_all != next_token
     assert page.evaluate(SYNC, "cache-2")[0] == synced
 
-    # Who is signed out is told, and no more is asked for
+    # A signed-out browser is told, and sends no more requests
     page.context.clear_cookies()
     page.goto("/sign-in")
     page.evaluate(FOLLOW, "")

@@ -1,4 +1,4 @@
-"""The console of an agent, and the page of the client API: requests that people write, and all that is answered."""
+"""The consoles of agents and of the client API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ def choose(page: Page, method: str) -> None:
 
 
 def send(page: Page) -> Locator:
-    """Press Send; the exchange that this begins."""
     before = page.locator(".exchange").count()
     page.get_by_role("button", name="Send", exact=True).click()
     expect(page.locator(".exchange")).to_have_count(before + 1)
@@ -47,7 +46,7 @@ def test_requests_are_written_sent_without_the_cookie_and_shown_with_their_answe
     assert "it'\\''s" in clipboard(page)
     exchange = send(page)
     ended(exchange, "200 OK")
-    expect(exchange.locator(".came")).to_contain_text("<b>it's</b>")  # what an agent says is text
+    expect(exchange.locator(".came")).to_contain_text("<b>it's</b>")
     expect(exchange.locator("b")).to_have_count(0)
     headers = made[0].all_headers()
     assert "cookie" not in headers
@@ -61,7 +60,7 @@ def test_requests_are_written_sent_without_the_cookie_and_shown_with_their_answe
     task = json.loads(page.locator("#body").input_value())["params"]["id"]
     expect(send(page).locator(".came")).to_contain_text(task)
 
-    # Errors are shown as they are, and what is no JSON is not sent
+    # Errors are shown unchanged, and invalid JSON is not sent
     page.locator("#task").fill("no-such-task")
     exchange = send(page)
     ended(exchange, "error -32001")
@@ -77,7 +76,7 @@ def test_requests_are_written_sent_without_the_cookie_and_shown_with_their_answe
     page.locator("#body").press("Control+Enter")
     ended(page.locator(".exchange", has_text="Nonsense"), "error -32601")
 
-    # What was written by hand stays when the message changes; version 0.3 has its own words
+    # Manual edits survive a changed message; version 0.3 has its own form
     page.reload()
     request = json.loads(page.locator("#body").input_value())
     request["params"]["message"] |= {"messageId": "my-own", "metadata": {"a": 1}}
@@ -93,7 +92,7 @@ def test_requests_are_written_sent_without_the_cookie_and_shown_with_their_answe
     ended(exchange, "200 OK")
     expect(exchange.locator(".came")).to_contain_text('"completed"')
 
-    # A stream is shown as it comes, and Cancel ends what Stop left
+    # A stream is shown live; after Stop, Cancel ends the task
     page.goto("/agents/countdown/try")
     page.get_by_label("Message").fill("Count down from 600")
     exchange = send(page)
@@ -113,7 +112,7 @@ def test_requests_are_written_sent_without_the_cookie_and_shown_with_their_answe
     ended(exchange, "events in")
     expect(exchange.locator(".event").last).to_contain_text("completed")
 
-    # Operations of the client API go with the sign-in
+    # The client API's console uses the sign-in
     page.goto("/api/v1/docs")
     operation = page.locator("#operations-sessions-sessions_create")
     operation.locator(".opblock-summary-control").click()
@@ -124,7 +123,7 @@ def test_requests_are_written_sent_without_the_cookie_and_shown_with_their_answe
     assert answered.value.status == 201
     expect(operation.locator(".live-responses-table")).to_contain_text("From the page")
 
-    # No line is said; and signing out elsewhere ends the token
+    # Without a connection it says so; signing out elsewhere ends the token
     page.goto("/agents/echo/try")
     ended(send(page), "200 OK")
     page.context.set_offline(True)

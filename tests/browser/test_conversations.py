@@ -1,4 +1,4 @@
-"""Talking to agents: a first answer, words that stream, questions, another agent, somebody who reads far above."""
+"""Conversations: first answers, streaming, questions, other agents, and scrolling."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_from_signing_in_to_a_first_answer_and_out_again(open_browser: OpenBrows
     page.wait_for_url(SESSION)
     expect(messages(page).first).to_contain_text("Write about the tides")
 
-    # Nothing is not sent; what is sent is shown as it was written
+    # Empty messages are not sent; text is shown unchanged
     page.goto("/agents/hello")
     expect(page.locator("#words")).to_be_focused()
     page.keyboard.type("   ")
@@ -53,7 +53,7 @@ def test_from_signing_in_to_a_first_answer_and_out_again(open_browser: OpenBrows
     page.wait_for_url(SESSION)
     heard(page, "and another")
     expect(page.locator(".from-user .verbatim")).to_have_text("One <b>line</b>,\nand another")
-    expect(page.locator(".work")).to_have_count(0)  # what was answered at once left none behind
+    expect(page.locator(".work")).to_have_count(0)
     say(page, "مرحبا بالعالم")
     expect(messages(page)).to_have_count(4)
     direction = "element => getComputedStyle(element.closest('.prose')).direction"
@@ -70,7 +70,7 @@ def test_from_signing_in_to_a_first_answer_and_out_again(open_browser: OpenBrows
     expect(messages(page)).to_have_count(6)
     assert words.all_inner_texts() == before
 
-    # The theme that one chooses stays
+    # The chosen theme stays
     session, background = page.url, "getComputedStyle(document.documentElement).backgroundColor"
     light = page.evaluate(background)
     page.get_by_role("button", name="Ada", exact=True).click()
@@ -111,7 +111,7 @@ LINE = """(path) => new Promise((done) => {
 
 
 def assert_loaded_is_as_live(page: Page) -> None:
-    """What comes with a page and what comes over its line, event by event, are drawn alike."""
+    """A loaded page and a live page render the same events alike."""
     settled(page)
     page.reload()
     beginning = page.evaluate("JSON.parse(document.getElementById('beginning').textContent)")
@@ -139,7 +139,7 @@ def test_words_stream_in_place_and_work_is_stopped_sent_again_and_fails(page: Pa
     expect(page.locator(".work").last).to_contain_text("Stopped")
     expect(page.get_by_role("button", name="Send again")).to_have_count(2)
 
-    # Each text stands once: what streamed is laid out in the same place when it is whole
+    # Each text appears once: the streamed text is formatted in place when it is complete
     page.goto("/agents/storyteller")
     say(page, "Tell me a story")
     page.wait_for_url(SESSION)
@@ -158,7 +158,7 @@ def test_words_stream_in_place_and_work_is_stopped_sent_again_and_fails(page: Pa
         expect(page.get_by_text(words).last).to_be_visible()
     assert_loaded_is_as_live(page)
 
-    # A failure says why; that an agent declines is another thing
+    # A failure gives its reason; a rejection looks different
     begin(page, "failing", "Measure")
     heard(page, "The instrument did not answer.")
     expect(page.locator(".work").last).to_contain_text("Failed")
@@ -176,7 +176,7 @@ def test_words_stream_in_place_and_work_is_stopped_sent_again_and_fails(page: Pa
 
 DRAFTS = "Object.keys(localStorage).filter((key) => key.startsWith('draft:answer:'))"
 LIVE = "[aria-live]:not([aria-live=off]), [role=status], [role=alert]"
-# What comes into a live region, or changes in one, by the region; also where it comes with its words in it.
+# Records additions and changes in live regions, also regions that are added with text.
 LISTEN = f"""
   window.told = [];
   const tell = (region, text) => text.trim() && told.push([region.id || region.className, text.trim()]);
@@ -204,7 +204,6 @@ def told(page: Page, words: str) -> list[Any]:
 
 
 def kept(page: Page, words: str) -> None:
-    """Wait until that is kept: its script comes with the first of what is filled in."""
     until(page, "(words) => JSON.stringify(localStorage).includes(words)", words)
 
 
@@ -219,7 +218,7 @@ def test_a_question_is_announced_once_answered_by_keyboard_and_kept_until_it_is(
     go.touch()
     expect(page.locator("form.question")).to_be_visible()
     until(page, SEEN_TO)
-    expect(words).to_be_focused()  # who writes is not interrupted
+    expect(words).to_be_focused()
     expect(words).to_have_value("let me think")
     until(page, "() => told.some(([, words]) => words.includes('favourite colour'))")
     assert len(told(page, "favourite colour")) == 1
@@ -232,7 +231,6 @@ def test_a_question_is_announced_once_answered_by_keyboard_and_kept_until_it_is(
     assert [region for region, _ in told(page, "nothing else")] == ["announcer"]
     assert told(page, "green") == told(page, "nothing else"), "one knows what one said oneself"
 
-    # Stars and words
     stars = page.get_by_role("group", name="Rate this answer")
     stars.get_by_role("button", name="4 of 5").focus()
     page.keyboard.press("Enter")
@@ -252,11 +250,11 @@ def test_a_question_is_announced_once_answered_by_keyboard_and_kept_until_it_is(
     first = page.get_by_role("radio", name="First")
     expect(first).to_be_focused()
     page.get_by_role("button", name="Send answer").press("Enter")
-    expect(page.locator("[data-field=answer-class] .field-error")).to_be_visible()  # what is missing is named
+    expect(page.locator("[data-field=answer-class] .field-error")).to_be_visible()
     expect(first).to_be_focused()
-    page.keyboard.press("ArrowDown")  # Second
+    page.keyboard.press("ArrowDown")
     page.keyboard.press("Tab")
-    page.keyboard.press("Space")  # Yes
+    page.keyboard.press("Space")
     people = page.get_by_label("How many people")
     page.get_by_label("A wish").fill("a window")
     page.get_by_label("Passenger list").set_input_files(csv)
@@ -269,12 +267,12 @@ def test_a_question_is_announced_once_answered_by_keyboard_and_kept_until_it_is(
     expect(page.get_by_label("A wish")).to_have_value("a window")
     expect(page.locator(".question-error")).to_have_text("The files of this draft are gone; choose them again.")
 
-    # The server has the last word; what it refuses stays
+    # The server validates again; refused input stays
     people.evaluate("field => field.removeAttribute('max')")
     expect(people).to_have_value("12")
     page.get_by_role("button", name="Send answer").click()
     expect(page.locator(".question-error")).to_have_text("How many people: the number must be from 1 to 9.")
-    complaints.clear()  # of what was refused
+    complaints.clear()
     page.reload()
     expect(people).to_have_value("12")
     people.fill("3")
@@ -285,7 +283,7 @@ def test_a_question_is_announced_once_answered_by_keyboard_and_kept_until_it_is(
     expect(page.locator(".from-user").last).to_contain_text("depths.csv")
     assert page.evaluate(DRAFTS) == []
 
-    # What is secret is kept nowhere
+    # Secrets are stored nowhere
     begin(page, "locksmith", "Let me in")
     form = page.locator("form.question")
     form.get_by_label("Door").fill("the blue one")
@@ -318,7 +316,7 @@ def test_a_session_goes_on_with_another_agent_and_pulls_nobody_away(page: Page) 
     expect(page.locator("#words")).to_have_attribute("placeholder", "Message Asking…")
     expect(page.locator("#words")).to_be_focused()
 
-    # What comes from another window, even a question, takes nobody away from what they read
+    # Events of another window, even a question, do not scroll a reader
     other = page.context.new_page()
     other.goto(page.url)
     place = page.locator("#transcript")
@@ -336,7 +334,7 @@ def test_a_session_goes_on_with_another_agent_and_pulls_nobody_away(page: Page) 
     page.get_by_role("radio", name="No").check()
     page.get_by_role("button", name="Send answer").click()
     heard(page, "Noted.")
-    for _ in range(2):  # as it happened, and as it is read later
+    for _ in range(2):
         assert page.locator(".from-agent .who").all_text_contents() == ["Echo", "Asking", "Asking"]
         page.reload()
         heard(page, "Noted.")

@@ -1,4 +1,4 @@
-"""Files: they go along with words, come as artifacts, are looked at as what they are, verified and taken along."""
+"""Files are sent with messages, delivered as artifacts, previewed, verified and downloaded."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PASTE = """([types, name]) => {
   const event = new ClipboardEvent("paste", { clipboardData: carried, bubbles: true });
   document.getElementById("words").dispatchEvent(event);
 }"""
-# Notes every line of work and every state that the page ever shows.
+# Records every work line and state that the page ever shows.
 NOTE_WHAT_IS_SHOWN = """
   window.shown = [];
   new MutationObserver(() => {
@@ -74,7 +74,7 @@ def test_a_table_becomes_a_report_and_a_shorter_one(page: Page, csv: Path, tmp_p
     page.get_by_label("Message Report").fill("make a report")
     page.get_by_role("button", name="Send").click()
     page.wait_for_url(SESSION)
-    heard(page, "Please send a CSV file")  # what is no table is asked for again
+    heard(page, "Please send a CSV file")
     page.get_by_label("CSV file").set_input_files(csv)
     page.get_by_role("button", name="Send answer").click()
     expect(heard(page, "Which format would you like")).to_contain_text("90 rows and 3 columns")
@@ -102,7 +102,7 @@ def test_a_table_becomes_a_report_and_a_shorter_one(page: Page, csv: Path, tmp_p
     expect(messages(page)).to_have_count(count)
     say(page, "As HTML")
     heard(page, "report is ready")
-    reader = page.context.new_page()  # whose frames run no script of this test
+    reader = page.context.new_page()  # its frames run no test script
     reader.goto(page.url)
     reader.get_by_role("button", name="report.html").first.click()
     expect(reader.frame_locator(".preview-frame").locator("h1")).to_contain_text("depths.csv")
@@ -114,13 +114,13 @@ def test_files_are_chosen_dropped_pasted_left_behind_refused_and_go_in_pieces(
     script = Held(page, "**/pages/agent.*.js")
     page.goto("/agents/echo", wait_until="commit")
     page.locator("#files").set_input_files(csv)
-    expect(page.get_by_role("button", name="Send")).to_be_disabled()  # the browser would send the form by itself
+    expect(page.get_by_role("button", name="Send")).to_be_disabled()  # the browser alone would send the form
     script.let_go()
     chosen = page.locator(".chosen li")
     expect(chosen).to_have_text([re.compile("depths.csv")])
     page.evaluate(DROP)
     expect(chosen).to_have_count(2)
-    page.evaluate(PASTE, [["text/plain", "text/html"], "cells.png"])  # a picture of cells is not meant
+    page.evaluate(PASTE, [["text/plain", "text/html"], "cells.png"])  # the text is meant, not the picture
     page.evaluate(PASTE, [[], "picture.png"])
     expect(chosen).to_have_count(3)
     page.get_by_role("button", name="Remove dropped.txt").click()
@@ -133,11 +133,11 @@ def test_files_are_chosen_dropped_pasted_left_behind_refused_and_go_in_pieces(
     page.locator("#files").set_input_files(huge)
     expect(page.get_by_role("alert")).to_have_text("“huge.bin” has 210.8 MB. A file may have 209.7 MB.")
     expect(chosen).to_have_count(1)
-    page.locator("#words").press("Enter")  # a file alone is enough
+    page.locator("#words").press("Enter")
     page.wait_for_url(SESSION)
     assert download(page, page.locator(".from-user .chip"))[1] == csv.read_bytes()
 
-    # A draft keeps its words, and says that its files are gone until something is done about it
+    # A draft keeps its words, and says that its files are gone
     page.goto("/agents/hello")
     page.locator("#words").fill("look at this")
     page.locator("#files").set_input_files(csv)
@@ -149,7 +149,7 @@ def test_files_are_chosen_dropped_pasted_left_behind_refused_and_go_in_pieces(
     page.locator("#files").set_input_files({"name": "cat.png", "mimeType": "image/png", "buffer": b"meow"})
     expect(page.get_by_role("alert")).to_have_count(0)
 
-    # What the agent does not take goes back to where it was written
+    # Refused input goes back to the composer
     page.locator("#words").press("Enter")
     expect(page.locator(".composer-error")).to_contain_text("Hello does not take “cat.png”")
     complaints.clear()
@@ -159,7 +159,7 @@ def test_files_are_chosen_dropped_pasted_left_behind_refused_and_go_in_pieces(
     page.wait_for_url(SESSION)
     heard(page, "look at this")
 
-    # A large file goes in pieces, and on where it was cut off
+    # A large file is sent in pieces, and resumes after a cut
     large = tmp_path / "large.txt"
     large.write_bytes(b"0123456789abcde\n" * (20 * 65536))
     sent: list[Request] = []
@@ -179,14 +179,14 @@ def test_files_are_chosen_dropped_pasted_left_behind_refused_and_go_in_pieces(
     expect(progress).to_be_visible()
     until(page, "() => document.querySelector('.chosen progress').value > 0")
     page.locator("#words").fill("keep this")
-    page.keyboard.press("Enter")  # it waits for its file
+    page.keyboard.press("Enter")
     expect(page.locator("#composer")).to_contain_class("is-due")
-    page.keyboard.press("Escape")  # and is not sent, after all
+    page.keyboard.press("Escape")
     expect(page.locator("#composer")).not_to_contain_class("is-due")
     held.pop().abort()
     expect(page.locator(".chosen")).to_contain_text("Waiting for the line")
-    expect(progress).to_be_hidden()  # all of it is there
-    complaints.clear()  # of the piece that was cut off
+    expect(progress).to_be_hidden()
+    complaints.clear()
     offsets = [int(request.headers["upload-offset"]) for request in sent]
     assert offsets[2] == offsets[3] > 0
     page.get_by_role("button", name="Send").click()
@@ -195,7 +195,7 @@ def test_files_are_chosen_dropped_pasted_left_behind_refused_and_go_in_pieces(
     assert download(page, page.locator(".from-user .chip"))[1] == large.read_bytes()
     page.unroute_all()
 
-    # Left behind while it goes; and a message that waits for its file takes along what it refers to, and no other does
+    # The page is left during an upload; a waiting message keeps its reference, other messages have none
     pieces = Held(page, PIECES, "PATCH")
     page.locator("#files").set_input_files(large)
     expect(page.get_by_role("progressbar")).to_be_visible()
@@ -237,7 +237,7 @@ def test_files_are_looked_at_as_what_they_are_taken_along_and_verified(
     older = page.locator(".older", has_text="rows.csv").locator("summary")
     older.press("Enter")
     page.keyboard.press("Tab")
-    page.keyboard.press("Enter")  # the first version
+    page.keyboard.press("Enter")
     expect(preview(page).get_by_role("heading")).to_be_focused()
     expect(preview(page)).to_contain_text("v1")
     page.keyboard.press("Escape")
@@ -262,7 +262,7 @@ def test_files_are_looked_at_as_what_they_are_taken_along_and_verified(
         expect(cells.first).to_have_text(first)
         expect(depth).to_be_focused()
 
-    # Nothing of a file leaves its frame
+    # A file cannot reach out of its frame
     title = page.title()
     look(page, "page.html")
     expect(page.frame_locator(".preview-frame").locator("h1")).to_have_text("A page")
@@ -294,7 +294,7 @@ def test_files_are_looked_at_as_what_they_are_taken_along_and_verified(
     ]  # fmt: skip
     assert "file again" in archive.read("notes.md").decode()
 
-    # A signature holds until the file is changed
+    # A signature is valid until the file changes
     expect(artifact(page, "notes.md").first).to_contain_text("Signed")
     line = preview(page).locator(".signature-line")
     expect(line).to_have_text("Signature holds · Filing")
@@ -311,7 +311,7 @@ def test_files_are_looked_at_as_what_they_are_taken_along_and_verified(
     expect(preview(page)).to_contain_text("Do not rely on it.")
     expect(page.locator("#announcer")).to_contain_text("Signature broken")
 
-    # A file that comes leaves folds, focus and the look as they are
+    # A new file leaves folds, focus and preview unchanged
     look(page, "sites.json")
     folded = page.locator(".older", has_text="rows.csv")
     link = artifact(page, "rows.csv").last.get_by_role("link")
@@ -328,11 +328,11 @@ def test_files_are_looked_at_as_what_they_are_taken_along_and_verified(
     alone = artifact(page, "drawing.svg").first.get_by_role("button")
     key = alone.get_attribute("data-key")
     alone.focus()
-    say(other, "file all")  # also a second version of what is looked at
+    say(other, "file all")
     expect(artifact(page, "drawing.svg").first).to_contain_text("v2")
     focused = page.locator(f'#artifacts [data-key="{key}"]')
     expect(focused).to_be_focused()
-    expect(focused).to_be_visible()  # in the fold below the newest
+    expect(focused).to_be_visible()
     expect(preview(page)).to_contain_text("v1")
 
     look(page, "rows.csv")
@@ -348,7 +348,7 @@ def test_a_file_is_seen_being_made_and_hands_over_what_it_had(page: Page, go: Pa
     begin(page, "filing", f"slowly {go}")
     log = artifact(page, "log.txt")
     expect(log).to_contain_text("being made")
-    log.get_by_role("button").click()  # before there is the script that opens it
+    log.get_by_role("button").click()  # before its script has loaded
     script.let_go()
     growing = preview(page).locator(".preview-so-far")
     expect(growing).to_contain_text("line 5")
@@ -362,7 +362,7 @@ def test_a_file_is_seen_being_made_and_hands_over_what_it_had(page: Page, go: Pa
     expect(preview(page).get_by_role("heading", name="log.txt")).to_be_focused()
     page.keyboard.press("Escape")
 
-    # Where the list does not come, it is read again when its file is wanted
+    # If the list fails to load, it is fetched again for a file
     page.route("**/files", lambda route: route.abort())
     say(page, "file again")
     heard(page, "Filed again.")
@@ -375,7 +375,7 @@ def test_a_file_is_seen_being_made_and_hands_over_what_it_had(page: Page, go: Pa
     expect(preview(page).get_by_role("heading", name="rows.csv")).to_be_focused()
     expect(page.locator("#panel-count")).to_have_text("3")
 
-    # What is made of work that is stopped is gone
+    # Provisional artifacts of stopped work disappear
     begin(page, "countdown", "Count down from 900")
     expect(artifact(page, "countdown")).to_contain_text("being made")
     page.get_by_role("button", name="Stop").click()
@@ -394,7 +394,7 @@ def test_a_pdf_is_shown_in_the_browsers_viewer_and_does_nothing(
     for _ in range(2):
         look(page, "sheet.pdf")
         wait(page, lambda: any(frame.url.startswith("chrome-extension://") for frame in page.frames))
-        page.wait_for_timeout(1500)  # it is shown, and has had time for what it wants
+        page.wait_for_timeout(1500)  # gives the preview time to misbehave
         page.locator("#preview iframe").click()
         session, _ = ada.begin("filing", "file all")
         page.goto(f"/sessions/{session}")

@@ -1,4 +1,4 @@
-"""Finding one's way: search, shortcuts, the keyboard alone, the list of sessions, agents, and what is told."""
+"""Search, shortcuts, keyboard use, the sidebar, agents, and notifications."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_everything_is_found_from_anywhere_by_shortcuts(page: Page, complaints: 
     script = Held(page, "**/shell/palette.*.js")
     page.keyboard.press("Control+k")
     field = page.get_by_role("combobox", name="Search sessions, messages and agents")
-    page.keyboard.type("title zanz")  # before there is its script
+    page.keyboard.type("title zanz")  # before its script has loaded
     script.let_go()
     expect(chosen(page)).to_contain_text("Zanzibar is a")
     said = page.locator("[role=group][aria-label='Said and delivered'] [role=option]")
@@ -54,14 +54,14 @@ def test_everything_is_found_from_anywhere_by_shortcuts(page: Page, complaints: 
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(rf"/sessions/{key}#m-\d+$"))
 
-    # Without a line, what this browser knows is found; nothing is said to be nothing, and the focus comes back
+    # Offline, search uses local data, does not claim that nothing exists, and restores the focus
     page.goto("/agents")
     live(page)
     page.get_by_role("button", name="Search").first.focus()
     page.keyboard.press("Enter")
     expect(field).to_have_value("")
     expect(chosen(page)).to_have_count(1)
-    page.wait_for_load_state("networkidle")  # until the browser knows all sessions
+    page.wait_for_load_state("networkidle")
     page.context.set_offline(True)
     page.keyboard.type("zanz")
     expect(chosen(page)).to_contain_text("Zanzibar is a")
@@ -80,7 +80,7 @@ def test_everything_is_found_from_anywhere_by_shortcuts(page: Page, complaints: 
     page.keyboard.press("Enter")
     page.wait_for_url("**/credentials/")
 
-    # A new session is with whom its skill says; without the script of that, agents are on their page
+    # A new session finds an agent by its skills; without the script, it links to the agents' page
     live(page)
     page.keyboard.press("Control+Shift+O")
     page.get_by_role("combobox", name="Who do you want to write to, or what for?").fill("statistics of a csv table")
@@ -102,7 +102,7 @@ def test_everything_is_found_from_anywhere_by_shortcuts(page: Page, complaints: 
 
 
 ON_SOMETHING = "() => document.activeElement && document.activeElement !== document.body"
-# Of what Tab goes to: a ring on it, or on what it stands in.
+# Whether a focused element, or its container, has a visible ring.
 IS_SEEN = """() => {
   const one = document.activeElement;
   const rings = (element) => [null, "::after"].some((piece) => {
@@ -116,7 +116,7 @@ IS_SEEN = """() => {
 
 
 def reach(page: Page, place: Locator, key: str = "Tab") -> None:
-    """Go there by Tab; at each stop one sees where one is."""
+    """Go there by Tab; each stop must show its focus."""
     expect(place).to_be_visible()
     for _ in range(150):
         if place.evaluate("element => element === document.activeElement"):
@@ -129,7 +129,6 @@ def reach(page: Page, place: Locator, key: str = "Tab") -> None:
 
 
 def choose(page: Page, name: str) -> None:
-    """Go to an entry of the menu that is open, by arrows, and take it."""
     wanted = page.locator(":popover-open").get_by_text(name, exact=True)
     for _ in range(12):
         if wanted.evaluate("element => document.activeElement.contains(element)"):
@@ -172,7 +171,7 @@ def test_a_conversation_is_led_by_keyboard_alone(page: Page) -> None:
     page.keyboard.press("Escape")
     expect(file).to_be_focused()
 
-    # What was done, and what one can do with an answer
+    # Completed work, and actions on an answer
     first = begin(page, "storyteller", "Tell me a story")
     heard(page, "river")
     settled(page)
@@ -210,7 +209,7 @@ def test_a_conversation_is_led_by_keyboard_alone(page: Page) -> None:
     page.wait_for_url(f"{first}#m-*")
     expect(page.get_by_role("link", name="Next branch")).to_be_focused()
 
-    # What opens over a session closes with Escape and gives the focus back
+    # Overlays of a session close with Escape and restore the focus
     opener = page.get_by_role("button", name="More about this session")
     for name, title in (("Branches", "Branches"), ("Share by a link…", "Share this session")):
         reach(page, opener, "Shift+Tab")
@@ -230,7 +229,7 @@ def test_a_conversation_is_led_by_keyboard_alone(page: Page) -> None:
         expect(page.get_by_role("dialog", name=title)).to_be_hidden()
         expect(page.locator("#words")).to_be_focused()
 
-    # The button that goes leaves the focus where one writes
+    # A button that disappears moves the focus to the composer
     begin(page, "talking", "Go on")
     reach(page, page.get_by_role("button", name="Stop"))
     page.keyboard.press("Enter")
@@ -243,7 +242,6 @@ def row(page: Page, session: str) -> Locator:
 
 
 def do(page: Page, session: str, name: str) -> None:
-    """Choose what to do with a session, from its menu in the list."""
     row(page, session).hover()
     row(page, session).locator("[data-more]").click()
     page.get_by_role("menuitem", name=name, exact=True).click()
@@ -266,7 +264,7 @@ def test_the_list_of_sessions_is_live_in_every_tab_and_put_in_order(
         expect(entry(tab, older).get_by_text("New", exact=True)).to_be_attached()
     entry(page, older).focus()
     ada.say(older, "once more")
-    for tab in tabs:  # what was said moves it up, and takes no focus
+    for tab in tabs:
         expect(tab.locator(".recent [data-session]").first).to_have_attribute("data-session", older)
     expect(entry(page, older)).to_be_focused()
     other.goto(f"/sessions/{older}")
@@ -274,7 +272,7 @@ def test_the_list_of_sessions_is_live_in_every_tab_and_put_in_order(
     expect(entry(page, older).get_by_text("New", exact=True)).to_have_count(0)
     other.goto("/agents")
 
-    # Named and pinned by keyboard alone
+    # Renamed and pinned by keyboard only
     field = page.get_by_label("Name of the session")
     for name, key in (("Not this", "Escape"), ("A second name", "Enter")):
         page.keyboard.press("Tab")
@@ -295,7 +293,7 @@ def test_the_list_of_sessions_is_live_in_every_tab_and_put_in_order(
     do(page, younger, "Unpin")
     expect(other.locator(".recent h2").first).to_have_text("Today")
 
-    # Deleted: that can be taken back, also on the next page, and is done when one left
+    # Deleting can be undone, also on the next page, and takes effect after leaving
     do(page, older, "Delete")
     expect(entry(page, younger)).to_be_focused()
     for tab in tabs:
@@ -318,7 +316,7 @@ def test_the_list_of_sessions_is_live_in_every_tab_and_put_in_order(
     expect(entry(page, older)).to_have_attribute("aria-current", "page")
     do(page, older, "Delete")
     page.wait_for_url(re.compile(r"/$"))
-    page.goto("/healthz")  # no page of ours
+    page.goto("/healthz")  # not a page of the platform
     page.evaluate(
         """() => {
             const key = Object.keys(localStorage).find((name) => name.startsWith('parley.deleting.'));
@@ -331,7 +329,7 @@ def test_the_list_of_sessions_is_live_in_every_tab_and_put_in_order(
         page.goto("/agents")
     assert ada.session(older) is None
 
-    # A page that comes back from the browser's cache is live again; what goes elsewhere goes here
+    # A page from the back/forward cache is live again; external redirects stay here
     live(page)
     page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }))")
     unseen, _ = ada.begin("echo", "While nobody looked")
@@ -341,7 +339,7 @@ def test_the_list_of_sessions_is_live_in_every_tab_and_put_in_order(
     for tab in tabs:
         expect(entry(tab, unseen)).to_have_count(0)
 
-    # Put away with the finger, and by keyboard
+    # Archived by swipe, and by keyboard
     below, _ = ada.begin("echo", "The one below")
     key, _ = ada.begin("echo", "To be put away")
     phone = open_browser(PHONE, has_touch=True, is_mobile=True).new_page()
@@ -379,7 +377,7 @@ def test_the_list_of_sessions_is_live_in_every_tab_and_put_in_order(
         expect(entry(page, key)).to_be_visible()
         expect(page.locator(".toast")).to_have_count(0)
         page.locator("#main").focus()
-    complaints[:] = [one for one in complaints if "404" not in one]  # of the page that has no icon
+    complaints[:] = [one for one in complaints if "404" not in one]
 
 
 def test_agents_are_found_while_one_types_looked_at_and_added(
@@ -420,14 +418,14 @@ def test_agents_are_found_while_one_types_looked_at_and_added(
     page.get_by_role("button", name="Copy the sample for Python").click()
     until(page, "async () => (await navigator.clipboard.readText()).startsWith('import asyncio')")
 
-    # An example takes the place of what was written, which can be had back
+    # An example replaces the draft, which can be restored
     page.locator("#words").fill("lines of my own")
     page.get_by_role("button", name="Anything at all", exact=True).click()
     expect(page.locator("#words")).to_have_value("Anything at all")
     page.locator("#toasts").get_by_role("button", name="Undo").click()
     expect(page.locator("#words")).to_have_value("lines of my own")
 
-    # One that runs elsewhere, here at this same address, is looked at before it is added
+    # A remote agent, here at this address, is inspected before it is added
     page.goto("/agents")
     page.get_by_role("link", name="Add a remote agent").click()
     page.get_by_label("Address").fill("http://10.1.2.3/")
@@ -466,7 +464,6 @@ Object.defineProperty(document, "hidden", { get: () => known.getItem("test.away"
 
 
 def told(pages: list[Page], words: str) -> Page:
-    """Wait until one of them says it."""
     found: list[Page] = []
     wait(pages[0], lambda: found.extend(one for one in pages if one.locator(".toast", has_text=words).count()) or found)
     return found[0]
@@ -494,7 +491,7 @@ def test_what_ends_or_asks_elsewhere_is_told_once_by_a_page_or_by_the_browser(
     teller.locator(".toast", has_text="The thing that ends").get_by_role("button", name="Open").click()
     teller.wait_for_url(f"**/sessions/{session}")
 
-    # The browser says it to who allowed it and is away
+    # The browser notifies people who allowed it and are away
     switch = page.get_by_role("switch", name="Notify me")
     page.goto("/agents")
     page.locator(".sidebar [popovertarget=account]").click()
@@ -508,7 +505,7 @@ def test_what_ends_or_asks_elsewhere_is_told_once_by_a_page_or_by_the_browser(
     switch.click()
     expect(switch).to_be_checked()
     other.goto("/agents")
-    for one in (page, other):  # which have the permission by then
+    for one in (page, other):
         one.reload()
         live(one)
     page.evaluate("localStorage.setItem('test.away', 'yes')")

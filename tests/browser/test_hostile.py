@@ -1,4 +1,4 @@
-"""Whatever an agent says, in whatever place: nothing of it runs, loads anything from elsewhere, or leaves its box."""
+"""An agent's hostile text runs nothing, loads nothing, and stays in its box."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BEFORE_ITS_SCRIPT = f"""
 
 @pytest.fixture
 def watch(parley: Stack, complaints: list[str]) -> Iterator[Watch]:
-    """Nothing happens; that browsers complain of what they refused is as it should be."""
+    """Nothing forbidden happens; complaints about blocked requests are expected."""
     watch = Watch(parley.url)
     yield watch
     watch.settle()
@@ -63,24 +63,24 @@ def test_a_conversation_its_files_tasks_forks_and_readers(
     page = watch.over(open_browser())
     page.goto(address)
     expect(page.locator("#items .from-agent").first).to_be_visible()
-    for _ in range(60):  # up to where it began
+    for _ in range(60):
         for details in page.locator("#items .work details:not([open]) > summary").all()[:3]:
             details.click()
         in_its_box(page)
         if not page.locator("#earlier:visible").count():
             break
-        page.evaluate("document.getElementById('earlier').click()")  # it may go while a pointer goes there
+        page.evaluate("document.getElementById('earlier').click()")  # a pointer may not reach it in time
         expect(page.locator("#earlier:disabled")).to_have_count(0)
     else:
         pytest.fail("its beginning was not reached")
 
-    # Every kind of file it makes, looked at in the panel and opened by itself
+    # Every kind of file, in the panel and alone
     artifacts = artifacts_of(ada, session)
     assert len(artifacts) >= 5 * len(PAYLOADS)
     addresses = [f"{address}/artifacts/{one['taskId']}/{one['artifactId']}/0" for one in artifacts]
     page.goto(address)
     expect(page.locator("#artifacts .artifact").first).to_be_attached()
-    assert page.evaluate(LOOK_AT_ALL, [f"{one}/preview" for one in addresses[::7]]) == []  # of each of the five kinds
+    assert page.evaluate(LOOK_AT_ALL, [f"{one}/preview" for one in addresses[::7]]) == []
     page.evaluate(OPEN_ALL, "#artifacts details")
     for number in range(10):
         page.locator("#artifacts .artifact-open").nth(number).click()
@@ -96,13 +96,13 @@ def test_a_conversation_its_files_tasks_forks_and_readers(
             assert headers["content-security-policy"].endswith("sandbox")
             assert ending or headers["content-disposition"].startswith("attachment")
         if headers["content-disposition"].startswith("inline"):
-            page.goto(one + "?look")  # by itself, in no frame
+            page.goto(one + "?look")
     answer = page.request.get(f"{address}/artifacts.zip?all", timeout=120_000)
     names = zipfile.ZipFile(io.BytesIO(answer.body())).namelist()
     assert len({name.casefold() for name in names}) == len(names) >= 5 * len(PAYLOADS)
     assert [name for name in names if not name.isprintable() or set(name) & set('/\\<>:"|?*')] == []
 
-    # Its tasks, the player, the tree of forks, what is found of it
+    # Tasks, the player, the tree of forks, and search
     tasks = sorted({one["taskId"] for one in artifacts})
     for one in tasks[::40]:
         page.goto(f"/tasks/{one}")
@@ -135,7 +135,7 @@ def test_a_conversation_its_files_tasks_forks_and_readers(
         in_its_box(page)
         page.keyboard.press("Escape")
 
-    # Who reads it by a link, and who opens it again from what the browser kept
+    # A reader by link, and a reload from the browser's cache
     link = ada.api("POST", f"/sessions/{session}/shares", withArtifacts=True, withBranches=True)["url"]
     stranger = watch.over(open_browser(storage_state=None))
     stranger.goto(link)

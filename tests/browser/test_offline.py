@@ -1,4 +1,4 @@
-"""Without a line: what was read can be read, what is written is sent once, and nothing stays of who signs out."""
+"""Offline: pages can be read, messages are sent once, sign-out deletes everything."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ KEPT = "async ([address, words]) => (await (await caches.match(address))?.text()
 
 
 def is_kept(page: Page) -> None:
-    """Wait until the service worker has the page."""
     until(page, "async () => Boolean(await caches.match(location.href))")
 
 
@@ -69,14 +68,14 @@ def test_a_server_that_dies_is_waited_for_and_all_that_was_said_meanwhile_is_sen
         expect(page.get_by_role("link", name="before")).to_have_attribute("href", session)
     finally:
         parley.start()
-    expect(page.get_by_role("heading", name="Echo", level=1)).to_be_visible()  # it came by itself
+    expect(page.get_by_role("heading", name="Echo", level=1)).to_be_visible()
     until(page, NOTHING_UNSENT)
     for address, words, count in ((session, "while it was dead", 4), (f"/sessions/{asked}", "Noted.", 4)):
         page.goto(address)
         heard(page, words)
         expect(messages(page)).to_have_count(count)
     expect(watching.locator("[data-line=live]")).to_have_text("Live")
-    complaints.clear()  # of refused connections, as it should be
+    complaints.clear()
 
 
 def test_what_is_written_without_a_line_outlives_a_reload_and_is_said_once(
@@ -139,7 +138,7 @@ def test_a_first_message_waits_for_the_line_and_comes_back_if_it_is_refused(
     other.close()
     page.goto("/agents")
 
-    # Who was signed out meanwhile loses nothing
+    # A person who was signed out loses nothing
     context.unroute_all()
     cookies = context.cookies()
     context.clear_cookies()
@@ -158,11 +157,11 @@ def test_a_first_message_waits_for_the_line_and_comes_back_if_it_is_refused(
     page.locator("#words").press("Enter")
     expect(page.locator(".toast", has_text="Sent when the line is back: look at this")).to_be_visible()
     page.unroute_all()
-    page.wait_for_url("**/sessions/*")  # where it goes by itself
+    page.wait_for_url("**/sessions/*")
     heard(page, "look at this")
     expect(messages(page)).to_have_count(2)
 
-    # What cannot be sent any more is told once, and can be let go
+    # A message that cannot be sent is reported once, and can be dropped
     page.route("**/messages", lambda route: route.abort())
     say(page, "for nobody")
     waiting(page, "for nobody")
@@ -184,7 +183,7 @@ def test_an_answer_that_is_lost_or_breaks_off_leads_to_one_message(page: Page, c
     lost: list[str] = []
 
     def lose(route: Route) -> None:
-        """The first answer reaches nobody, of the second a piece."""
+        """The first answer is lost, the second is cut."""
         answer = route.fetch()
         lost.append(answer.text())
         if len(lost) == 1:
@@ -200,11 +199,11 @@ def test_an_answer_that_is_lost_or_breaks_off_leads_to_one_message(page: Page, c
     settled(page)
     until(page, NOTHING_UNSENT)
     assert lost[0] == lost[1] == lost[2]
-    expect(messages(page).filter(has_text="only once")).to_have_count(2)  # what was said, and its echo
+    expect(messages(page).filter(has_text="only once")).to_have_count(2)
     expect(page.locator(".composer-error")).to_be_hidden()
     page.unroute_all()
 
-    # What happened while the line was lost is made up for
+    # Events during the outage are fetched
     page.context.set_offline(True)
     expect(page.locator("#line-state")).to_have_text(OFFLINE)
     other = page.context.browser.new_context(storage_state=page.context.storage_state()).new_page()  # type: ignore[union-attr]
@@ -217,7 +216,7 @@ def test_an_answer_that_is_lost_or_breaks_off_leads_to_one_message(page: Page, c
     expect(page.locator("#line-state")).to_be_hidden()
     expect(messages(page)).to_have_count(6)
 
-    # What is pressed without a line is said not to be done
+    # Offline buttons say that they had no effect
     for what in ("stop", "agent", "feedback"):
         page.route(f"**/sessions/*/{what}", lambda route: route.abort())
     page.get_by_role("button", name="4 of 5").last.click()
@@ -236,7 +235,7 @@ def test_an_answer_that_is_lost_or_breaks_off_leads_to_one_message(page: Page, c
     page.get_by_role("button", name="Stop").click()
     expect(page.locator(".work")).to_contain_text("Stopped")
 
-    # A page that is older than the sign-in can still send; who is signed out is told, and keeps their words
+    # A page from before the sign-in can still send; a signed-out person is told, and keeps the draft
     page.goto(session)
     page.evaluate(
         "document.querySelectorAll('[name=csrfmiddlewaretoken]').forEach((one) => one.value = 'x'.repeat(64))"
@@ -271,7 +270,7 @@ def test_a_kept_page_is_there_before_its_script_lists_its_files_and_is_brought_u
     page.add_init_script(BEFORE_ITS_SCRIPT)
     page.goto(session)
     heard(page, words)
-    assert page.evaluate("window.atFirst").count(words) == 2  # what was said, and its echo
+    assert page.evaluate("window.atFirst").count(words) == 2
     expect(messages(page)).to_have_count(2)
     expect(page.locator("#items")).not_to_have_attribute("inert", "")
     page.goto("/agents")
@@ -280,7 +279,7 @@ def test_a_kept_page_is_there_before_its_script_lists_its_files_and_is_brought_u
     heard(page, "said elsewhere")
     expect(messages(page)).to_have_count(4)
 
-    # The files that came after it was loaded, and a turn that goes on
+    # Files that came after the page loaded, and a running turn
     files = page.locator("#artifacts .artifact")
     session = begin(page, "countdown", "1")
     heard(page, "Lift-off.")
@@ -332,7 +331,7 @@ def test_nothing_stays_of_who_signs_out_and_nobody_sends_what_is_not_theirs(
     sign_out(page)
     until(page, f"async () => !(await ({KEEPS})()).length")
     assert ada.session(deleted) is None, "what was put off is done"
-    expect(other).to_have_url(re.compile("/sign-in"))  # other tabs are led there too
+    expect(other).to_have_url(re.compile("/sign-in"))
     page.goto(session)
     expect(page).to_have_url(re.compile("/sign-in"))
     context.set_offline(True)
@@ -341,7 +340,7 @@ def test_nothing_stays_of_who_signs_out_and_nobody_sends_what_is_not_theirs(
     expect(page.get_by_text("secret")).to_have_count(0)
     complaints.clear()
 
-    # Where somebody else comes without that
+    # Another person comes without signing out
     context = open_browser(storage_state=None)
     page = context.new_page()
     page.goto("/sign-in")

@@ -1,4 +1,4 @@
-"""Operators' pages: each obeys its policy and fits; tasks are watched and stopped, agents made, plans started."""
+"""Operators' pages obey their CSP, fit, and work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMS = ("agents/agent", "accounts/user", "accounts/apikey", "auth/group")
 
 
 def fits(page: Page) -> None:
-    """It is no wider than its window, once its scripts have folded what they fold."""
+    """No wider than its window, once scripts have folded menus."""
     for width in (WIDE[0], 390):
         page.set_viewport_size({"width": width, "height": WIDE[1]})
         until(page, FITS)
@@ -87,12 +87,12 @@ def test_an_operator_watches_stops_and_repeats_a_task_makes_an_agent_and_starts_
     expect(page.locator("button[data-copied]")).to_be_visible()
     assert clipboard(page) == echoed
 
-    # An agent without code; rows of its form are added and removed in place
+    # An agent without code; form rows are added and removed in place
     page.goto("/admin/agents/agent/add/?kind=model")
     slug = f"clerk-{uuid.uuid4().hex[:6]}"
     page.locator("[name=name]").fill(slug)
     page.locator("[name=name]").press("Tab")
-    expect(page.get_by_label("Slug")).to_have_value(slug)  # made of the name
+    expect(page.get_by_label("Slug")).to_have_value(slug)
     page.locator("[name=description]").fill("Answers letters.")
     page.locator("[name=instructions]").fill("Answer in one sentence.")
     rows = page.locator("[data-rows=skills] [data-row]")

@@ -1,4 +1,4 @@
-"""Plans: one is started and seen to its end, asks and is paused, and is written with its picture beside it."""
+"""Plans are started, followed, answered, paused, and edited beside their picture."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def test_plans_are_written_started_answered_paused_and_seen_to_their_end(page: P
     page.goto("/plans")
     script = Held(page, "**/pages/plan.*.js")
     page.locator("main a[href='/plans/trip']").first.click()
-    page.get_by_role("button", name="Start").click()  # before the script is there
+    page.get_by_role("button", name="Start").click()  # before its script has loaded
     page.get_by_label("Where to?").fill("Lisbon")
     script.let_go()
-    expect(page.get_by_label("From where?")).to_be_focused()  # which is missing
+    expect(page.get_by_label("From where?")).to_be_focused()
     for label, value in {"From where?": "Oslo", "When?": "2027-05-03", "How many nights?": "3"}.items():
         page.get_by_label(label).fill(value)
     page.get_by_label("How many nights?").press("Enter")
@@ -75,7 +75,7 @@ def test_plans_are_written_started_answered_paused_and_seen_to_their_end(page: P
     expect(page.locator("#standing[data-state=canceled]")).to_be_visible()
     expect(page.locator("#run-news")).to_have_text("Stopped")
 
-    # Written, with its problems and its picture beside it
+    # Editing shows problems and the picture
     page.goto("/plans/new")
     text = page.get_by_label("Definition (YAML)")
     written = text.input_value()
@@ -90,7 +90,7 @@ def test_plans_are_written_started_answered_paused_and_seen_to_their_end(page: P
     page.wait_for_url("**/plans/two-wells")
     expect(page.get_by_role("heading", level=1)).to_have_text("Two wells")
 
-    # What its steps ask is answered in any order, here and in the inbox; what one is at stays
+    # Questions of steps are answered in any order, here and in the inbox; input in progress stays
     inbox = page.context.new_page()
     inbox.goto("/inbox")
     page.get_by_role("button", name="Start").click()

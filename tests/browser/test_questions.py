@@ -1,4 +1,4 @@
-"""What agents ask of people: in the inbox, for a key, and on a phone from a wish to an itinerary."""
+"""Questions of agents: in the inbox, for a key, and on a phone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_questions_of_all_sessions_are_answered_and_declined_where_they_are_list
     link = inbox.locator("a[href='/inbox']").filter(visible=True)
     expect(link).to_have_accessible_name("Inbox 2 waiting for you")
 
-    # By keyboard: what is missing is said beside its field, which has the focus
+    # By keyboard: errors are beside their field, which has the focus
     item = questions(inbox).filter(has_text="The second trip")
     item.get_by_role("button", name="Send answer").focus()
     inbox.keyboard.press("Enter")
@@ -54,7 +54,7 @@ def test_questions_of_all_sessions_are_answered_and_declined_where_they_are_list
     heard(page, "Noted.")
     expect(page.locator(".from-user").last).to_contain_text("a view")
 
-    # Answered in its session, it goes; then nothing waits
+    # A question answered in its session leaves the inbox
     address = questions(inbox).first.locator(".who a").get_attribute("href") or ""
     assert re.search(rf"{session}#m-\d+$", address)
     page.goto(address)
@@ -63,7 +63,7 @@ def test_questions_of_all_sessions_are_answered_and_declined_where_they_are_list
     expect(inbox.get_by_text("Nothing waits for you.")).to_be_visible()
     expect(inbox).to_have_title("Inbox · Parley")
 
-    # Declining is asked twice, and ends the work
+    # Declining needs a confirmation, and ends the work
     declined, _ = ada.begin("asking", "A trip that is declined")
     expect(questions(inbox)).to_have_count(1)
     decline = inbox.get_by_role("button", name="Decline", exact=True)
@@ -98,14 +98,14 @@ def test_a_key_is_asked_for_given_used_again_taken_back_and_refused(page: Page, 
         expect(tab.locator("#words")).to_be_enabled()
         expect(tab.get_by_role("link", name=GIVE)).to_have_count(0)
         assert SECRET not in tab.content()
-    begin(page, "calendar", "And next week?")  # it does not ask again
+    begin(page, "calendar", "And next week?")
     heard(page, "I opened it with a key")
     page.get_by_role("button", name="Ada", exact=True).click()
     page.get_by_role("link", name="Credentials").click()
     page.get_by_role("button", name=f"Revoke {SERVICE} for Calendar").click()
     expect(page.get_by_text("You gave none.")).to_be_visible()
 
-    # It is asked for again, in the inbox too, and refused
+    # The credential is asked for again, also in the inbox, and refused
     begin(page, "calendar", "And now?")
     expect(button).to_be_visible()
     page.goto("/inbox")
@@ -126,7 +126,7 @@ def test_a_trip_is_asked_for_paid_for_and_planned_on_a_phone(open_browser: OpenB
     page.locator("[role=option][data-href='/agents/travel']").tap()
     page.wait_for_url("**/agents/travel")
     page.locator("#words").fill("I want")
-    page.keyboard.press("Enter")  # which begins a line, where fingers type
+    page.keyboard.press("Enter")  # on a touch screen, a new line
     page.keyboard.type("to go away")
     expect(page.locator("#words")).to_have_value("I want\nto go away")
     page.get_by_role("button", name="Send").tap()
@@ -155,7 +155,7 @@ def test_a_trip_is_asked_for_paid_for_and_planned_on_a_phone(open_browser: OpenB
     settled(page)
     assert SECRET not in page.content()
 
-    # Files open as a sheet over the conversation, and give the focus back
+    # Files open as a sheet over the conversation, and restore the focus
     expect(page.locator("#panel")).not_to_be_visible()
     page.get_by_role("button", name="Files 1").press("Enter")
     expect(page.locator("#panel")).to_be_focused()

@@ -1,4 +1,4 @@
-"""What is said while an agent works waits above the composer, and can be changed, deleted and sent."""
+"""Queued messages can be edited, deleted and sent."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_messages_wait_in_their_order_are_changed_deleted_and_put_back(
     act(page, "before", "Refer to this")
     page.locator("#files").set_input_files([csv])
     say(page, "the second")
-    say(page, "the third")  # before the queue has its script
+    say(page, "the third")  # before the queue's script has loaded
     expect(page.locator("#words")).to_have_value("")
     script.let_go()
     say(page, "the fourth")
@@ -49,7 +49,7 @@ def test_messages_wait_in_their_order_are_changed_deleted_and_put_back(
     other.goto(page.url)
     expect(waiting(other)).to_have_count(3)
 
-    # Changed by keyboard alone; what was begun is kept
+    # Edited by keyboard only; the draft stays
     edit, field = row(page, "the third").get_by_role("button", name="Edit"), page.get_by_label("Message that waits")
     edit.press("Enter")
     field.fill("the changed")
@@ -66,7 +66,7 @@ def test_messages_wait_in_their_order_are_changed_deleted_and_put_back(
     expect(row(page, "the changed").get_by_role("button", name="Edit")).to_be_focused()
     expect(row(other, "the changed")).to_be_visible()
 
-    # Deleted, and put back in its place with its file and reference, though the line breaks
+    # Deleted, then restored in place with file and reference, though the connection breaks
     row(other, "the changed").get_by_role("button", name="Delete").focus()
     row(page, "the second").get_by_role("button", name="Delete").click()
     for tab in (page, other):
@@ -77,12 +77,12 @@ def test_messages_wait_in_their_order_are_changed_deleted_and_put_back(
     lost = page.locator(".toast", has_text="The server cannot be reached.")
     expect(lost).to_be_visible()
     page.unroute_all()
-    complaints.clear()  # of what was cut off
+    complaints.clear()
     lost.get_by_role("button", name="Undo").click()
     for tab in (page, other):
         expect(words_that_wait(tab)).to_have_text(["the second", "the changed", "the fourth"])
 
-    # What is pressed twice is done once, and what is gone already is deleted without a complaint
+    # A double press acts once, and deleting a deleted message is no error
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.method) if "/queue/" in request.url else None)
     row(page, "the fourth").get_by_role("button", name="Delete").evaluate("one => { one.click(); one.click(); }")
@@ -102,9 +102,9 @@ def test_messages_wait_in_their_order_are_changed_deleted_and_put_back(
     expect(waiting(page)).to_have_count(2)
     expect(page.locator(".composer-error")).to_be_hidden()
     page.unroute_all()
-    complaints.clear()  # of what was not there
+    complaints.clear()
 
-    # Stopped: the person decides. Then the rest goes by itself.
+    # After Stop the person decides; then the rest is sent.
     stop(page)
     expect(page.locator(".queue-head")).to_contain_text("You stopped the work")
     page.reload()
@@ -132,7 +132,7 @@ def test_it_is_sent_when_the_tab_is_closed_said_into_the_work_or_refused(
     page.reload()
     expect(pending).to_be_visible()
     page.unroute("**/queue")
-    complaints.clear()  # of what was cut off
+    complaints.clear()
     page.evaluate("dispatchEvent(new Event('online'))")
     expect(words_that_wait(page)).to_have_text(["the second", "without a line"])
     page.locator("#words").fill("the urgent")
@@ -153,7 +153,7 @@ def test_it_is_sent_when_the_tab_is_closed_said_into_the_work_or_refused(
     said = [words.split("\n")[0] for words in page.locator(".from-user .prose").all_text_contents()]
     assert said[1:] == ["the urgent", "the more urgent", "the second", "without a line"]
 
-    # What was said into work that is stopped was not read; more than twenty do not wait
+    # Messages for stopped work were not read; the queue holds at most twenty
     go.unlink()
     at_work(page, go)
     page.locator("#words").fill("One thing more")

@@ -1,4 +1,4 @@
-"""Every main page is for everybody: axe finds nothing on it, and it fits, also where it is magnified or a phone's."""
+"""Every main page passes axe and fits, also magnified and on a phone."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.browser.people import PASSWORD, Person
 from tests.browser.views import views
 
 MAGNIFIED = (640, 512)  # a window of 1280 × 1024 at 200 %
-RULES = {"rules": {"target-size": {"enabled": True}}}  # WCAG 2.2, which axe leaves out by itself
+RULES = {"rules": {"target-size": {"enabled": True}}}  # WCAG 2.2, off by default in axe
 COLOURS = {"runOnly": ["color-contrast"]}
-# Frames are sandboxed: nothing looks into them. Their names and sizes are looked at from outside.
+# Frames are sandboxed, so axe cannot look inside. Their names and sizes are checked from outside.
 AROUND_FRAMES = {"exclude": [["iframe"]]}
 STICKS_OUT = """() => [document.documentElement, ...document.querySelectorAll("main, dialog[open], .panel, .sidebar")]
   .filter((one) => one.checkVisibility() && one.scrollWidth > one.clientWidth + 1)
@@ -52,7 +52,7 @@ def test_axe_finds_nothing_on_a_wide_page_in_light_and_dark(
         page.emulate_media(color_scheme="dark", reduced_motion="reduce")
         found[view.name] += axe(page, COLOURS)
     assert {name: problems for name, problems in found.items() if problems} == {}
-    complaints.clear()  # of what is nowhere
+    complaints.clear()
 
 
 def test_axe_finds_nothing_on_a_phone_and_every_page_fits_where_it_is_magnified(
@@ -68,9 +68,9 @@ def test_axe_finds_nothing_on_a_phone_and_every_page_fits_where_it_is_magnified(
         page.set_viewport_size({"width": MAGNIFIED[0], "height": MAGNIFIED[1]})
         found[view.name] += page.evaluate(STICKS_OUT)
     assert {name: problems for name, problems in found.items() if problems} == {}
-    complaints.clear()  # of what is nowhere
+    complaints.clear()
 
-    # Nothing moves for who does not want that
+    # No animation with reduced motion
     begins = {}
     page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
     begin(page, "talking", "Go on")

@@ -1,4 +1,4 @@
-"""A task's page lives and is walked, searched and copied from; a session is played again as it was."""
+"""A task's page is live, navigated, searched and copied; a session is replayed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from tests.stack import Stack
 
 
 def sent_by_a2a(ada: Person, text: str, **more: Any) -> Any:
-    """The task that a message to Echo leads to."""
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}], **more}
     request = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
     answer = ada.http.post(f"{ada.url}/a2a/echo", json=request, headers={"A2A-Version": "1.0"})
@@ -41,12 +40,12 @@ def test_the_page_of_a_task_lives_acts_once_and_is_searched_and_copied_from(
     expect(page.locator("#timeline-table")).to_have_attribute("open", "")
     expect(page.locator("#timeline-table summary")).to_be_focused()
     expect(page.locator("#turn-1")).to_contain_text("Ran")
-    expect(page.locator("#events")).to_contain_text("input-required: What is your")  # it came by itself
+    expect(page.locator("#events")).to_contain_text("input-required: What is your")
     page.get_by_role("link", name="Answer it").click()
     page.wait_for_url("**/sessions/*")
     expect(page.get_by_label("Colour")).to_be_visible()
 
-    # Stopped, and run again once though the answer to that is lost
+    # Stopped, and repeated once though the answer is lost
     begin(page, "countdown", "Count down from 900")
     page.locator("#panel-timeline a").click()
     page.wait_for_url("**/tasks/*")
@@ -57,7 +56,7 @@ def test_the_page_of_a_task_lives_acts_once_and_is_searched_and_copied_from(
     page.keyboard.press("ArrowRight")
     until(page, "() => document.querySelector('#timeline-table .scrolls').scrollLeft > 0")
     page.locator("#standing").evaluate("element => { element.isOld = true; }")
-    until(page, "() => !document.getElementById('standing').isOld")  # it was brought anew
+    until(page, "() => !document.getElementById('standing').isOld")  # the element was replaced
     expect(table).to_be_focused()
     assert table.evaluate("element => element.scrollLeft") > 0
     page.get_by_role("button", name="Stop").click()
@@ -73,12 +72,12 @@ def test_the_page_of_a_task_lives_acts_once_and_is_searched_and_copied_from(
     page.get_by_role("button", name="Run again").click()
     expect(page.locator("#toasts")).to_contain_text("It may not have arrived. Press Run again when the line is back")
     page.unroute_all()
-    complaints.clear()  # of what was not heard
+    complaints.clear()
     page.get_by_role("button", name="Run again").click()
     page.wait_for_url("**/sessions/*")
     expect(page.locator(".from-user")).to_have_count(2)
 
-    # Who is signed out meanwhile is told
+    # A signed-out person is told
     page.goto(f"{page.url}/task")
     expect(state).to_have_text("Working")
     page.get_by_role("button", name="Stop").wait_for()
@@ -93,7 +92,7 @@ def test_the_page_of_a_task_lives_acts_once_and_is_searched_and_copied_from(
     page.get_by_role("button", name="Stop").click()
     expect(state).to_have_text("Stopped")
 
-    # Searched
+    # Search
     page.set_viewport_size({"width": 1440, "height": 900})
     begin(page, "storyteller", "Tell me a story")
     heard(page, "river")
@@ -113,7 +112,7 @@ def test_the_page_of_a_task_lives_acts_once_and_is_searched_and_copied_from(
     page.keyboard.press("Enter")
     expect(page.locator("#turn-1")).to_be_visible()
 
-    # Documents are copied whole, and what curl sends is the same
+    # Copied documents are complete, and curl sends the same
     words = "it's $HOME, `whoami` and \\ \"quoted\"\n<<'REQUEST'\nREQUEST" + "x" * 30_000
     _, task = ada.begin("echo", words)
     page.goto(f"/tasks/{task}")
@@ -134,7 +133,7 @@ def test_the_page_of_a_task_lives_acts_once_and_is_searched_and_copied_from(
     assert sent["id"] != task
     assert sent["artifacts"][0]["parts"][0]["text"] == words
 
-    # Tasks around it are walked by keyboard
+    # Related tasks are reached by keyboard
     first = sent_by_a2a(ada, "first")
     task = first["id"]
     second = sent_by_a2a(ada, "second", contextId=first["contextId"], referenceTaskIds=[task])["id"]
@@ -151,14 +150,14 @@ def test_the_page_of_a_task_lives_acts_once_and_is_searched_and_copied_from(
     page.wait_for_url(f"**/tasks/{task}")
 
 
-# What a reader reads, without what is of the moment: who said it, the words, forms, how work stands.
+# The visible content without times: authors, words, forms and work.
 READ = """() => [...document.querySelectorAll("#items > li:not([hidden])")].map((item) => [
   item.matches(".from-user") ? "user" : item.matches(".from-agent") ? "agent" : "work",
   ...[...item.querySelectorAll(".who, .prose, .chip .name, form label, form button, .work-line .text, .steps > li")]
     .map((one) => one.textContent.trim()),
 ])"""
 
-# Notes what stands on the page whenever all that came over the line is drawn, and nothing more came meanwhile.
+# Records the page when all received events are rendered.
 CAPTURE = f"""
   window.captured = [];
   let newest = 0;
@@ -215,14 +214,14 @@ def test_the_player_shows_what_a_browser_saw_live_and_forks_from_there(
     page.get_by_role("button", name="Try again").click()
     place = page.locator("#place-index")
     expect(place).to_contain_text("Event 1 of")
-    for index, read in [*seen, *reversed(seen)]:  # forwards, and back by jumps
+    for index, read in [*seen, *reversed(seen)]:
         move(page, index)
         assert page.evaluate(READ) == read, f"as it was at event {index}"
     move(page, asking[0])
-    expect(page.locator("form.question")).to_have_attribute("inert", "")  # what acts on the present does nothing
+    expect(page.locator("form.question")).to_have_attribute("inert", "")
     expect(page.locator("#items .actions").first).to_be_hidden()
 
-    # Played, walked and forked by keyboard
+    # Played, moved and forked by keyboard
     page.locator("#place").focus()
     page.keyboard.press("Home")
     expect(place).to_contain_text("Event 0 of")
@@ -293,13 +292,13 @@ def test_of_a_long_session_few_messages_are_in_the_page_and_the_readers_place_is
         assert box
         assert abs(box["y"] - before) < 3, "nothing moves"
 
-    for _ in range(5):  # past what the page began with
+    for _ in range(5):
         go_up()
     expect(end).to_have_count(0)
     page.evaluate("document.getElementById('to-end').click()")
     expect(end).to_be_in_viewport()
 
-    # A link leads far up; a line that breaks on the way is said
+    # A link leads far up; a broken connection is reported
     page.route("**/earlier?*", lambda route: route.abort())
     page.evaluate("location.hash = '#m-501'")
     expect(page.locator(".composer-error")).to_contain_text("What was said before could not be loaded.")
@@ -311,7 +310,7 @@ def test_of_a_long_session_few_messages_are_in_the_page_and_the_readers_place_is
     expect(page.locator(".composer-error")).to_be_hidden()
     assert 0 < page.evaluate("mostElements") <= MOST
 
-    # It is replayed by jumps
+    # Replay by jumps
     page.goto(f"{session}/replay?at=1400")
     expect(page.locator("#place-index")).to_contain_text("Event 1400 of")
     expect(messages(page).last).to_be_in_viewport()

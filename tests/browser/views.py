@@ -1,4 +1,4 @@
-"""The main pages, each with something on it: to be looked at by axe, and to take pictures of."""
+"""The main pages with content, for axe and screenshots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRIP = {"city": "Lisbon", "departure": "Oslo", "arrival": "2027-05-03", "nights"
 
 @dataclass(frozen=True)
 class View:
-    """A page, and what is done there until it is as it should be looked at."""
+    """A page, and the actions before it is checked."""
 
     name: str
     address: str
@@ -61,7 +61,7 @@ def opened_files(page: Page) -> None:
 
 
 def views(person: Person) -> Iterator[View]:
-    """What is said first, and then the pages that show it."""
+    """The pages, after the messages that fill them."""
     for words in (RIGHT_TO_LEFT, WORD):
         person.begin("echo", words)
     person.begin("failing", "Measure the sample")

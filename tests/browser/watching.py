@@ -1,4 +1,4 @@
-"""Watching a browser: whether it does anything that nobody asked for."""
+"""Detects browser activity that nobody asked for."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import BrowserContext, Page, Request
 
-REFUSED = ("csp", "origin")  # why the browser did not let a request out, by our policies or its own
-OWN = ("data", "blob", "chrome", "chrome-extension")  # the last two are the browser's viewer of PDF
+REFUSED = ("csp", "origin")  # why the browser blocked a request: by our policies or its own
+OWN = ("data", "blob", "chrome", "chrome-extension")  # the last two belong to the PDF viewer
 OUT_OF_ITS_BOX = """() => {
   const runs = ({name, value}) => /^(hx-)?on/.test(name)
     || /^(javascript|vbscript|data:text)/i.test(value.replace(/[\\s\\x00-\\x1f]/g, ""));
@@ -42,8 +42,6 @@ LOOK_AT_ALL = """async (addresses) => {
 
 @dataclass
 class Watch:
-    """What a browser did that it must not do."""
-
     home: str
     broken: list[str] = field(default_factory=list)
     pages: list[Page] = field(default_factory=list)
@@ -60,7 +58,7 @@ class Watch:
         return page
 
     def settle(self) -> None:
-        """Wait until it is known of all requests whether they were let out, and look for pages that nobody opened."""
+        """Wait until each request was sent or blocked, and look for unexpected pages."""
         for page in self.pages:
             page.wait_for_timeout(300)
             self.broken += [f"opened {one.url}" for one in page.context.pages if one not in self.pages]

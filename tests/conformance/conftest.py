@@ -1,3 +1,3 @@
-"""The callers and agents of the A2A tests."""
+"""Fixtures of the A2A tests."""
 
 from tests.a2a.conftest import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""An OpenAPI description of the HTTP+JSON binding: its addresses, with the protocol's own messages as schemas.
+"""An OpenAPI description of HTTP+JSON, with the protocol's messages as schemas.
 
 `python -m tests.conformance.openapi` prints it.
 """
@@ -65,7 +65,6 @@ ERROR: JSON = {
 
 
 def description() -> JSON:
-    """The whole of it, for an agent's own address as server."""
     schemas: dict[str, JSON] = {"Status": ERROR}
     paths = {
         f"/{address}": {verb.lower(): _operation(verb, address, name, schemas) for verb, name in verbs.items()}
@@ -121,7 +120,7 @@ def _reference(message: Descriptor, schemas: dict[str, JSON]) -> JSON:
     if message.full_name in WELL_KNOWN:
         return WELL_KNOWN[message.full_name]
     if message.name not in schemas:
-        schemas[message.name] = {}  # messages contain one another
+        schemas[message.name] = {}  # messages may be recursive
         schemas[message.name] = _message(message, schemas)
     return {"$ref": f"#/components/schemas/{message.name}"}
 

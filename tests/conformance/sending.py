@@ -1,4 +1,4 @@
-"""One request as each binding writes it, so that one table can be sent over both."""
+"""One request in each binding's form."""
 
 from __future__ import annotations
 
@@ -12,22 +12,19 @@ from urllib.parse import quote, urlencode
 from apps.a2a.bindings import ADDRESSES
 
 JSON = dict[str, Any]
-Headers = dict[str, str | None]  # None for one that is not sent, whatever others are
+Headers = dict[str, str | None]  # None removes a header
 RPC_ID = 7
-NO_ID = "%00"  # the path of who names no task, or none that can be
+NO_ID = "%00"  # a path with an invalid id
 
 
 @dataclass(frozen=True)
 class Sent:
-    """An HTTP request to what is `below` an agent's address."""
-
     verb: str = "POST"
     below: str = ""
     body: bytes = b""
     headers: Headers = field(default_factory=lambda: {"Content-Type": "application/json"})
 
     def with_headers(self, **headers: str | None) -> Sent:
-        """With these headers as well."""
         return replace(self, headers=self.headers | {name.replace("_", "-"): headers[name] for name in headers})
 
     def encoded(self, encode: Callable[[bytes], bytes]) -> Sent:
@@ -35,12 +32,11 @@ class Sent:
 
 
 def rpc(method: str, params: Any, **fields: Any) -> Sent:
-    """A JSON-RPC request."""
     return Sent(body=dumped({"jsonrpc": "2.0", "id": RPC_ID, "method": method, "params": params} | fields))
 
 
 def rest(method: str, params: Any) -> Sent:
-    """The same request over HTTP+JSON: what its address does not name goes into the query or the body."""
+    """The same over HTTP+JSON: fields outside the path go into the query or the body."""
     verb, address = address_of(method)
     given = dict(params) if isinstance(params, dict) else params
     named = {name: given.pop(name, "") for name in re.findall(r"\{(\w+)\}", address)}
@@ -52,12 +48,11 @@ def rest(method: str, params: Any) -> Sent:
 
 
 def address_of(method: str) -> tuple[str, str]:
-    """The HTTP method and the address of an operation."""
     return next((verb, address) for address, verbs in ADDRESSES.items() for verb in verbs if verbs[verb] == method)
 
 
 def dumped(value: Any) -> bytes:
-    """As JSON in which even half of a surrogate pair can be written."""
+    """JSON that may contain unpaired surrogates."""
     return json.dumps(value).encode()
 
 

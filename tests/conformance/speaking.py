@@ -1,6 +1,6 @@
-"""Callers of one agent, by each binding and version, who ask and follow in the words of A2A 1.0.
+"""Callers of one agent for each binding and version, in the words of A2A 1.0.
 
-For those who speak 0.3 the SDK converts what they send and what they hear.
+For 0.3, the SDK converts requests and answers.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from tests.a2a.resting import Resource
 from tests.conformance.sending import rest
 
 Begun = Callable[[], None]
-UNKNOWN = "unknown"  # the reason of who knows no such operation
+UNKNOWN = "unknown"  # the reason for an unknown operation
 
 
 @dataclass(frozen=True)
 class Told:
-    """An answer: the result of an operation, or the reason why there is none."""
+    """An operation's result, or the reason of its error."""
 
     result: JSON
     reason: str = ""
 
 
 async def heard(stream: AsyncGenerator[tuple[int, Any]], begun: Begun) -> list[Any]:
-    """The events of a stream; `begun` is called once the first has come."""
+    """The events of a stream; `begun` is called after the first."""
     first = await anext(stream)
     begun()
     return [first[1]] + [event async for _, event in stream]
@@ -43,11 +43,10 @@ async def heard(stream: AsyncGenerator[tuple[int, Any]], begun: Begun) -> list[A
 class Speaker(Protocol):
     def __init__(self, slug: str, key: str) -> None: ...
 
-    async def ask(self, operation: str, params: JSON) -> Told:
-        """What an operation answers that does not stream, or why it refuses."""
+    async def ask(self, operation: str, params: JSON) -> Told: ...
 
     async def follow(self, operation: str, params: JSON, begun: Begun = lambda: None) -> list[JSON]:
-        """The StreamResponses of one that streams, to its end; `begun` is called once the first has come."""
+        """All StreamResponses; `begun` is called after the first."""
 
 
 class JsonRpc:
@@ -97,13 +96,12 @@ REQUESTS: dict[str, tuple[Any, Callable[..., Any]]] = {
 
 
 def old_params(operation: str, params: JSON) -> Any:
-    """The parameters of a request, as the SDK's object of 0.3."""
     kind, convert = REQUESTS[operation]
     return convert(json_format.ParseDict(params, kind(), ignore_unknown_fields=True), "1").params
 
 
 def new_response(said: Any) -> JSON:
-    """A message, task or update of 0.3 as a StreamResponse of 1.0."""
+    """A 0.3 message, task or update as a 1.0 StreamResponse."""
     wrapped = old.SendStreamingMessageSuccessResponse(result=said)
     return json_format.MessageToDict(conversions.to_core_stream_response(wrapped))
 
@@ -180,7 +178,7 @@ class OldHttpJson:
         return new_webhook(proto_utils.FromProto.task_push_notification_config(said))
 
     def _request(self, operation: str, params: JSON) -> tuple[str, str, Any]:
-        """The HTTP method, the address and the body, as the SDK's client of 0.3 writes them."""
+        """Method, path and body, as the SDK's 0.3 client writes them."""
         given = old_params(operation, params) if operation in REQUESTS else None
         match operation:
             case "SendMessage" | "SendStreamingMessage":

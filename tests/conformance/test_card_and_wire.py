@@ -1,4 +1,4 @@
-"""What the protocol defines and the card declares, the endpoint does, and no more."""
+"""The endpoint does what the protocol and the card say."""
 
 import json
 import uuid
@@ -19,7 +19,6 @@ UNSUPPORTED, NO_TASK, NO_WEBHOOKS, NO_SUCH_METHOD = -32004, -32001, -32003, -326
 
 
 def declared(agent):
-    """The agent's card, as the endpoint's callers read it."""
     return json_format.ParseDict(cards.agent_card(agent), a2a.AgentCard())
 
 
@@ -67,7 +66,7 @@ async def test_who_must_sign_in_stands_in_the_card(anybody_at, echo, public_echo
 
 
 async def test_what_is_sent_has_no_fields_but_the_protocols(worker, ada_at, asking):
-    """Whatever shape a message has, all that comes back can be read by the protocol's own types."""
+    """For any message, the protocol's types can read the whole answer."""
     full = message(
         contextId="here",
         metadata={"a": [1, None, {"b": "ü"}]},

@@ -1,4 +1,4 @@
-"""Whatever follows the descriptions of the client API and of HTTP+JSON, or nearly, is answered as they promise."""
+"""Requests that follow the API descriptions, or nearly, get the promised answers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ a2a = schemathesis.openapi.from_dict(description())
 
 @pytest.fixture(scope="module")
 def parley() -> Iterator[Stack]:
-    """One that lets its callers do as much as they like."""
+    """With quotas off."""
     with running(ACTS_PER_MINUTE="1000000") as stack:
         yield stack
 
@@ -61,12 +61,11 @@ def client(parley: Stack) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def there(client: httpx.Client) -> list[JSON]:
-    """What there is to ask for, by the names of parameters: first what is done, then what waits for an answer."""
+    """Existing objects by parameter name: first finished ones, then waiting ones."""
     return [begun(client, "echo", "hello"), begun(client, "report", "A report, please.")]
 
 
 def begun(client: httpx.Client, agent: str, words: str) -> JSON:
-    """A session with an agent, and what is in it."""
     told = client.post("/sessions", json={"agent": agent, "message": {"text": words}, "wait": True}).json()
     session, task, answer = told["session"]["id"], told["task"], told["answer"]
     artifacts = [name.partition("/")[2] for name in task["artifacts"]]
@@ -112,10 +111,7 @@ def test_answers_of_an_agents_addresses_are_as_described(case: schemathesis.Case
 
 
 def ask_for_some_of(there: list[JSON], case: schemathesis.Case) -> None:
-    """Put what there is in the place of what was made up, wherever something of this name is asked for.
-
-    One case in four is left as it was made up.
-    """
+    """Replace generated ids by existing ones, except in one case of four."""
     chosen = zlib.crc32(repr((case.path_parameters, case.query, case.body)).encode()) % 4
     known = there[chosen % len(there)] if chosen else {}
     for given in (case.path_parameters, case.query, case.body):

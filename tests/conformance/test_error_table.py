@@ -1,4 +1,4 @@
-"""The error table says each error as the protocol's own SDK says it."""
+"""Errors match the SDK's table."""
 
 from a2a.utils import errors as sdk
 

@@ -1,4 +1,4 @@
-"""Every operation by every binding and version: the table of the README, cell by cell."""
+"""Every operation by every binding and version: the table in docs/reference/conformance.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.conformance.speaking import SPEAKERS, UNKNOWN, Speaker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+TABLE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "conformance.md"
 
 NOT_THERE = {("ListTasks", "JSON-RPC 0.3"), ("ListTasks", "HTTP+JSON 0.3")}
 """Operations that a version does not have."""
@@ -28,7 +28,7 @@ PROOFS: dict[str, Proof] = {}
 
 
 def proves(*operations: str) -> Callable[[Any], Any]:
-    """Marks what must hold of these operations, at an agent whose tasks wait until the test lets them go on."""
+    """Marks a test of these operations; the agent's tasks wait for the test."""
 
     def register(proof: Any) -> Any:
         PROOFS.update(
@@ -40,7 +40,6 @@ def proves(*operations: str) -> Callable[[Any], Any]:
 
 
 async def begun(speaker: Speaker) -> JSON:
-    """A task that waits to go on."""
     params = {"message": message("1"), "configuration": {"returnImmediately": True}}
     return (await speaker.ask("SendMessage", params)).result["task"]
 
@@ -109,7 +108,7 @@ HOOK = {"url": "https://hooks.invalid/a", "token": "secret", "authentication": {
 
 
 async def hooked(speaker: Speaker) -> JSON:
-    """The webhook of a task that has ended, so that nobody is called, as it was answered."""
+    """The webhook of an ended task, which is never called."""
     steps.allow(10)
     task = (await speaker.ask("SendMessage", {"message": message("1")})).result["task"]
     params = {"taskId": task["id"], "id": "c"} | HOOK
@@ -166,8 +165,8 @@ async def test_operation(worker, ada_key, stepping, operation, binding):
         await PROOFS[operation](speaker)
 
 
-def test_the_table_of_the_readme_is_what_is_proved():
-    section = README.read_text().partition("\n## Conformance\n")[2].partition("\n## ")[0]
+def test_the_table_is_what_is_proved():
+    section = TABLE.read_text()
     head, _, *rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
     assert [cell.strip() for cell in head[1:]] == list(SPEAKERS)
     assert [re.sub("[` ]", "", row[0]) for row in rows] == list(OPERATIONS)

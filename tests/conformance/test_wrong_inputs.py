@@ -1,4 +1,4 @@
-"""Every wrong input gets its error over both bindings, shows nothing of what is inside, and stores nothing."""
+"""Wrong input gets its error over both bindings, and stores nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FROM_BEHIND = (AgentStats, Indexed, SearchEntry, SearchWords)
 
 @pytest.fixture
 async def scene(worker, ada, ada_key, bob_key, countdown, echo, quiet) -> Scene:
-    """Ada and Bob have each finished tasks; there are an agent for others and one that is switched off."""
+    """Ada and Bob have finished tasks; one agent is private, one switched off."""
     await db.run(_register_the_hidden)
     first = message("1")
     adas = (await Caller("countdown", ada_key).send(first)).result["task"]
@@ -73,7 +73,7 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def ask(http: httpx.AsyncClient, row: WrongInput, sent: Sent, scene: Scene) -> httpx.Response:
-    """Send it as Ada, unless it says otherwise."""
+    """Sends as Ada by default."""
     named = {"A2A-Version": "1.0", "Authorization": "Bearer ADAS-KEY"} | sent.headers
     headers = {name: filled(text, scene).encode() for name, text in named.items() if text is not None}
     body = filled(sent.body.decode("latin-1"), scene).encode("latin-1")
@@ -82,14 +82,14 @@ async def ask(http: httpx.AsyncClient, row: WrongInput, sent: Sent, scene: Scene
 
 
 def filled(text: str, scene: Scene) -> str:
-    """The text with what the scene knows."""
+    """The text with the scene's names filled in."""
     for name, value in scene.items():
         text = text.replace(name, value)
     return text
 
 
 async def counts() -> dict[str, int]:
-    """How many rows there are of everything but of what the worker measures and indexes every now and then."""
+    """Row counts, except of periodic measurements and indexes."""
     models = [model for model in apps.get_models() if model.__module__.startswith("apps.") and model not in FROM_BEHIND]
     return await db.run(lambda: {model.__name__: model.objects.count() for model in models})
 
@@ -121,7 +121,7 @@ async def test_over_json_rpc(scene, http, subtests):
 
 
 def of_each_kind() -> list[WrongInput]:
-    """A row for each error that HTTP+JSON says, by each of its HTTP methods, and all that it says otherwise."""
+    """A row for each HTTP+JSON error and method, and all rows with other errors there."""
     kinds: dict[tuple[Error, str], WrongInput] = {}
     for row in WRONG_INPUTS:
         kinds.setdefault((row.due_of_rest[0], row.rest.verb), row)
@@ -152,7 +152,7 @@ async def test_over_http_and_json(scene, http, chosen, subtests):
 
 
 async def test_the_input_that_is_right_is_taken(scene, http):
-    """The corpus proves something only if its requests would do without what is wrong with them."""
+    """The corpus proves something only if its requests are valid apart from their one error."""
     row = asked("nothing wrong", "SendMessage", sending(), PARAMS)
     for number, sent in enumerate((row.rpc, row.rest)):
         fresh = sent.encoded(lambda body, number=number: body.replace(b'"m"', b'"m%d"' % number))

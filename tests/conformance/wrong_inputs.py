@@ -1,8 +1,7 @@
-"""What is wrong with a request, and how each binding says so: one table, sent over both.
+"""Wrong requests and their errors in each binding, as one table.
 
-`asked` makes a row of an operation and its request message, `written` of a body that is to be read, `called` of the
-HTTP request around it, and others of these by what they are about. Names such as BOBS_TASK stand for what the scene
-of the test knows (`scene` in test_wrong_inputs).
+`asked` makes a row from an operation and its request message, `written` from an unreadable body, `called` from
+headers. Names such as BOBS_TASK are filled in by `scene` in test_wrong_inputs.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from tests.conformance.sending import JSON, RPC_ID, Sent, dumped, rest, rpc
 
 @dataclass(frozen=True)
 class Error:
-    """A line of the protocol's table of errors: JSON-RPC's code, HTTP's status, google.rpc's name, the reason."""
+    """A row of the protocol's error table: JSON-RPC code, HTTP status, google.rpc name, reason."""
 
     code: int
     status: int
@@ -26,7 +25,7 @@ class Error:
 
     @property
     def rpc_status(self) -> int:
-        """JSON-RPC's errors travel with 200, those of HTTP itself do not."""
+        """JSON-RPC errors have status 200, HTTP's own do not."""
         return self.status if self.code > 0 or self.status == 415 else 200
 
 
@@ -51,13 +50,13 @@ TOO_LARGE = Error(413, 413, "INVALID_ARGUMENT", "REQUEST_TOO_LARGE")
 
 @dataclass(frozen=True)
 class WrongInput:
-    """A row: what is sent, to which agent, and the error that is due.
+    """A row: the request, its agent, and its error.
 
     Attributes:
         at: the agent's slug; empty at the front door.
-        fields: those that are named as wrong.
-        rest_error: where HTTP+JSON cannot say the same thing, what is due instead; likewise `rest_fields`.
-        rpc_id: the id of JSON-RPC's answer; None where the request was not read so far.
+        fields: the fields that the error names.
+        rest_error: another error over HTTP+JSON; likewise `rest_fields`.
+        rpc_id: the id in JSON-RPC's answer; None if the request was not read.
     """
 
     name: str
@@ -76,12 +75,12 @@ class WrongInput:
 
 
 def asked(name: str, method: str, params: Any, error: Error, *fields: str, **more: Any) -> WrongInput:
-    """An operation with a request message that will not do."""
+    """An operation with a wrong request message."""
     return WrongInput(name, rpc(method, params), rest(method, params), error, fields, **more)
 
 
 def said(name: str, *fields: str, **message: Any) -> WrongInput:
-    """A message that will not do: these of its fields are another's than they should be, or missing (...)."""
+    """A message with these fields changed, or removed (...)."""
     return asked(name, "SendMessage", sending(**message), PARAMS, *fields)
 
 
@@ -98,43 +97,40 @@ def listed(name: str, *fields: str, **params: Any) -> WrongInput:
 
 
 def written(name: str, params: bytes) -> WrongInput:
-    """A request message that cannot be read."""
+    """An unreadable request message."""
     envelope = b'{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":%b}' % params
     return WrongInput(name, Sent(body=envelope), Sent(below="/message:send", body=params), PARSE, rpc_id=None)
 
 
 def encoded(name: str, encode: Callable[[bytes], bytes], error: Error = PARSE) -> WrongInput:
-    """A request that would do, if it were not for how its bytes are."""
+    """A valid request with a wrong encoding."""
     row = asked(name, "SendMessage", sending(), error, rpc_id=None)
     return replace(row, rpc=row.rpc.encoded(encode), rest=row.rest.encoded(encode))
 
 
 def enveloped(name: str, body: Any, *, rpc_id: int | None = None, rest_fields: Sequence[str] = ()) -> WrongInput:
-    """What is no JSON-RPC request; nor is it a message to be sent."""
     sent = Sent(body=dumped(body))
     over_rest = replace(sent, below="/message:send")
     return WrongInput(name, sent, over_rest, REQUEST, rest_error=PARAMS, rest_fields=tuple(rest_fields), rpc_id=rpc_id)
 
 
 def called(name: str, error: Error, *, rpc_id: int | None = None, **headers: str | None) -> WrongInput:
-    """A request that would do, if it were not for its headers."""
+    """A valid request with wrong headers."""
     row = asked(name, "SendMessage", sending(), error, rpc_id=rpc_id)
     return replace(row, rpc=row.rpc.with_headers(**headers), rest=row.rest.with_headers(**headers))
 
 
 def addressed(name: str, rpc: Sent, rest: Sent, error: Error, **more: Any) -> WrongInput:
-    """A request to an address that will not do."""
     return WrongInput(name, rpc, rest, error, rpc_id=None, **more)
 
 
 def sending(**message: Any) -> JSON:
-    """A SendMessageRequest; a field that is ... is left out of its message."""
+    """A SendMessageRequest; ... removes a field of its message."""
     fields = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]} | message
     return {"message": {name: value for name, value in fields.items() if value is not ...}}
 
 
 def nested(levels: int) -> bytes:
-    """A SendMessageRequest with data that deep."""
     data = json.dumps(sending(parts=[{"data": "@"}])).encode()
     return data.replace(b'"@"', b"[" * levels + b"]" * levels)
 
@@ -144,10 +140,10 @@ def rpc_with(**fields: Any) -> JSON:
 
 
 NO_TASK = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
-ADAS_TASK, ADAS_CONTEXT = "ADAS-TASK", "ADAS-CONTEXT"  # finished; of the agent that is asked
+ADAS_TASK, ADAS_CONTEXT = "ADAS-TASK", "ADAS-CONTEXT"  # finished, at the called agent
 BOBS_TASK, BOBS_CONTEXT, BOBS_TOKEN = "BOBS-TASK", "BOBS-CONTEXT", "BOBS-TOKEN"
-ECHOS_TASK, ECHOS_CONTEXT = "ECHOS-TASK", "ECHOS-CONTEXT"  # Ada's, of another agent
-ADAS_MESSAGE = "ADAS-MESSAGE"  # the id of the message that began her task
+ECHOS_TASK, ECHOS_CONTEXT = "ECHOS-TASK", "ECHOS-CONTEXT"  # Ada's, at another agent
+ADAS_MESSAGE = "ADAS-MESSAGE"
 
 ENVELOPES = (
     enveloped("a batch", [rpc_with(), rpc_with()]),
@@ -387,7 +383,7 @@ INLINE = "configuration.taskPushNotificationConfig"
 
 
 def hooked(name: str, *fields: str, **config: Any) -> WrongInput:
-    """A webhook that will not do: these of its fields are another's than they should be, or missing (...)."""
+    """A webhook with these fields changed, or removed (...)."""
     params = {name: value for name, value in (WEBHOOK | config).items() if value is not ...}
     return asked(name, CREATE, params, PARAMS, *fields)
 

@@ -1,4 +1,4 @@
-"""Work on the bridge survives a database connection that broke, and lets the database's other errors through."""
+"""The bridge recovers from a broken database connection, and passes other errors through."""
 
 from contextlib import nullcontext
 

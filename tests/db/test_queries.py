@@ -1,4 +1,4 @@
-"""Hand-written queries give what the ORM gives, on each database."""
+"""Hand-written queries match the ORM on each database."""
 
 import datetime
 import uuid
@@ -24,7 +24,6 @@ pytestmark = [pytest.mark.services("each database has SQL and a driver of its ow
 
 
 def values(row):
-    """All that rows hold, however deep they stand in tuples and lists."""
     if isinstance(row, list | tuple):
         return [values(one) for one in row]
     return row and {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
@@ -32,7 +31,6 @@ def values(row):
 
 @pytest.fixture
 def task(ada, echo):
-    """A task that has delivered something, and another in the same session."""
     sent = telling.finished(ada, echo, {"one.txt": telling.text("1"), "two.txt": telling.text("2")})
     telling.finished(ada, echo, {"three.txt": telling.text("3")}, contextId=str(sent.context))
     return Task.objects.select_related("context", "agent", "owner").get(pk=sent.task)

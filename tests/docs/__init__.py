@@ -1,1 +1,1 @@
-"""What the pages show is executed."""
+"""The documentation's code is executed."""

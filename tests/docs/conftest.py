@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -24,13 +25,14 @@ def type_checked() -> TypeChecked:
 
 @pytest.fixture(scope="session")
 def reader(tmp_path_factory: pytest.TempPathFactory, pages: list[Page]) -> Iterator[Reader]:
-    """Who has written down the files of all pages, and starts a Parley that finds them at the first command."""
+    """A reader with all pages' files; starts a Parley at the first command."""
     folder = tmp_path_factory.mktemp("home") / "agents"
     running: list[stack.Stack] = []
 
     @cache
     def server() -> stack.Stack:
-        running.append(stack.Stack(PYTHONPATH=str(folder)))
+        path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+        running.append(stack.Stack(PYTHONPATH=path, OUTBOUND_ALLOW="127.0.0.1"))
         running[0].start()
         return running[0]
 
@@ -44,7 +46,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory, pages: list[Page]) -> Itera
 
 @pytest.fixture
 def stranger(tmp_path: Path) -> Iterator[Reader]:
-    """A reader without a Parley, for pages of the tests."""
+    """A reader without a Parley."""
 
     def nowhere() -> stack.Stack:
         raise AssertionError("There is no server here.")

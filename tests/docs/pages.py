@@ -1,8 +1,8 @@
-"""Pages of the documentation as their fenced blocks, and what the comments before the blocks say of them.
+"""Documentation pages as fenced blocks, with the comments before them.
 
-<!-- file: my_agents/packer.py -->        it is that file, in the reader's folder
-<!-- output -->                           it is what the block before prints; `…` stands for anything
-<!-- not run: it installs things -->      it is not executed, for that reason
+<!-- file: my_agents/packer.py -->         it is that file, in the reader's folder
+<!-- output -->                            what the block before prints; `…` stands for anything
+<!-- not run: it installs things -->       it is not executed, for that reason
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ EXECUTED = ("python", "sh", "console")
 PAGES = (
     ROOT / "README.md",
     ROOT / "platform" / "agentkit" / "README.md",
-    ROOT / "docs" / "client-api" / "README.md",
-    *sorted((ROOT / "docs/agents").glob("*.md")),
+    ROOT / "docs" / "reference" / "agentkit.md",
+    ROOT / "docs" / "reference" / "conformance.md",
+    *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
+    *sorted((ROOT / "docs" / "how-to").glob("*.md")),
 )
 
 
 class PageError(AssertionError):
-    """A page that shows something of which nobody knows whether it works."""
+    """A page shows something untested."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block. `line` is that of its first line of code, from 1; `output` what the page says that it prints."""
+    """A fenced block. `line` is its first line, from 1; `output` is expected."""
 
     page: str
     line: int
@@ -48,26 +50,25 @@ class Block:
 
 @dataclass(frozen=True)
 class Page:
-    """A page; `name` is its path from the repository's root."""
+    """A page; `name` is its path in the repository."""
 
     name: str
     blocks: list[Block] = field(default_factory=list)
 
     @property
     def module(self) -> str:
-        """The name of the module that its Python blocks make."""
         return re.sub(r"\W+", "_", self.name.removesuffix(".md")).lower()
 
     @property
     def python(self) -> str:
-        """Those Python blocks that are no files, as one module."""
+        """The Python blocks that are no files, as one module."""
         return "\n\n".join(
             block.code for block in self.blocks if block.language == "python" and not (block.file or block.why_not)
         )
 
 
 def page_at(path: Path, root: Path = ROOT) -> Page:
-    """Raises PageError where a block is neither executed, nor a file, nor said why not."""
+    """Raises PageError if a block is not executed, not a file, and has no reason."""
     return page_of(path.read_text(), str(path.relative_to(root)))
 
 

@@ -1,4 +1,4 @@
-"""A reader who does what a page says: writes its files, runs its Python, types its commands, compares what is shown."""
+"""Follows a page: writes files, runs Python and commands, compares output."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ANY_LINES = "(?:.*\n)?"
 
 @dataclass
 class Reader:
-    """Works in a folder outside the repository, with `manage.py` at hand; `server` starts a Parley."""
+    """Works in a folder outside the repository, with `manage.py`; `server` starts a Parley."""
 
     folder: Path
     server: Callable[[], Stack]
     scopes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def follow(self, page: Page) -> None:
-        """Do what the page says, block by block. Raises what a block raises, or PageError where the page is wrong."""
+        """Run the page block by block. Raises a block's exception, or PageError."""
         with contextlib.chdir(self.folder):
             for block in page.blocks:
                 if not block.why_not:
@@ -53,7 +53,6 @@ class Reader:
                 self._compare(block, shown, self._run(block, self._filled(command), answers))
 
     def write_files(self, page: Page) -> None:
-        """The files of the page, as they stand there."""
         for block in page.blocks:
             if block.file:
                 path = self.folder / block.file
@@ -67,17 +66,19 @@ class Reader:
             importlib.import_module(file.removesuffix(".py").replace("/", "."))
 
     def _run_python(self, block: Block) -> str:
-        """What it prints. The blocks of a page are one module; `await` may stand outside a function."""
+        """The output. A page's blocks are one module; `await` may stand at top level."""
         scope = self.scopes.setdefault(block.page, {"__name__": f"page {block.page}"})
-        source = "\n" * (block.line - 1) + self._filled(block.code)  # so that an error names the line of the page
-        code = compile(source, str(ROOT / block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        source = "\n" * (block.line - 1) + self._filled(block.code)  # so that errors name the page's line
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        # Without this module's postponed annotations, which a model of the page could not resolve.
+        code = compile(source, str(ROOT / block.page), "exec", flags=flags, dont_inherit=True)
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             if inspect.isawaitable(done := eval(code, scope)):
                 asyncio.run(_waited(done))
         return printed.getvalue()
 
     def _run(self, block: Block, command: str, answers: str = "") -> str:
-        """What a command prints, on both streams, where it ends well."""
+        """The output of a successful command, both streams."""
         done = subprocess.run(
             ["sh", "-eu", "-c", command],
             cwd=self.folder, env=self._environment(), input=answers, text=True, timeout=COMMAND_SECONDS, check=False,
@@ -97,7 +98,7 @@ class Reader:
         }
 
     def _filled(self, code: str) -> str:
-        """The code with the address and the key of the server that there is."""
+        """The code with the server's address and key."""
         if SHOWN_URL not in code and SHOWN_KEY not in code:
             return code
         server = self.server()
@@ -110,7 +111,7 @@ class Reader:
 
 @contextlib.contextmanager
 def reader_in(folder: Path, server: Callable[[], Stack]) -> Iterator[Reader]:
-    """A reader whose modules are importable while it reads, and forgotten afterwards."""
+    """A reader whose modules are importable meanwhile."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "manage.py").symlink_to(ROOT / "manage.py")
     (folder / ".venv").symlink_to(sys.prefix)
@@ -127,7 +128,7 @@ def reader_in(folder: Path, server: Callable[[], Stack]) -> Iterator[Reader]:
 
 
 def sessions(block: Block) -> Iterator[tuple[str, str | None, str]]:
-    """The commands of a console block: each with what is shown after it, if anything, and what is answered on the way.
+    """Commands of a console block, each with its expected output and typed answers.
 
     Lines that begin with `> ` are answers: the program prints the prompt, and the reader types the rest.
     """
@@ -138,12 +139,12 @@ def sessions(block: Block) -> Iterator[tuple[str, str | None, str]]:
         ends = next(number for number, line in enumerate(lines) if not line.endswith("\\\n"))
         command, shown = "".join(lines[: ends + 1]), "".join(lines[ends + 1 :])
         answers = "".join(re.findall(rf"^{ANSWER}(.*\n)", shown, re.MULTILINE))
-        # Nobody sees what is typed into a pipe, nor the end of that line.
+        # A pipe does not echo the typed text or its newline.
         yield command, re.sub(rf"^{ANSWER}.*\n", ANSWER, shown, flags=re.MULTILINE) or None, answers
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Is this what was printed? `…` stands for anything, as a line of its own for any lines or none."""
+    """`…` stands for anything; on its own line, for any number of lines."""
     lines = [
         ANY_LINES if line == "…" else ".*".join(map(re.escape, (line + "\n").split("…"))) for line in _lines(shown)
     ]
@@ -151,7 +152,7 @@ def matches(shown: str, printed: str) -> bool:
 
 
 def _lines(text: str) -> list[str]:
-    """Spaces at the ends of lines do not count."""
+    """Without trailing spaces."""
     return [line.rstrip() for line in text.strip().splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""A page that shows what does not work is found: the tests of the pages can fail."""
+"""The tests of pages fail for a broken page."""
 
 from __future__ import annotations
 

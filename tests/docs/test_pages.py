@@ -1,4 +1,4 @@
-"""The pages for authors of agents, and the README: what they show works as it stands there."""
+"""Code in the README, tutorials, guides and agentkit's reference works."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ from tests.type_checking import TypeChecked
 pytestmark = pytest.mark.slow("documentation is executed")
 NOT_RUN = {
     ("README.md", "make run"),
-    ("README.md", 'make test TESTS="tests/conformance tests/a2a"'),
-    ("docs/agents/first-agent.md", "export PYTHONPATH=~/agents"),
+    ("docs/reference/conformance.md", 'make test TESTS="tests/conformance tests/a2a"'),
+    ("docs/tutorials/first-agent.md", "export PYTHONPATH=~/agents"),
+    ("docs/how-to/archives.md", "zcat SESSION.jsonl.gz | head -n 1 | python3 -m json.tool"),
+    (
+        "docs/how-to/remote-agents.md",
+        "./manage.py register_agent translator --card https://agents.example.org/translator --access public",
+    ),
 }
 """Blocks that are not executed, each with a comment that says why: by page and first line."""
 
@@ -33,7 +38,7 @@ def test_blocks_that_are_not_executed_are_few_and_known(pages: list[Page]) -> No
 
 
 def test_what_curl_answers_is_shown(pages: list[Page]) -> None:
-    """A refusal in JSON-RPC is no error of curl's: only the comparison finds it."""
+    """curl succeeds for a JSON-RPC error, so only the comparison finds it."""
     silent = [
         block.where
         for page in pages
@@ -47,15 +52,14 @@ def test_what_curl_answers_is_shown(pages: list[Page]) -> None:
 def test_all_python_of_the_pages_is_clean_under_strict_mypy(
     pages: list[Page], tmp_path: Path, type_checked: TypeChecked
 ) -> None:
-    generate(tmp_path)  # one of the pages imports it
+    generate(tmp_path)  # a page imports it
     for path in (tmp_path / PACKAGE).rglob("*.py"):
-        path.write_text(f"# mypy: ignore-errors\n{path.read_text()}")  # it has types, but is not ours to clean
+        path.write_text(f"# mypy: ignore-errors\n{path.read_text()}")  # it is typed, but generated
     code, told = type_checked(tmp_path, write_python(pages, tmp_path))
     assert code == 0, told
 
 
 def write_python(pages: list[Page], folder: Path) -> list[str]:
-    """Write the pages, each as a module of its own, and their files; gives their names."""
     sources = {f"{page.module}.py": page.python for page in pages if page.python}
     sources |= {
         block.file: block.code for page in pages for block in page.blocks if block.file and block.file.endswith(".py")

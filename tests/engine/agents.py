@@ -1,4 +1,4 @@
-"""Agents that behave as agents should not, and some that say what they were given."""
+"""Misbehaving agents, and some that repeat their input."""
 
 import asyncio
 import threading
@@ -157,7 +157,7 @@ class Stoppable(SkillHandler):
 
 
 class Forwarding(SkillHandler):
-    """Delivers the parts that the message names as data, and with the word "streamed" as a stream."""
+    """Delivers the parts that the message names; with "streamed" as a stream."""
 
     async def on_request(self, task: TaskContext) -> Artifact | None:
         parts = [part for value in task.message.data for part in value]

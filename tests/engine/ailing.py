@@ -1,4 +1,4 @@
-"""Agents whose health a test decides."""
+"""Agents with health set by a test."""
 
 from agentkit import SkillHandler
 

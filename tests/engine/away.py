@@ -1,4 +1,4 @@
-"""Agents that cannot be reached, and one that remembers what it was given."""
+"""Unreachable agents, and one that records its input."""
 
 from agentkit import InputRequired, Outcome, SkillHandler, TaskContext
 from apps.engine.assignment import Assignment, ReleaseSlot

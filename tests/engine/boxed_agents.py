@@ -1,4 +1,4 @@
-"""Agents that would harm others if they could."""
+"""Agents that try to harm others."""
 
 import asyncio
 import threading

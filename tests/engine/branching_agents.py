@@ -1,4 +1,4 @@
-"""Agents for conversations that go on differently."""
+"""Agents for branching conversations."""
 
 import asyncio
 import threading

@@ -58,7 +58,7 @@ class Failing(SkillHandler):
 
 
 class Caller(SkillHandler):
-    """Calls the agent of each line ("agent: text") side by side, and says what came of it."""
+    """Calls the agent of each line ("agent: text") in parallel, and reports the results."""
 
     retry_safe = True
 

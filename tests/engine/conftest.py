@@ -1,4 +1,4 @@
-"""Agents of the runtime's tests, registered by the name of their class."""
+"""Agents registered by class name."""
 
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,8 +15,6 @@ from tests.engine.calling_agents import EXECUTED, GATES
 
 @pytest.fixture
 def agent_at(db: None) -> Callable[..., Awaitable[Agent]]:
-    """Registers the agent of a dotted path."""
-
     async def register(path: str, **policies: Any) -> Agent:
         slug = path.rpartition(":")[2].lower().replace("_", "-")
         return await database.run(register_hosted, slug, path, **policies)
@@ -34,7 +32,7 @@ def agent(db: None) -> Callable[..., Awaitable[Agent]]:
 
 @pytest.fixture
 def cast(db: None) -> Iterator[dict[str, Agent]]:
-    """The agents of `calling_agents`, by their slugs, with their gates shut."""
+    """The agents of `calling_agents` by slug, with closed gates."""
     EXECUTED.clear()
     GATES.update({name: threading.Event() for name in "abc"})
     kinds = [

@@ -1,4 +1,4 @@
-"""Sending to agents that call each other, and waiting for what becomes of it."""
+"""Sends to agents that call each other, and waits for results."""
 
 import asyncio
 
@@ -14,7 +14,6 @@ async def sent(principal, agent, message):
 
 
 async def ended(receipt, within=SOON):
-    """The task once it has ended or asks."""
     async with asyncio.timeout(within):
         return await wait_until_settled(receipt.context, receipt.task, 0, lambda task: task)
 
@@ -24,7 +23,6 @@ async def done(principal, agent, message):
 
 
 async def until(condition, within=SOON):
-    """Wait until what is in the database is so."""
     async with asyncio.timeout(within):
         while not (found := await db.run(condition)):  # noqa: ASYNC110 - what is waited for is in the database
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The forms of handlers, each of which ends as its message says."""
+"""All forms of handlers; the message says how each ends."""
 
 from agentkit import (
     AgentFailure,

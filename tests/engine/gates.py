@@ -1,4 +1,4 @@
-"""What `slow_to_import` waits for."""
+"""The gate of `slow_to_import`."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Agents of several skills, with questions of every kind, that remember their conversation."""
+"""Agents with several skills, all kinds of questions, and memory."""
 
 from enum import Enum
 

@@ -1,4 +1,4 @@
-"""An author's module that takes its time: it is imported only once somebody opens the gate."""
+"""An author's module that imports only after a gate opens."""
 
 from tests.engine import gates
 

@@ -1,4 +1,4 @@
-"""Operators act on tasks, revoke credentials whose secrets they never see, and see how an agent does."""
+"""Operators act on tasks, revoke credentials, and see an agent's health."""
 
 import uuid
 
@@ -42,7 +42,7 @@ def told(answer) -> str:
 
 
 def press(client, button: str, task: Task):
-    """What the page's button does: the confirmation is fetched, which changes nothing, then sent."""
+    """Fetch the confirmation, which changes nothing, then send it."""
     address = reverse(f"admin:record_task_{button}", args=[task.pk])
     before = list(Task.objects.values_list("state", flat=True))
     assert 'id="dialog"' in client.get(address).content.decode()
@@ -86,7 +86,7 @@ def test_a_nobodys_task_is_run_again_for_nobody_as_often_as_one_likes(admin_clie
 
 
 def test_why_a_task_cannot_be_run_again_is_said(admin_client, task, countdown):
-    Task.objects.filter(pk=task.pk).update(agent=countdown)  # its context is another agent's
+    Task.objects.filter(pk=task.pk).update(agent=countdown)  # its context belongs to another agent
     assert f"Task {task.pk} was not run again." in told(act(admin_client, "run_selected_again", task))
     assert Task.objects.count() == 1
 
@@ -211,7 +211,7 @@ def page_of(client, agent):
 
 @pytest.fixture
 def rated(ada, echo, countdown, said):
-    """Two tasks of one agent and one of another, with stars."""
+    """Rated tasks: two of one agent, one of another."""
     given = ((echo, 1, "never <b>again</b>"), (echo, 5, "wonderful"), (countdown, 3, ""))
     tasks = []
     for agent, stars, text in given:

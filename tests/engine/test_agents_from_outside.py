@@ -1,4 +1,4 @@
-"""An agent whose package is not in this repository: registered by its path, run, and told what is wrong with it."""
+"""An agent from another package is registered by path."""
 
 import sys
 
@@ -30,7 +30,6 @@ SKILL_MD = "---\nname: Greet\ndescription: Greets people.\n---\nBe kind.\n"
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package of an author, in a folder that the process has on its path."""
     folder = tmp_path / "mypkg"
     folder.mkdir()
     (folder / "__init__.py").touch()

@@ -1,4 +1,4 @@
-"""Agents without code at work: the model is told what the version says, and every run names the version it goes by."""
+"""Agents without code follow their version, which each run names."""
 
 import pytest
 
@@ -21,7 +21,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 async def told(ada, agent, message):
-    """The task that a message leads to, once its turn is over."""
     receipt = await database.run(accept.accept, ada.principal, agent, message)
     await carry_out(receipt.run)
     return await database.run(Task.objects.select_related("context").get, pk=receipt.task)

@@ -1,4 +1,4 @@
-"""An agent that answers at once knows the conversation as one that works on a task does."""
+"""An agent that answers directly knows the conversation's history."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whatever one handler does, its task ends in words for people, and all others go on."""
+"""Whatever a handler does, its task ends clearly, and others go on."""
 
 import asyncio
 import logging
@@ -28,8 +28,6 @@ def let_go():
 
 @pytest.fixture
 def boxed(ada, said):
-    """Sends to an agent by the name of its class."""
-
     async def send(name, text="go"):
         path = f"{boxed_agents.__name__}:{name}"
         return await sent(ada.principal, await db.run(register_hosted, name.lower(), path), said(text))
@@ -42,7 +40,7 @@ async def run_of(receipt):
 
 
 async def failed(receipt, code):
-    """The words of a task that failed, with this code."""
+    """A failed task's words, with this code."""
     task = await ended(receipt)
     assert task.state == "failed", words(task)
     assert (await run_of(receipt)).error["code"] == code
@@ -53,7 +51,7 @@ async def failed(receipt, code):
 async def test_an_endless_loop_in_a_thread_is_ended_and_its_thread_comes_back(boxed):
     said = await failed(await boxed("LoopingInAThread"), "time_limit")
     assert "0.3 seconds" in said
-    await until(lambda: not handlers.handler_threads()._lost)
+    await until(lambda: not handlers.handler_threads().lost)
 
 
 async def test_an_endless_loop_that_awaits_nothing_is_ended_and_the_others_go_on(boxed, ada, echo, said, monkeypatch):

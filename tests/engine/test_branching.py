@@ -1,4 +1,4 @@
-"""Saying something else in the place of what was said, and having it answered again: in forks, once for each key."""
+"""Editing and retrying a message creates forks, once for each key."""
 
 import asyncio
 import os
@@ -54,7 +54,6 @@ def key():
 
 
 def read(what):
-    """Read something of the database in a test that is async."""
     return db.run(what)
 
 
@@ -73,7 +72,6 @@ async def message(context, words):
 
 
 async def talk(ada, agent, said, *texts, **fields):
-    """A conversation in which each of these was said, and answered; gives its key."""
     for one in texts:
         sent = await send(ada.principal, agent, said(one, contextId="talk", **fields))
         if sent.task:
@@ -337,7 +335,6 @@ async def test_a_file_stays_though_the_session_that_named_it_is_deleted_between_
 
 
 def asked(ada, agent, said, *answers):
-    """A task that asks, after each of these answers; gives its receipt."""
     sent = accept.accept(ada.principal, agent, said("first", contextId="talk"))
     end(begin(sent.run), InputRequired("More?", slot="more"), memory={"seen": ["first"]})
     for number, answer in enumerate(answers):
@@ -388,7 +385,7 @@ async def test_once_the_task_has_ended_another_answer_is_a_request_that_shows_th
 
 
 async def test_an_answer_whose_question_a_crash_erased_is_a_request(ada, seeing, said, worker):
-    """The fork canceled the task that worked on the first answer; then the message was not sent."""
+    """The fork canceled the first answer's task; then the message was not sent."""
 
     def at_work():
         task = asked(ada, seeing, said)

@@ -1,4 +1,4 @@
-"""The statements and transactions of the hot path are counted: more of them is a decision, not an accident."""
+"""Statements and transactions of the hot path have limits."""
 
 import re
 
@@ -16,8 +16,6 @@ CONTROL = re.compile(r"^(BEGIN|COMMIT|SAVEPOINT|RELEASE|ROLLBACK|SET|PRAGMA)")
 
 
 class Cost:
-    """Counts what is sent to the database in a `with` block."""
-
     def __enter__(self):
         self._queries = CaptureQueriesContext(connection)
         self._queries.__enter__()
@@ -31,7 +29,7 @@ class Cost:
 
 
 def measured(ada, echo, said):
-    """What each step costs the second time, when all its SQL is built."""
+    """The cost of each step the second time, when all SQL is compiled."""
     costs = {}
     for _ in range(2):
         with Cost() as costs["accept"]:
@@ -51,7 +49,7 @@ def measured(ada, echo, said):
 
 def test_a_turn_costs_as_many_statements_and_transactions_as_it_is_known_to(ada, echo, said):
     costs = measured(ada, echo, said)
-    together = connection.vendor == "postgresql"  # where a transaction's writes are one statement
+    together = connection.vendor == "postgresql"  # there a transaction's writes are one statement
     found = {step: len(cost.statements) for step, cost in costs.items()}
     assert found == (ON_POSTGRESQL if together else ON_SQLITE), "\n".join(costs["finish"].statements)
     found = {step: cost.transactions for step, cost in costs.items()}

@@ -1,4 +1,4 @@
-"""A task asks for a credential by a link, goes on when it is given, once, and only its own agent ever sees it."""
+"""A task asks for a credential by link and continues once; only its agent sees it."""
 
 import asyncio
 import datetime
@@ -54,7 +54,6 @@ def published(monkeypatch):
 
 
 async def ask(principal, agent, said, text="open", **more):
-    """Send a message, have its turn carried out, and give the task, which waits."""
     sent = await send(principal, agent, said(text, **more))
     await carry_out(await Run.objects.values_list("pk", flat=True).aget(task=sent.task, turn=1))
     task = await Task.objects.select_related("context").aget(pk=sent.task)
@@ -157,7 +156,7 @@ async def test_eight_people_at_one_link_give_one_turn(ada, calendar, said, publi
 
 
 async def test_a_task_that_went_on_without_a_credential_asks_again(ada, calendar, said, monkeypatch):
-    """The state is no permission: whatever lets the task go on, there is a credential or there is none."""
+    """The state grants nothing: however the task continued, it needs the credential."""
     runs = []
     monkeypatch.setattr(accept, "publish", runs.append)
     task = await ask(ada.principal, calendar, said)
@@ -206,7 +205,7 @@ async def test_a_link_that_is_too_old_gives_nothing_but_a_new_one(ada, calendar,
     task = await ask(ada.principal, calendar, said)
     asked = await database.run(request_of, task)
     with pytest.raises(LinkClosed):
-        await database.run(renew, asked)  # it is good still
+        await database.run(renew, asked)
     await CredentialRequest.objects.aupdate(expires_at=timezone.now())
     with pytest.raises(LinkClosed):
         await database.run(give, asked, GivenCredential(SECRET), ada)
@@ -316,7 +315,7 @@ async def test_a_question_that_cannot_be_asked_fails_the_task_and_tells_operator
 
 @pytest.mark.usefixtures("worker")
 async def test_a_child_that_asks_makes_its_parent_ask_by_the_same_link(ada, cast, calendar, said, monkeypatch):
-    monkeypatch.undo()  # here a worker listens
+    monkeypatch.undo()
     parent = await done(ada.principal, cast["caller"], said("calendar: open"))
     child = await Task.objects.aget(parent=parent.pk)
     assert (parent.state, child.state) == ("auth-required", "auth-required")

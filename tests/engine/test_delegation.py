@@ -1,4 +1,4 @@
-"""An agent calls others: each call is a child task, made once, linked to its parent, and gone with it."""
+"""Each call of an agent is one child task, linked to and deleted with its parent."""
 
 import base64
 import threading
@@ -59,7 +59,7 @@ async def test_children_are_tasks_of_the_same_owner_in_conversations_of_their_ow
 
 
 async def test_files_go_down_and_what_was_made_of_them_comes_up(ada, cast, said):
-    content = b"x" * 300_000  # more than is kept in a row
+    content = b"x" * 300_000  # too large for a row
     message = said()
     message["parts"] = [{"raw": base64.b64encode(content).decode(), "filename": "x.bin"}]
     parent = await done(ada.principal, cast["passingon"], message)
@@ -109,7 +109,7 @@ async def test_a_task_makes_only_so_many_calls(ada, cast, said):
     assert parent.state == "failed"
     assert "at most 3 others" in words(parent)
     children = Task.objects.filter(parent=parent.pk)
-    await until(lambda: children.count() >= 3)  # the third may be on its way yet, when the fourth call has failed
+    await until(lambda: children.count() >= 3)  # the third may still be on its way when the fourth call has failed
     assert await db.run(children.count) == 3
 
 
@@ -163,7 +163,7 @@ async def test_the_sweep_finds_children_of_a_parent_that_has_ended(ada, cast, sa
     receipt = await sent(ada.principal, cast["caller"], said("gated: a"))
     await until(lambda: "gated:a" in EXECUTED)
 
-    def crash():  # as if the process had died between the parent's end and its children's
+    def crash():  # a crash between the parent's end and its children's
         task = Task.objects.select_related("context").get(pk=receipt.task)
         cancel._record_and_stop(task)
 
@@ -182,7 +182,7 @@ async def test_a_cleared_conversation_takes_those_of_its_children_along(ada, cas
 
 
 async def interrupting(ada, cast, said, text):
-    """A caller that takes up a newer message at once, at work on this one."""
+    """A caller that is working and takes newer messages at once."""
     cast["caller"].on_busy = Agent.OnBusy.INTERRUPT
     await db.run(cast["caller"].save)
     return await sent(ada.principal, cast["caller"], said(text))

@@ -1,4 +1,4 @@
-"""Where a model is configured meanings are compared too, by a real call; where it fails, words alone have to do."""
+"""A configured embedding model adds similarity of meaning; if it fails, words decide."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def vector_of(text):
-    """What the model of these tests thinks a text means: two directions and a rest."""
+    """The test model's vector: two directions and a rest."""
     horse = any(word in text.lower() for word in ("horse", "pony", "echo"))
     number = any(word in text.lower() for word in ("count", "integer"))
     return [3.0 * horse, 2.0 * number, 0.1]
@@ -32,7 +32,7 @@ async def embed(request, writer):
 
 @pytest.fixture(autouse=True)
 def model(settings):
-    """The settings of a model, whose address a test fills in: what `LLM_BASE_URL` names may be called."""
+    """Settings of a model; tests set the URL. `LLM_BASE_URL`'s host may be called."""
     settings.EMBEDDING_MODEL, settings.LLM_API_KEY, settings.EMBEDDING_SECONDS = "embedder", "a-secret", 2.0
     embeddings._kept = {}
     return settings
@@ -49,7 +49,7 @@ async def test_meaning_is_blended_with_words(ada, echo, countdown, model):
         found = await ranked(ada, "a pony")
         assert list(found) == ["echo", "countdown"]
         [match] = found["echo"].matches
-        assert match.score == pytest.approx(0.5, abs=0.01)  # half of meaning alone: no word is shared
+        assert match.score == pytest.approx(0.5, abs=0.01)  # half of the similarity; no shared words
         assert "means something like it (1.00)" in match.reasons
         assert found["countdown"].subscores.skill < 0.05
         request = service.requests[0]

@@ -1,4 +1,4 @@
-"""Every way of a handler to end, over the platform with a real worker. All forms of handlers: tests/agentkit."""
+"""Every outcome on the platform with a real worker; tests/agentkit has all forms."""
 
 import asyncio
 

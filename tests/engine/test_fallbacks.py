@@ -1,4 +1,4 @@
-"""An agent that cannot be reached: the first of its fallbacks that may and can takes the turn, and says so."""
+"""The first usable fallback takes an unreachable agent's turn, and says so."""
 
 import contextlib
 import json
@@ -193,7 +193,7 @@ def _recording(assignment):
     return recorder, delegation.Delegation(assignment, recorder, contextlib.nullcontext)
 
 
-# Naming them
+# Configuration
 
 
 def test_what_cannot_be_a_fallback_is_refused(near):

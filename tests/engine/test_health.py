@@ -1,4 +1,4 @@
-"""An agent that cannot work says so: to operators why, to everybody else that it cannot."""
+"""An agent that cannot work tells operators why, and others only that."""
 
 import logging
 import sys
@@ -95,7 +95,7 @@ def test_a_handler_may_say_itself_what_is_missing(moody):
 )
 def test_an_agent_that_fails_more_often_than_not_is_degraded(ada, echo, succeeded, failed, health):
     if succeeded + failed == 20:
-        make_runs(ada, echo, *[("done", 0, 1.0)] * 100)  # older ones do not count
+        make_runs(ada, echo, *[("done", 0, 1.0)] * 100)
     turns = [("done", 0, 1.0)] * succeeded + [("failed", 0, 1.0)] * failed
     make_runs(ada, echo, *turns, at=ada.date_joined)
     observe()
@@ -135,7 +135,7 @@ async def test_the_card_tells_everybody_how_the_agent_is_and_nobody_why(echo):
     assert "gone_agents" not in after.content.decode()
     assert after["ETag"] != before["ETag"]
     page = await client.get("/ext/health/v1")
-    assert "An A2A extension of Parley's." in page.content.decode()
+    assert "/ext/health/v1" in page.content.decode()
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Handlers that hear of no stop hold threads: a process that has none left leaves such work to others, and says so."""
+"""Handlers that ignore a stop hold threads; a full process leaves work to others."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ def _two_threads(settings):
 
 @pytest.fixture
 def named(monkeypatch):
-    """The runs that the sweep names to workers."""
+    """Run ids that the sweep sends to workers."""
     runs = []
     monkeypatch.setattr("apps.engine.jobs.publish", runs.append)
     return runs
@@ -80,8 +80,8 @@ async def test_it_takes_them_again_when_a_thread_is_back(ada, agent, said, carri
     stuck = await agent("Stuck")
     await lose_all_threads(carrier, ada, stuck, said)
     Stuck.let_go.set()
-    with handlers.handler_threads().lent_to(stuck) as threads:
-        await asyncio.get_running_loop().run_in_executor(threads, int)  # done as soon as one is back
+    pool = handlers.handler_threads().pool
+    await asyncio.get_running_loop().run_in_executor(pool, int)  # runs once a thread is free
     sent = await offered(carrier, ada, stuck, said())
     assert await end_of(sent) == "completed"
 

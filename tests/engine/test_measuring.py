@@ -1,4 +1,4 @@
-"""What is said of an agent is measured by its own work, in as many statements for a thousand agents as for one."""
+"""Measuring any number of agents takes the same number of statements."""
 
 import datetime
 import uuid
@@ -41,7 +41,7 @@ def hello(db):
 
 
 def make_runs(ada, agent, *turns, at=NOW):
-    """Turns that were given one after the other: (state, seconds waited, seconds it took)."""
+    """Consecutive turns: (state, seconds waited, seconds it took)."""
     home = {"workspace": agent.workspace, "owner": ada, "agent": agent}
     context = Context.objects.create(context_id=uuid.uuid4().hex, **home, created_at=at, updated_at=at)
     tasks, messages, runs = [], [], []
@@ -171,7 +171,7 @@ def test_recent_runs_are_found_along_an_index(ada, echo, countdown):
         make_runs(ada, agent, *[("done", 0, 1.0)] * 500)
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("ANALYZE")
-        if connection.vendor == "postgresql":  # to read the few rows of a test is cheap: an index must do without
+        if connection.vendor == "postgresql":  # reading a few rows is cheap; the index must do without
             cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute(
             ("EXPLAIN " if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN ") + monitoring.recent_runs_sql()

@@ -1,4 +1,4 @@
-"""An agent chooses, message by message, whether it answers at once or by a task."""
+"""Agents choose for each message between a direct answer and a task."""
 
 import threading
 from typing import ClassVar

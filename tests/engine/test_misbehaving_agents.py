@@ -1,4 +1,4 @@
-"""Whatever an agent does, its task ends in words for people, the details are for operators, the record holds."""
+"""A misbehaving agent's task ends with a clear message and a correct record."""
 
 import base64
 
@@ -16,7 +16,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 async def outcome_of(ada, agent, message):
-    """The task on the wire and its run, after its turn."""
     receipt = await db.run(accept.accept, ada.principal, agent, message)
     await carry_out(receipt.run)
     assert await db.run(projection.differences, receipt.context) == []
@@ -89,7 +88,7 @@ async def test_tokens_are_joined_and_chunks_are_not_and_thoughts_are_kept_on_req
         assert "".join(part.get("text", "") for part in texts[1]) == "".join(f"{n}\n" for n in range(50))
     for keep, types in counted.items():
         assert types["agent_token"] < 20
-        assert types["artifact_update"] == 51  # the last one closes it
+        assert types["artifact_update"] == 51
         assert types.get("agent_thought", 0) == keep
         assert types["agent_tool_call"] == types["agent_tool_result"] == 1
 
@@ -141,7 +140,7 @@ WRONG = {
 
 @pytest.fixture
 async def adas_file(ada, agent, said):
-    """The stored form of a file that Ada sent to some agent."""
+    """The stored form of Ada's file at another agent."""
     sent = said(parts=[{"raw": LARGE, "filename": "secret.txt"}])
     receipt = await db.run(accept.accept, ada.principal, await agent("Large"), sent)
     [part] = await db.run(lambda: Message.objects.get(context=receipt.context).parts)
@@ -150,7 +149,7 @@ async def adas_file(ada, agent, said):
 
 
 async def forwarded(sender, agent, message):
-    """What became of a task whose agent was asked to pass parts on."""
+    """A task whose agent passes parts on."""
     receipt = await db.run(accept.accept, sender.principal, agent, message)
     await carry_out(receipt.run)
     return await db.run(lambda: (Task.objects.get(pk=receipt.task), Run.objects.get(pk=receipt.run)))

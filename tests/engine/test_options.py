@@ -1,4 +1,4 @@
-"""How an agent is set up in a conversation: its turns are given it, and each run's snapshot keeps what it had."""
+"""A conversation's options reach each turn, and each run keeps a snapshot."""
 
 import pytest
 
@@ -27,7 +27,6 @@ async def options(agent_at):
 
 
 async def talk(ada, agent, said, **options):
-    """A conversation with the agent, which is set up by these options."""
     receipt = await db.run(accept.accept, ada.principal, agent, said(contextId="talk"))
     await carry_out(receipt.run)
     await db.run(switch_agent, ada.principal, receipt.context, agent, options)

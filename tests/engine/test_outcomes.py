@@ -1,4 +1,4 @@
-"""Completed is a message and artifacts; failed and asking are a message alone; canceled is a change of state."""
+"""The parts of each outcome."""
 
 import pytest
 

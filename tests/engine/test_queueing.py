@@ -1,4 +1,4 @@
-"""What is said while an agent works waits in the session, and is sent once, in order, when that is done."""
+"""Messages sent during a turn are queued, then sent once, in order."""
 
 import asyncio
 import datetime
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("sen
 
 
 class Named(list):
-    """The sessions that were named to workers; one that comes is an event."""
+    """Session ids sent to workers; each sets the event."""
 
     def __init__(self):
         super().__init__()
@@ -50,7 +50,6 @@ def named(monkeypatch):
 
 @pytest.fixture
 async def working(ada, echo, said):
-    """A session of Ada's in which an agent works; and the turn that it is at."""
     receipt = await db.run(accept.accept, ada.principal, echo, said("first"))
     return await db.run(begin, receipt.run)
 
@@ -150,7 +149,7 @@ async def test_what_the_queue_lost_the_sweep_finds_and_sends_once(ada, working, 
     await long_ago()
     named.clear()
     assert await db.run(messages.sweep_queues) == 1
-    assert set(named) == {context.pk}  # the end of the work may name it just now as well
+    assert set(named) == {context.pk}  # the end of the work may name it too
     assert sum(await asyncio.gather(*(messages.send_due(context.pk) for _ in range(4)))) == 1
     assert await said_in(context) == ["first", "second"]
     assert await db.run(messages.sweep_queues) == 0
@@ -196,7 +195,7 @@ async def test_a_sender_that_dies_after_it_has_sent_is_not_repeated(ada, agent_a
 
 
 class _Died(BaseException):
-    """As by kill -9."""
+    """Like kill -9."""
 
 
 class _Dying:
@@ -277,7 +276,7 @@ async def uses():
 
 
 async def forgotten():
-    """What was deleted is so no longer than it can be had back."""
+    """Deleted messages are gone after the undo period."""
     long_ago = timezone.now() - datetime.timedelta(seconds=messages.REMOVED_SECONDS + 1)
     await QueuedMessage.everything.exclude(removed_at=None).aupdate(removed_at=long_ago)
     await db.run(messages.sweep_queues)

@@ -1,4 +1,4 @@
-"""What a run was lent stands nowhere in what it says, however it says it."""
+"""A run's credentials appear nowhere in its output."""
 
 import base64
 import logging
@@ -60,7 +60,6 @@ def test_what_may_be_the_beginning_of_a_secret_waits(redact):
 
 
 async def calendar_of(ada, agent):
-    """An agent that was given the secret before."""
     calendar = await agent("Calendar", keep_thoughts=True)
     given = Kept(agent=calendar, user=ada, service="calendar", auth_type="api_key", secret=SECRET)
     await given.asave()
@@ -68,7 +67,6 @@ async def calendar_of(ada, agent):
 
 
 async def sent_to_a_calendar(ada, agent, said, text):
-    """A turn of that agent."""
     calendar = await calendar_of(ada, agent)
     sent = await send(ada.principal, calendar, said(text))
     await carry_out(await Run.objects.values_list("pk", flat=True).aget(task=sent.task))
@@ -76,7 +74,6 @@ async def sent_to_a_calendar(ada, agent, said, text):
 
 
 def everything():
-    """All that the record has."""
     return str([list(model.objects.values()) for model in (Event, Run, Artifact, Context, Task)])
 
 

@@ -1,4 +1,4 @@
-"""A task that waits goes on without a new message, once, when what it waited for came by another way."""
+"""A waiting task continues once when its condition is met without a message."""
 
 import asyncio
 import uuid

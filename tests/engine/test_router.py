@@ -1,4 +1,4 @@
-"""The router passes a message on to the agent that fits best, in its caller's name, and says why."""
+"""The router forwards a message to the best agent, and says why."""
 
 import pytest
 
@@ -63,9 +63,6 @@ def test_an_agent_that_cannot_work_is_neither_chosen_nor_listed():
     gone = fitting("gone", 0.9, health=Agent.Health.UNAVAILABLE)
     assert "@gone:" not in choose("x", [gone, fitting("cook", 0.0)], None).message
     assert choose("x", [gone], None).message.endswith("There is no agent that you can use.")
-
-
-# With a worker
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What an agent keeps for a conversation: there for its next task, merged by key, erased with the conversation."""
+"""An agent's session memory: merged by key, deleted with the session."""
 
 import pytest
 
@@ -20,7 +20,7 @@ async def keeping(agent_at):
 
 
 async def turn(ada, agent, message):
-    """A task of one turn: what the agent had kept before it, and the context after it."""
+    """A one-turn task: the agent's memory before it, and the context after it."""
     receipt = await db.run(accept.accept, ada.principal, agent, message)
     await carry_out(receipt.run)
 

@@ -1,4 +1,4 @@
-"""A message goes to one of its agent's skills, or is answered with a question or a refusal, without a task."""
+"""A message gets a skill, a question or a refusal."""
 
 import asyncio
 
@@ -18,7 +18,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 async def talk(ada, agent, message, **options):
-    """Sends and waits: the task on the wire, as far as it has come."""
     sent = await send.send(ada.principal, agent, message, **options)
     assert sent.task is not None, sent.answer
     task = await send.wait_until_settled(sent.context, sent.task, sent.index, wire.load_task)
@@ -138,7 +137,7 @@ async def test_many_unclear_messages_at_once_are_each_answered_once(ada, office,
 
 
 async def test_what_an_agent_keeps_in_a_slot_is_its_own(ada, agent_at, worker, said):
-    """The value of a slot comes back to its agent and crosses no border."""
+    """A slot's value returns to its agent and is sent nowhere."""
     booking = await agent_at("tests.engine.skilled:Booking")
     sent, asked = await talk(ada, booking, said("hello"))
     status = await db.run(

@@ -1,4 +1,4 @@
-"""A handler's module may take long to import: nobody else waits for it."""
+"""A slow import of a handler's module delays nobody else."""
 
 import asyncio
 
@@ -14,7 +14,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def registered():
-    """An agent whose handler this process has not imported."""
     return Agent.objects.create(
         slug="slow", name="Slow", handler="tests.engine.slow_to_import:handler", workspace=house_workspace()
     )

@@ -1,4 +1,4 @@
-"""A worker process: it stops what is to stop at once, takes no more than it can carry, and gives back what is left."""
+"""A worker process stops turns at once, and limits and returns runs."""
 
 import asyncio
 import threading
@@ -24,7 +24,7 @@ SOON = 5
 
 
 class Published(list):
-    """The runs that were named to workers; one that comes is an event."""
+    """Run ids sent to workers; each sets the event."""
 
     def __init__(self):
         super().__init__()
@@ -45,7 +45,7 @@ def published(monkeypatch):
 
 @pytest.fixture
 def carrier(published, transactional_db):
-    """A worker process's heart, without a broker."""
+    """A worker process without a broker."""
     Waiting.begun.clear(), Waiting.stopped.clear()
     WaitingInAThread.begun.clear(), WaitingInAThread.stopped.clear()
     carrier = WorkerProcess()
@@ -54,7 +54,6 @@ def carrier(published, transactional_db):
 
 
 async def working(ada, agent, said, carrier, kind=Waiting):
-    """A task whose handler waits."""
     receipt = await db.run(accept.accept, ada.principal, agent, said("wait"))
     assert await asyncio.to_thread(carrier.claim_and_wait, receipt.run)
     assert await asyncio.to_thread(kind.begun.wait, SOON)
@@ -123,7 +122,7 @@ async def test_a_newer_message_interrupts_and_is_the_next_turn(ada, agent, said,
 async def test_a_message_that_interrupts_a_turn_that_is_ending_does_not_lose_it(
     ada, echo, said, published, monkeypatch, moment
 ):
-    """The stop may come while the last words are recorded: the turn's end stands, and the message is the next turn."""
+    """If the stop comes during the recording, the outcome stands and the message is the next turn."""
     ending, go_on = threading.Event(), threading.Event()
 
     async def close(recorder):

@@ -1,4 +1,4 @@
-"""A child that asks makes its parent ask, the answer goes down, and the parent's turn is taken again."""
+"""A child's question becomes its parent's, and the answer goes down."""
 
 import asyncio
 
@@ -24,14 +24,13 @@ pytestmark = [
 
 
 async def asked(ada, cast, said, text="asking: the wall"):
-    """A parent whose child asks."""
     parent = await done(ada.principal, cast["caller"], said(text))
     assert parent.state == TaskState.INPUT_REQUIRED, words(parent)
     return parent
 
 
 async def answered(ada, cast, said, parent, text):
-    """The parent once its question was answered: as it stands when it has ended or asks again."""
+    """The parent after the answer, once it has ended or asks again."""
     return await ended(await sent(ada.principal, cast["caller"], said(text, taskId=str(parent.pk))))
 
 
@@ -116,7 +115,7 @@ async def test_a_child_that_is_canceled_meanwhile_is_what_the_parent_finds(ada, 
 async def test_the_sweep_finds_a_parent_that_nobody_told(ada, cast, said, monkeypatch):
     parent = await asked(ada, cast, said)
     child = await db.run(child_of, parent)
-    await until(lambda: not current_worker()._active)  # the run itself looks once more whether its child has gone on
+    await until(lambda: not current_worker()._active)
     await db.run(Context.objects.filter(pk=child.context_id).update, is_watched=False)
     await ended(await sent(ada.principal, cast["asking"], said("green", taskId=str(child.pk))))
     await until(lambda: state_of(child.pk) == "completed")
@@ -126,7 +125,7 @@ async def test_the_sweep_finds_a_parent_that_nobody_told(ada, cast, said, monkey
 
 
 async def test_a_suspension_of_an_earlier_question_moves_nothing(ada, cast, said):
-    """A task that asks for itself does not go on because a child of an earlier turn has ended."""
+    """A task with its own question ignores an earlier turn's child."""
     parent = await asked(ada, cast, said)
     child = await db.run(child_of, parent)
     await db.run(resume, child.pk, because="test")
@@ -167,7 +166,7 @@ async def test_a_handler_that_swallows_the_suspension_asks_all_the_same(ada, cas
 
 
 async def test_a_message_that_waits_already_is_the_answer(ada, cast, said):
-    """What was said while the task worked becomes its next turn, and so answers the child's question."""
+    """A message sent during the work is the next turn, and so the answer."""
     receipt = await sent(ada.principal, cast["caller"], said("gated: a\nasking: the door"))
     await until(lambda: "gated:a" in EXECUTED)
     await until(lambda: state_of(receipt.task) == TaskState.INPUT_REQUIRED)
@@ -194,7 +193,7 @@ async def test_answer_and_child_at_once_make_one_turn(ada, cast, said):
 
 
 async def test_a_message_that_waits_already_is_no_credential(ada, cast, said):
-    """The platform takes a credential by its link alone: the parent asks for it all the same."""
+    """Credentials come by link only, so the parent still asks."""
     receipt = await sent(ada.principal, cast["following"], said("a"))
     await until(lambda: "gated:a" in EXECUTED)
     await sent(ada.principal, cast["following"], said("be quick", taskId=str(receipt.task)))
@@ -206,7 +205,7 @@ async def test_a_message_that_waits_already_is_no_credential(ada, cast, said):
 
 
 async def asked_again_unheard(parent, ada, cast, said):
-    """The child is answered itself and asks the next, and whoever answered died before the parent was told."""
+    """The child asks again, and the process died before it told the parent."""
     child = await db.run(child_of, parent, "askingtwice")
     await until(lambda: not current_worker()._active)
     await db.run(Context.objects.filter(pk=child.context_id).update, is_watched=False)
@@ -235,7 +234,7 @@ async def test_an_answer_to_an_earlier_question_is_none_to_the_childs_next(ada, 
 
 
 async def test_a_child_that_is_cleared_takes_its_parent_along(ada, cast, said):
-    """Nobody can answer its question any more."""
+    """Nobody could answer its question."""
     parent = await asked(ada, cast, said)
     child = await db.run(child_of, parent)
     await until(lambda: not current_worker()._active)

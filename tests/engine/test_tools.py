@@ -1,4 +1,4 @@
-"""The tools that every installation has: what they find out, and what they refuse in a sentence."""
+"""Built-in tools: results, and refusals in a sentence."""
 
 import datetime
 import re

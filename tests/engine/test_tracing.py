@@ -1,4 +1,4 @@
-"""A run is a span of its caller's trace, and what it calls for is below it (W3C Trace Context)."""
+"""A run is a span of its caller's trace (W3C Trace Context)."""
 
 import re
 

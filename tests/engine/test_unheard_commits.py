@@ -1,4 +1,4 @@
-"""What the database lost on the way is written again, and what was committed unheard is not done twice."""
+"""Lost writes are repeated; unconfirmed commits are not."""
 
 import pytest
 from django.db import OperationalError
@@ -26,7 +26,7 @@ pytestmark = [
 
 @pytest.fixture
 def tried_twice(monkeypatch):
-    """Everything that is left to the bridge is done, unheard, and then done again."""
+    """Everything sent to the bridge is done, then done again."""
     run = database.run
 
     async def twice(function, *args, **kwargs):
@@ -77,16 +77,18 @@ HI = Answer([{"text": "hi"}])
 
 @pytest.fixture
 def fail_once(monkeypatch):
-    """Have the last statement of the next transaction fail, as when the server goes away."""
+    """Fails the next transaction's last statement, as if the server went away."""
 
     def prepare():
-        write = sql.Batch.write
+        write = sql.write
 
-        def fail(batch):
-            monkeypatch.setattr(sql.Batch, "write", write)
+        def fail(inserts=(), updates=(), **how):
+            if not inserts:  # the lease, which is extended first
+                return write(inserts, updates, **how)
+            monkeypatch.setattr(sql, "write", write)
             raise OperationalError("the server closed the connection")
 
-        monkeypatch.setattr(sql.Batch, "write", fail)
+        monkeypatch.setattr(sql, "write", fail)
 
     return prepare
 

@@ -1,4 +1,4 @@
-"""An acknowledged message is never lost: what arrives while a task works is its next turn before anything is final."""
+"""An acknowledged message is never lost: during work it is the next turn."""
 
 import pytest
 
@@ -18,7 +18,7 @@ OUTCOMES = [Completed("first"), Failed("first"), Rejected("first"), InputRequire
 
 @pytest.fixture(autouse=True)
 def published(monkeypatch):
-    """The runs that were named to workers."""
+    """Run ids sent to workers."""
     runs = []
     for module in ("claim", "worker"):
         monkeypatch.setattr(f"apps.engine.{module}.publish", runs.append)

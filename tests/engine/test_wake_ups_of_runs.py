@@ -1,4 +1,4 @@
-"""What the broker brings to a worker process: it is acknowledged, or it comes again."""
+"""A worker process acknowledges a broker's message, or gets it again."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ SOON = 10
 
 @pytest.fixture
 def room_for_one(settings, monkeypatch):
-    """The worker's process, which is made when it starts, carries one run."""
+    """A worker process that executes one run."""
     settings.RUNS_PER_PROCESS = 1
     monkeypatch.setattr(worker, "FULL_WAIT_SECONDS", 0.01)
 
@@ -47,14 +47,14 @@ async def test_a_wake_up_of_a_run_that_is_not_to_be_had_is_no_error(worker, ada,
     await send.wait_until_settled(sent.context, sent.task, sent.index, wire.load_task)
     run = await db.run(lambda: Run.objects.get(task=sent.task).pk)
     await asyncio.to_thread(queue.publish, run)
-    await asyncio.to_thread(queue.publish, sent.task)  # there is no such run
+    await asyncio.to_thread(queue.publish, sent.task)
     again = await send.send(ada.principal, echo, said())
     async with asyncio.timeout(SOON):
         assert await send.wait_until_settled(again.context, again.task, again.index, wire.load_task)
 
 
 def cut_the_line():
-    """To the broker, as a firewall or a restart does."""
+    """Break the connection to the broker, as a firewall or restart does."""
     with current_app.producer_or_acquire() as producer:
         line = producer.connection.connection
         if hasattr(line, "transport"):

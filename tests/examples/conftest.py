@@ -1,4 +1,4 @@
-"""A language model's endpoint for the agents that use one where it is configured."""
+"""A language model's endpoint for agents that use one."""
 
 from tests.llm.conftest import endpoint
 

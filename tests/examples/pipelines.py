@@ -1,4 +1,4 @@
-"""What the agents of the showcase's plans are sent, and what they delivered."""
+"""Inputs and artifacts of the showcase's plan agents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ def csv_part(name: str, content: str) -> dict[str, Any]:
 
 
 def data(run: testing.Run) -> dict[str, Any]:
-    """The first JSON that a run delivered."""
     return next(value for artifact in run.delivered for value in artifact.data)
 
 

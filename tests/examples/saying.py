@@ -1,4 +1,4 @@
-"""What the showcase's agents are told, and what they delivered."""
+"""Messages to the showcase's agents, and their artifacts."""
 
 from __future__ import annotations
 
@@ -21,21 +21,18 @@ AGENTS = {
 
 
 def handlers() -> dict[str, Any]:
-    """The agents by their slugs, as they call each other."""
+    """Handlers by slug, as they call each other."""
     return {slug: load_handler(path) for slug, path in AGENTS.items()}
 
 
 def empty() -> dict[str, Any]:
-    """A message without any words."""
     return {"messageId": "empty", "role": "ROLE_USER", "parts": []}
 
 
 def form(**values: Any) -> dict[str, Any]:
-    """A filled-in form, as pages send it."""
     return {"messageId": "form", "role": "ROLE_USER", "parts": [data_part(values)]}
 
 
 def content(run: testing.Run, name: str) -> str:
-    """The text of an artifact."""
     (found,) = [artifact for artifact in run.artifacts if artifact.name == name]
     return "".join(part["text"] for part in found.parts)

@@ -1,4 +1,4 @@
-"""Whatever text comes in, each agent answers, asks or declines in words, and soon."""
+"""Each agent answers, asks or declines soon, whatever the text."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The Assistant answers with tools; some of them are other agents."""
+"""The Assistant uses tools, some of which are agents."""
 
 from agentkit import ToolCall, ToolResult, testing
 from examples.agents.assistant import Assistant
@@ -7,7 +7,6 @@ from tests.llm.endpoint import Endpoint, calls, says
 
 
 def used(run):
-    """The tools that were called, with their arguments and what they gave."""
     made = {one.call_id: (one.name, one.arguments) for one in run.emissions if isinstance(one, ToolCall)}
     given = {one.call_id: one.result for one in run.emissions if isinstance(one, ToolResult)}
     return [(*made[call], given[call]) for call in made]

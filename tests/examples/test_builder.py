@@ -1,4 +1,4 @@
-"""The Builder has a plan made and each file written by its worker, and delivers them all."""
+"""The Builder gets a plan and each file from its worker."""
 
 import json
 

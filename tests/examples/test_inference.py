@@ -1,4 +1,4 @@
-"""The pipeline's statistics give what can be worked out by hand, or read in a table."""
+"""The pipeline's statistics match hand calculations and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The showcase may be loaded again and again: what people changed stays as they left it."""
+"""Loading the showcase again keeps people's changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _own_folder(tmp_path: Path, settings: Any) -> None:
 
 
 def test_two_people_and_the_agents_are_made_once_and_kept_in_a_file() -> None:
-    FirstLogin({DEMO: "old", ADMIN: "old"}, {DEMO: "parley_old_key"}).write()  # of another database
+    FirstLogin({DEMO: "old", ADMIN: "old"}, {DEMO: "parley_old_key"}).write()  # from another database
     made = load_showcase()
     assert "old" not in made.logins.passwords.values()
     assert made.logins.api_keys[DEMO] != "parley_old_key"
@@ -62,7 +62,7 @@ def test_each_step_of_a_plan_names_a_skill_that_its_agent_has() -> None:
 
 
 def test_what_people_changed_stays_so() -> None:
-    register_hosted("echo", "examples.agents.hello:Hello")  # somebody's own of that name
+    register_hosted("echo", "examples.agents.hello:Hello")  # somebody's own agent with that name
     load_showcase()
     demo = User.objects.get(email=DEMO)
     demo.set_password("my own")

@@ -1,4 +1,4 @@
-"""The showcase's agents over the platform, with a real worker: what they do is in the record, and can be stopped."""
+"""The showcase's agents on the platform with a real worker: recorded, and stoppable."""
 
 import asyncio
 import base64
@@ -34,7 +34,7 @@ def cast(db) -> dict[str, Agent]:
 
 @pytest.fixture
 def ask(ada, cast, said):
-    """Sends a message to an agent, in a context or to a task, and gives the task once it has ended or asks."""
+    """Sends to an agent, context or task; returns the task once it settles."""
 
     async def asked(slug, text, **fields):
         return await done(ada.principal, cast[slug], said(text, **fields))
@@ -43,14 +43,12 @@ def ask(ada, cast, said):
 
 
 def progress_of(task):
-    """What the task told on its way, in order."""
     events = Event.objects.filter(task=task.pk, type="agent_status", payload__state="working").order_by("index")
     said = [event.payload.get("message") or {} for event in events]
     return [part["text"] for one in said for part in one.get("parts", [])]
 
 
 def delivered(task):
-    """The names of the artifacts and their texts."""
     artifacts = Artifact.objects.delivered().filter(task=task.pk)
     return {artifact.name: "".join(part.get("text", "") for part in artifact.parts) for artifact in artifacts}
 
@@ -113,7 +111,7 @@ async def test_a_trip_goes_from_question_to_question_to_a_key_to_the_plan(ada, a
 
 
 async def test_a_stop_of_the_builder_stops_its_workers(ada, cast, said, endpoint: Endpoint):
-    endpoint.replies = [hangs("")]  # while the worker plans
+    endpoint.replies = [hangs("")]
     receipt = await sent(ada.principal, cast["builder"], said("A website about bees"))
     assert await asyncio.to_thread(endpoint.hanging.wait, 20)
     await database.run(cancel.cancel_by_id, ada.principal, cast["builder"], str(receipt.task))

@@ -1,4 +1,4 @@
-"""Common dialects of CSV are read; what is no table is refused in a sentence."""
+"""Common CSV dialects are read; anything else is refused in a sentence."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""The Report agent asks what it must, delivers what was asked for, and changes it on request."""
+"""The Report agent asks, delivers, and changes its report on request."""
 
 import base64
 
@@ -98,7 +98,7 @@ async def test_without_a_usable_file_the_agent_asks_for_one():
     again = await testing.run(REPORT, "here", memory=run.memory, **known)
     assert (again.outcome.slot, again.said.count("Please send")) == ("file", 1)
     good = await testing.run(REPORT, "here", files={"cities.csv": CSV}, memory=again.memory, **known)
-    assert report(good).name == "report.md"  # the format was said in the beginning
+    assert report(good).name == "report.md"
     for part in (url_part("https://example.org/x.csv", "x.csv"), {"raw": "%%%", "filename": "x.csv"}):
         run = await testing.run(REPORT, wire(text_part("report"), part))
         assert run.outcome.slot == "file"

@@ -1,4 +1,4 @@
-"""A report is complete in every format, and nothing from the file escapes into its markup."""
+"""Every format of a report is complete and escapes the file's content."""
 
 from html.parser import HTMLParser
 
@@ -10,7 +10,7 @@ from examples.report.analysis import analyse
 from examples.report.charts import draw_columns
 from examples.report.tables import read_table
 
-# Matplotlib tells of the characters that it draws as boxes.
+# Matplotlib warns of characters that it draws as boxes.
 pytestmark = pytest.mark.filterwarnings("ignore:Glyph:UserWarning")
 
 HOSTILE = [

@@ -1,4 +1,4 @@
-"""The figures of a report are right, and its sentences say what is in the file."""
+"""A report's numbers and sentences match the file."""
 
 import contextlib
 import statistics

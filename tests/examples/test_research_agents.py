@@ -1,4 +1,4 @@
-"""The agents of the pipeline that upload nothing: what they deliver, what they ask, and what they refuse."""
+"""The pipeline's agents without uploads: artifacts, questions and refusals."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_hypotheses_ask_for_the_modality_until_it_is_said() -> None:
     assert first.outcome.schema == {"type": "string", "title": "Modality", "enum": ["small molecules", "biologics"]}
     again = await first.answer("both small molecules and biologics")
     assert isinstance(again.outcome, InputRequired)
-    assert again.said.startswith("I did not find one of the two")
+    assert again.said.startswith("I did not find one of them")
     by_form = data(await again.answer(form(modality="biologics")))
     assert [one["target"] for one in by_form["hypotheses"]] == ["IGX5"]
     assert {one["name"] for one in by_form["set_aside"]} == {"FKN1", "CLX2", "NMO3"}

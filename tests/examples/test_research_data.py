@@ -1,4 +1,4 @@
-"""Uploaded tables are computed as they stand, and refused in a sentence that says what to do."""
+"""Results match the uploaded tables; refusals say what to do."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def test_a_validation_is_computed() -> None:
     found = data(await analysed("validation", VALIDATION))
     curves = {curve["compound"]: curve for curve in found["curves"]}
     assert found["confirmed"] == ["PX-07"]
-    assert curves["PX-07"]["ic50_um"] == pytest.approx(0.38, rel=0.15)  # which the sample was made with
+    assert curves["PX-07"]["ic50_um"] == pytest.approx(0.38, rel=0.15)
     assert curves["PX-03"]["ic50_um"] == pytest.approx(4.6, rel=0.15)
     assert curves["PX-03"]["why"].endswith("more than 1 µM.")
     flat = [

@@ -1,4 +1,4 @@
-"""The Reviewer looks at a text three times at once, and gives one verdict."""
+"""The Reviewer checks a text three times in parallel, and gives one verdict."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Hello answers, Echo gives back, Countdown counts and stops."""
+"""Hello, Echo and Countdown."""
 
 import asyncio
 import base64
@@ -15,7 +15,7 @@ from tests.examples.saying import form
 
 @pytest.fixture
 def at_once(monkeypatch):
-    """A countdown that does not wait between its numbers."""
+    """A countdown without pauses."""
     monkeypatch.setattr("examples.agents.countdown.SECONDS_BETWEEN", 0)
 
 

@@ -1,4 +1,4 @@
-"""The smart router answers small talk with a message, and has work done by the agent for it."""
+"""The smart router answers small talk itself, and delegates work."""
 
 from agentkit import InputRequired, ResponseType, testing
 from agentkit.runner import select_response_type

@@ -1,4 +1,4 @@
-"""The Travel agent asks for what it was not told, says why something cannot be, and plans the trip."""
+"""The Travel agent asks for missing data, explains refusals, and plans the trip."""
 
 import datetime
 
@@ -39,7 +39,7 @@ async def test_what_cannot_be_is_told_with_the_reason_and_asked_again():
 
 
 async def turn(run: testing.Run | None, message, **more):
-    """The turn that answers what a run asked."""
+    """The turn that answers a run's question."""
     slots = {"Destination": Destination, "Departure": Departure, "Travellers": Travellers, "payment": Step.PAYMENT}
     known = {"slot": slots[run.outcome.slot], "memory": run.memory} if run else {}
     return await testing.run(Travel, message, **known, **more)

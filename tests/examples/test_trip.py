@@ -1,4 +1,4 @@
-"""The travel plan: weather, then flight and hotel, then an itinerary that depends on all three."""
+"""The travel plan: weather, flight and hotel, then an itinerary from all three."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ JOURNEY = STAY | {"departure": "Oslo"}
 
 
 def weather(*skies: str) -> Weather:
-    """A stay in Lisbon under these skies."""
     start = datetime.date(2027, 5, 3)
     days = [{"date": start + datetime.timedelta(at), "sky": sky, "high": 20, "low": 12} for at, sky in enumerate(skies)]
     return Weather.model_validate({"stay": STAY, "days": days})
 
 
 async def trip(**changes: Any) -> dict[str, testing.Run]:
-    """The four agents in the order of the plan."""
     journey = JOURNEY | changes
     stay = {key: value for key, value in journey.items() if key != "departure"}
     runs = {"weather": await testing.run(TripWeather, json.dumps(stay))}

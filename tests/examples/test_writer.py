@@ -1,4 +1,4 @@
-"""The Writer outlines, drafts and polishes, one after the other, and changes what it wrote."""
+"""The Writer outlines, drafts, polishes, and revises."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Agents whose work takes a while and may be repeated."""
+"""Agents with slow, repeatable work."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ STOP = 10
 
 
 async def held(task: TaskContext) -> None:
-    """The first attempt goes no further: it ends with its worker."""
+    """The first attempt stops here until its worker ends."""
     if task.attempt == 1:
         await asyncio.Event().wait()
 
@@ -19,7 +19,8 @@ async def held(task: TaskContext) -> None:
 class Patient(SkillHandler):
     """Counts up to the number in the text, twenty steps a second.
 
-    With "held", the first attempt stops at ten. With a folder, each ten waits for a file in it of its name: "10", "20".
+    With "held", the first attempt stops at ten. With a folder, each ten waits for a file of its name there: "10",
+    "20".
     """
 
     retry_safe = True
@@ -47,12 +48,12 @@ class Reckless(Patient):
 
 
 def lines_to(last: int) -> str:
-    """What it must have delivered, once."""
+    """The correct artifact."""
     return "".join(f"{number}\n" for number in range(1, last + 1))
 
 
 class Foreman(SkillHandler):
-    """Has each number of the text counted to by another, side by side, and says how many lines came of it."""
+    """Delegates each number of the text in parallel, and reports the line counts."""
 
     retry_safe = True
 
@@ -64,7 +65,7 @@ class Foreman(SkillHandler):
 
 
 class HeldBuilderWorker(BuilderWorker):
-    """Writes the first file at once; the first attempt at each of the others is held."""
+    """Writes the first file at once; the first attempt at each other file is held."""
 
     @skill(id="write", name="Write a file", description="Writes one file, perhaps never.", tags=["write"])
     async def write(self, task: TaskContext) -> Outcome:

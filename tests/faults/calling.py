@@ -1,4 +1,4 @@
-"""A caller that speaks to a running Parley through thick and thin: it asks again while nobody answers."""
+"""A caller of a running Parley that retries while nobody answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import httpx
 from tests.stack import Stack
 
 JSON = dict[str, Any]
-BETWEEN = 0.1  # seconds from one question to the next
+BETWEEN = 0.1
 TERMINAL = {f"TASK_STATE_{state}" for state in ("COMPLETED", "FAILED", "REJECTED", "CANCELED")}
 
 
@@ -26,7 +26,6 @@ class Caller:
         self.headers = {"Authorization": f"Bearer {stack.demo_key}", "A2A-Version": "1.0"}
 
     def call(self, method: str, **params: Any) -> JSON:
-        """The result of a call. Raises httpx.TransportError where nobody answers."""
         answer = httpx.post(self.url, json=_request(method, params), headers=self.headers, timeout=60)
         body: JSON = answer.json()
         assert "result" in body, body
@@ -34,7 +33,7 @@ class Caller:
         return result
 
     def insist(self, method: str, **params: Any) -> JSON:
-        """The result of a call that is repeated, the same, for as long as the answer is to try again."""
+        """The result; repeats the same call while the answer is to try again."""
         while True:
             answer = httpx.post(self.url, json=_request(method, params), headers=self.headers, timeout=60)
             if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
@@ -45,24 +44,19 @@ class Caller:
         return result
 
     def send(self, *parts: str | JSON, **fields: Any) -> JSON:
-        """Send a message and get the task as it is then."""
         configuration = {"returnImmediately": True}
         task: JSON = self.call("SendMessage", message=message(*parts, **fields), configuration=configuration)["task"]
         return task
 
     @contextmanager
     def streaming(self, method: str, **params: Any) -> Iterator[Iterator[JSON]]:
-        """The StreamResponses of a streaming call, as they come."""
         request = _request(method, params)
         with httpx.stream("POST", self.url, json=request, headers=self.headers, timeout=60) as stream:
             lines = (line.removeprefix("data: ") for line in stream.iter_lines() if line.startswith("data: "))
             yield (json.loads(line)["result"] for line in lines)
 
     def streamed(self, method: str, **params: Any) -> JSON:
-        """What a streaming call led to: the text as a reader puts it together, and the last state.
-
-        The text is that of the artifact that came last: a turn that had to begin anew makes another.
-        """
+        """The text of a streaming call's last artifact (a new attempt makes another), and the last state."""
         texts: dict[str, str] = {}
         state = ""
         with self.streaming(method, **params) as events:
@@ -74,7 +68,7 @@ class Caller:
         return {"text": list(texts.values())[-1], "state": state}
 
     def wait_until_streaming(self, task: JSON, chunks: int) -> None:
-        """Wait until the task has produced this many more chunks: it is in the middle of its work then."""
+        """Wait until the task has streamed this many more chunks."""
         with self.streaming("SubscribeToTask", id=task["id"]) as events:
             for event in events:
                 chunks -= "artifactUpdate" in event
@@ -83,7 +77,7 @@ class Caller:
         raise AssertionError("the task ended too early")
 
     def send_through(self, *parts: str | JSON) -> JSON:
-        """`send`, the same message again until it is answered: nothing comes of it twice."""
+        """`send` until the same message is answered; it runs once."""
         sent, configuration = message(*parts), {"returnImmediately": True}
         while True:
             with suppress(httpx.TransportError):
@@ -92,11 +86,11 @@ class Caller:
             time.sleep(BETWEEN)
 
     def ended(self, task: JSON, within: float) -> JSON:
-        """The task once it has ended, `within` seconds at most; while nobody answers it asks again."""
+        """The ended task, `within` seconds; retries while nobody answers."""
         return self.until(lambda now: now["status"]["state"] in TERMINAL, task, within)
 
     def until(self, is_so: Callable[[JSON], bool], task: JSON, within: float) -> JSON:
-        """The task once that is so, `within` seconds at most; while nobody answers it asks again."""
+        """The task once the condition holds, `within` seconds; retries while nobody answers."""
         deadline = time.monotonic() + within
         now: JSON = {}
         while True:
@@ -122,7 +116,6 @@ def text_of(holder: JSON) -> str:
 
 
 def until(is_so: Callable[[], bool], within: float) -> None:
-    """Wait until that is so, `within` seconds at most."""
     deadline = time.monotonic() + within
     while not is_so():
         assert time.monotonic() < deadline, "it is not so"

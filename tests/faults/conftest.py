@@ -1,4 +1,4 @@
-"""Stacks whose runs are given up quickly, so that tests need not wait for long."""
+"""Stacks with short leases, so that tests wait less."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.faults.servers import Line
 from tests.stack import Stack
 
 LEASE = 3.0
-PATIENCE = LEASE + 30  # how soon a run that lost its worker goes on or fails with a reason, on a busy machine
+PATIENCE = LEASE + 30  # until a run without its worker continues or fails, on a busy machine
 REGISTER = """
 import django
 django.setup()
@@ -39,7 +39,7 @@ for context in Context.objects.all():
 
 @contextmanager
 def standing(services: Mapping[str, str] = os.environ, **environment: str) -> Iterator[Stack]:
-    """A stack to be hurt; in the end all of its logs have no gap and say what the rows say."""
+    """A stack to damage; at the end its logs must match its rows."""
     with stack.prepared(services, RUN_LEASE_SECONDS=str(LEASE), OUTBOUND_ALLOW="127.0.0.1") as own:
         own.prepare()
         own.environment.update(DJANGO_SETTINGS_MODULE="tests.faults.quick", **environment)
@@ -52,14 +52,13 @@ def standing(services: Mapping[str, str] = os.environ, **environment: str) -> It
 
 
 def kill_the_worker(own: Stack) -> None:
-    """What executes runs dies at once, and is started again."""
+    """SIGKILL what executes runs, and start it again."""
     name = "serve" if own.is_embedded else "worker"
     own.kill(name)
     own.start(name)
 
 
 def rows(own: Stack, query: str, *values: Any) -> list[tuple[Any, ...]]:
-    """What the stack's database says."""
     with psycopg.connect(own.environment["DATABASE_URL"]) as connection:
         return connection.execute(query, values).fetchall()
 
@@ -70,7 +69,7 @@ def chunks_of(own: Stack, task: JSON) -> int:
 
 
 def wait_for_stop(own: Stack, task: JSON, number: int) -> None:
-    """Wait until a patient agent has counted up to that number, where it stops."""
+    """Wait until a patient agent has reached that number."""
     until(lambda: chunks_of(own, task) >= number, PATIENCE)
 
 
@@ -82,7 +81,7 @@ def broker_line() -> Iterator[Line]:
 
 @pytest.fixture(scope="package")
 def frail(broker_line: Line) -> Iterator[Stack]:
-    """Each test leaves it running."""
+    """Each test must leave it running."""
     with standing(CELERY_BROKER_URL=broker_line.url) as own:
         yield own
 

@@ -1,8 +1,8 @@
-"""Moves a session into cold storage, or back, in processes that are killed at each step of it.
+"""Archives or restores a session in processes that are killed at each step.
 
-`python -m tests.faults.dying going` says, as JSON, how the session was, and for each step how it was found, how it was
-in cold storage then, and how when it was back: whether it is in cold storage, whether it has rows, whether its file is
-there, and a digest of all rows; then what a replay finds wrong, and which files a sweep leaves.
+`python -m tests.faults.dying going` prints JSON: the session's state before, and for each step after the kill,
+archived, and restored (archived or not, rows, file, digest of all rows); then replay problems, and files that a
+sweep leaves.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def look(session: Any) -> list[Any]:
 
 
 def move(session: Any, *, goes: bool) -> list[Any]:
-    """Let it go or come back, and look at it."""
+    """Archive or restore it, and return its state."""
     move_to_cold_storage(session) if goes else restored(Context.objects.get(pk=session))
     return look(session)
 
 
 def die_at(step: str, when: str, act: Callable[[], object]) -> None:
-    """Do it in a process that is killed before or after it takes that step."""
+    """Run in a process that is killed before or after that step."""
     connection.close()
     connection.close_pool()  # type: ignore[attr-defined]
     if (child := os.fork()) == 0:

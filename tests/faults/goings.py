@@ -1,4 +1,4 @@
-"""Something that carries wake-ups goes and comes back, while a task works."""
+"""The broker or Redis stops and returns while a task works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.stack import Stack
 
 
 def work_on_without(own: Stack, goes: Callable[[], object], comes_back: Callable[[], None], folder: Path) -> None:
-    """It goes while a task is streamed and waited for, and while messages come; all that is done, once."""
+    """Stop it during a stream, a wait and new messages; everything is done once."""
     patient = Caller(own, "patient")
     said = message(f"30 {folder}")
     task = patient.call("SendMessage", message=said, configuration={"returnImmediately": True})["task"]

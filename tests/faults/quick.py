@@ -1,4 +1,4 @@
-"""The settings of an installation that looks soon for what was lost."""
+"""Settings with short sweeps."""
 
 from config.settings import *  # noqa: F403
 from config.settings import CELERY_BEAT_SCHEDULE

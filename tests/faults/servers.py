@@ -1,4 +1,4 @@
-"""Servers of a test's own, to be restarted and killed, and a line to a server that others use, to be cut."""
+"""Private servers to kill, and a cuttable connection to a shared one."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ import redis
 from tests.stack import free_port
 
 START_SECONDS = 30.0
-BINARIES = "/usr/lib/postgresql/*/bin"  # where Debian keeps what is not on the PATH
+BINARIES = "/usr/lib/postgresql/*/bin"  # Debian's folder, not on the PATH
 
 
 class Missing(Exception):
-    """A program that these tests start is not on this machine."""
+    """A program for these tests is not installed."""
 
 
 def program(name: str) -> str:
-    """Where the newest program of that name is. Raises Missing."""
+    """The newest program of that name. Raises Missing."""
     if found := shutil.which(name):
         return found
     folders = sorted(Path("/").glob(BINARIES.lstrip("/")), key=lambda folder: float(folder.parent.name))
@@ -38,9 +38,9 @@ def program(name: str) -> str:
 
 
 class Postgres:
-    """A throwaway PostgreSQL cluster at a free port, which lets everybody in.
+    """A throwaway PostgreSQL cluster at a free port, open to everybody.
 
-    It runs as the user `postgres` where the test is root's, for it refuses to be root's.
+    Root's tests run it as `postgres`, because it refuses to run as root.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Postgres:
                 "listen_addresses = '127.0.0.1'\n"
                 f"unix_socket_directories = '{self._folder}'\n"
                 "shared_buffers = '16MB'\n"
-                "fsync = off\n"  # only a machine's crash needs it, not a server's
+                "fsync = off\n"  # only a crash of the machine needs it
             )
 
     @property
@@ -68,15 +68,13 @@ class Postgres:
         self._control("start")
 
     def stop(self, mode: str) -> None:
-        """Without waiting for those who are connected: `fast` in good order, `immediate` as in a crash."""
+        """`fast` closes cleanly, `immediate` as in a crash; neither waits for clients."""
         self._control("stop", f"--mode={mode}")
 
     def restart(self, mode: str) -> None:
-        """`stop` and start again; it takes connections then."""
         self._control("restart", f"--mode={mode}")
 
     def close(self) -> None:
-        """Leave nothing behind."""
         with contextlib.suppress(AssertionError):
             self.stop("immediate")
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -85,7 +83,7 @@ class Postgres:
         self._run("pg_ctl", *arguments, "--wait", f"--timeout={START_SECONDS:g}", "--pgdata=data", "--log=log")
 
     def _run(self, name: str, *arguments: str) -> None:
-        with tempfile.TemporaryFile("w+") as output:  # a pipe would be held open by the server that this starts
+        with tempfile.TemporaryFile("w+") as output:  # the started server would hold a pipe open
             done = subprocess.run(
                 [program(name), *arguments],
                 cwd=self._folder, user=self._user, stdout=output, stderr=output, check=False,
@@ -95,7 +93,7 @@ class Postgres:
 
 
 class Redis:
-    """A redis-server at a free port that keeps nothing on disk: killed and started again, it is empty."""
+    """A redis-server at a free port without persistence: a restart empties it."""
 
     def __init__(self) -> None:
         self.port = free_port()
@@ -103,7 +101,6 @@ class Redis:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Returns when it answers."""
         arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
         self._process = subprocess.Popen(
             [program("redis-server"), *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -119,7 +116,6 @@ class Redis:
                     time.sleep(0.05)
 
     def kill(self) -> None:
-        """SIGKILL: nothing is said to anybody."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(10)
@@ -129,10 +125,10 @@ class Redis:
 
 
 class Line:
-    """A TCP line to a server that others use as well: cut, it drops its connections and takes none.
+    """A TCP proxy to a shared server: when cut, it drops its connections and accepts none.
 
     Attributes:
-        url: the server's URL by way of this line.
+        url: the server's URL through this proxy.
     """
 
     def __init__(self, url: str) -> None:
@@ -148,12 +144,11 @@ class Line:
         self.mend()
 
     def mend(self) -> None:
-        """Take connections (again)."""
         self._listener = socket.create_server(("127.0.0.1", self._port))
         threading.Thread(target=self._take, args=[self._listener], daemon=True).start()
 
     def cut(self) -> int:
-        """Drop all connections and take none; says how many they were."""
+        """Drop all connections and accept none; returns their number."""
         with self._lock:
             ends, self._ends = self._ends, set()
             if self._listener is not None:
@@ -183,7 +178,7 @@ class Line:
                 threading.Thread(target=self._carry, args=[source, target], daemon=True).start()
 
     def _carry(self, source: socket.socket, target: socket.socket) -> None:
-        """Hand on what comes until either side ends; then the other hears of it."""
+        """Copy data until either side ends, then close the other."""
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 target.sendall(data)
@@ -196,7 +191,6 @@ class Line:
 
 @contextlib.contextmanager
 def postgres() -> Iterator[Postgres]:
-    """A cluster that takes connections."""
     with contextlib.closing(Postgres()) as server:
         server.start()
         yield server
@@ -204,7 +198,6 @@ def postgres() -> Iterator[Postgres]:
 
 @contextlib.contextmanager
 def redis_server() -> Iterator[Redis]:
-    """A Redis that answers."""
     with contextlib.closing(Redis()) as server:
         server.start()
         yield server

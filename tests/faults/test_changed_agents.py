@@ -1,4 +1,4 @@
-"""Agents without code in processes of their own: a change is everywhere at once, a killed turn stays as it began."""
+"""Agents without code in several processes: changes apply everywhere."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def office(endpoint: Endpoint) -> Iterator[Stack]:
 
 
 def define(office: Stack, folder: Path, instructions: str) -> httpx.Response:
-    """Register or change the agent, in a process that is neither the server nor the worker; gives its card."""
+    """Register or change the agent in a separate process; returns its card."""
     file = folder / "clerk.yaml"
     file.write_text(f"name: Clerk\ndescription: Answers letters.\ninstructions: {instructions}\n")
     office.manage("register_agent", "clerk", "--from", str(file))

@@ -1,4 +1,4 @@
-"""kill -9 while a session goes into cold storage or comes back, at each step: it is whole, here or there."""
+"""kill -9 at each step of archiving or restoring: the session stays complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ IN_TABLES, IN_FILE = [False, True, False], [True, False, True]
 
 @pytest.fixture(scope="module")
 def installed() -> Iterator[Stack]:
-    """A database with the showcase in it; nobody serves it."""
     with stack.prepared() as prepared:
         prepared.prepare()
         yield prepared

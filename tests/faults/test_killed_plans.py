@@ -1,4 +1,4 @@
-"""kill -9 while plans are at work: each step is done once, nothing is lost, and what people are asked waits."""
+"""kill -9 during plans: each step is done once."""
 
 from __future__ import annotations
 
@@ -25,19 +25,18 @@ def whole_plans(own: Stack, *tasks: JSON) -> list[str]:
 
 
 def steps_done(own: Stack) -> int:
-    """By now, of all plans."""
     return int(rows(own, "SELECT count(*) FROM plans_step WHERE state = 'done'")[0][0])
 
 
 @pytest.mark.parametrize(
     ("plans", "kills"), [(12, 3), pytest.param(100, 20, marks=pytest.mark.slow("twenty workers are started"))]
 )
-@pytest.mark.timeout(900)  # a busy machine takes long to start twenty workers
+@pytest.mark.timeout(900)  # twenty workers start slowly on a busy machine
 def test_many_plans_outlive_the_workers_that_die_meanwhile(frail: Stack, plans: int, kills: int) -> None:
     seed = secrets.randbits(32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    with psycopg.connect(frail.environment["DATABASE_URL"]) as connection:  # each may lose as many workers
+    with psycopg.connect(frail.environment["DATABASE_URL"]) as connection:
         connection.execute("UPDATE agents_agent SET attempts = %s WHERE slug LIKE 'trip-%%'", [kills + 1])
     trip, before = Caller(frail, "trip"), steps_done(frail)
     inputs = {"data": {"city": "Lisbon", "departure": "Oslo", "arrival": "2027-05-01", "nights": 3}}
@@ -56,7 +55,7 @@ def test_many_plans_outlive_the_workers_that_die_meanwhile(frail: Stack, plans: 
 
 
 def kill_one(own: Stack, chance: random.Random) -> None:
-    """One of those who execute runs dies at once, whatever it is doing; another takes its place some time later."""
+    """Kill one worker; another replaces it later."""
     until(lambda: any(map(own.takes_work, own.workers)), 4 * PATIENCE)
     victim = chance.choice([worker for worker in own.workers if own.takes_work(worker)])
     own.kill(victim)
@@ -71,7 +70,7 @@ def test_the_research_goes_from_a_subject_to_its_report_though_workers_die(frail
         ("Small molecules or biologics?", "small molecules"),
         ("Which cell line", "MRC-5"),
         ("Upload the screening data", file(DATA / "expression.csv")),
-        ("has no columns", file(DATA / "screening.csv")),  # the wrong one is asked for again
+        ("has no columns", file(DATA / "screening.csv")),  # the agent asks for another file
     ):
         answer(research, task, words, part)
     kill_the_worker(frail)
@@ -91,8 +90,6 @@ def test_the_research_goes_from_a_subject_to_its_report_though_workers_die(frail
 
 
 def answer(caller: Caller, task: JSON, words: str, part: str | JSON) -> None:
-    """Answer the task once it asks for this."""
-
     def asks(now: JSON) -> bool:
         status = now["status"]
         assert status["state"] not in TERMINAL, status

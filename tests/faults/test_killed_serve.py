@@ -1,4 +1,4 @@
-"""`make run` is killed in the middle of the work and started again: it goes on where it was."""
+"""A killed `make run` continues after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of all kinds of work: it goes on, or fails with a reason, and nothing is doubled."""
+"""kill -9 during all kinds of work: it continues or fails with a reason, undoubled."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.services("several processes, one of which is killed", o
 
 @dataclass(frozen=True)
 class Scene:
-    """Tasks that were in the middle of their work when their worker was killed."""
+    """Working tasks whose worker was killed."""
 
     repeatable: JSON
     stream: Iterator[JSON]
@@ -45,7 +45,7 @@ def api(frail: Stack) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def peer(frail: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
-    """The SDK's own server, registered as the agent `cast`."""
+    """The SDK's server, registered as the agent `cast`."""
     with running("tests.remote.peers.sdk_server") as url:
         card = Path(tmp_path_factory.mktemp("peer"), "card.json")
         card.write_text(json.dumps(httpx.get(f"{url}.well-known/agent-card.json", trust_env=False).json()))
@@ -72,14 +72,14 @@ def killed(frail: Stack, api: httpx.Client, peer: Caller) -> Iterator[Scene]:
         until(lambda: children(frail, building) == [("completed", 1)] * 2 + [("working", 1)] * 3, PATIENCE)
         for task in (repeatable, unrepeatable):
             wait_for_stop(frail, task, STOP)
-        remote = peer.send("count 1000")  # ten seconds
+        remote = peer.send("count 1000")
         peer.wait_until_streaming(remote, chunks=20)
         kill_the_worker(frail)
         yield Scene(repeatable, stream, unrepeatable, leading, building, remote)
 
 
 def children(own: Stack, task: JSON) -> list[tuple[str, int]]:
-    """Of each child, those that completed first: its state, and how many attempts its turn took."""
+    """Children in order of completion: state and number of attempts."""
     query = """
         SELECT task.state, run.attempt FROM record_task task JOIN record_run run ON run.task_id = task.id
         WHERE task.parent_id = %s ORDER BY task.state, run.attempt

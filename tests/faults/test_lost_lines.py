@@ -1,4 +1,4 @@
-"""What lies between the processes is lost: a queue, the broker, a server. And many speak at once."""
+"""A queue, the broker or a server is lost, also with many callers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,6 @@ def test_16_tasks_of_one_context_stream_at_once_and_all_complete(frail: Stack, c
     countdown.send("1", contextId=context)
 
     def streamed(start: int) -> str:
-        """The text of all chunks of a countdown, as they came."""
         said = message(str(start), contextId=context)
         with countdown.streaming("SendStreamingMessage", message=said) as events:
             everything = list(events)

@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis go away in the middle of everything: who waited gets an answer, and the record is whole."""
+"""PostgreSQL and Redis go away: callers get answers, and the record is complete."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def memory() -> Iterator[Redis]:
 
 @pytest.fixture(scope="module")
 def own(postgres: Postgres, memory: Redis) -> Iterator[Stack]:
-    """A stack whose record is in that cluster, and whose broker and channel layer are that Redis."""
+    """A stack on that cluster and that Redis."""
     services = {"DATABASE_URL": postgres.url, "CELERY_BROKER_URL": memory.url, "CHANNEL_LAYER_URL": memory.url}
-    commits_wait_for_the_disk = {"PGOPTIONS": ""}  # as they do where it matters: a crash loses none of them
+    commits_wait_for_the_disk = {"PGOPTIONS": ""}  # as in production: a crash loses no commit
     with standing(services, **commits_wait_for_the_disk) as running:
         yield running
 
 
 def talk(patient: Caller, context: str, over: threading.Event) -> list[JSON]:
-    """Send one message after the other, each when the task of the last one has ended; gives the tasks."""
+    """Send messages one after the other, each after the previous task's end; returns the tasks."""
     tasks: list[JSON] = []
     while not over.is_set():
         tasks.append(patient.insist("SendMessage", message=message("2", contextId=context))["task"])
@@ -63,7 +63,7 @@ def test_what_runs_streams_waits_and_arrives_outlives_a_restart(
     with ThreadPoolExecutor() as callers:
         said = message(f"30 {tmp_path}")
         task = patient.call("SendMessage", message=said, configuration={"returnImmediately": True})["task"]
-        waiting = callers.submit(patient.insist, "SendMessage", message=said)  # again: it waits for the same task
+        waiting = callers.submit(patient.insist, "SendMessage", message=said)  # the retry waits for the same task
         heard = ((said, 30), (message("60"), 60))
         streams = [callers.submit(patient.streamed, "SendStreamingMessage", message=one) for one, _ in heard]
         unrepeatable = countdown.send("60")
@@ -98,7 +98,7 @@ def test_pages_work_at_once_after_a_restart(own: Stack, postgres: Postgres) -> N
         with ThreadPoolExecutor(8) as visitors:
             assert set(visitors.map(status_of_home, range(24))) == {httpx.codes.FOUND}, "to where people sign in"
 
-    visit()  # and leave connections that nobody uses
+    visit()
     postgres.restart("fast")
     visit()
 
@@ -119,7 +119,7 @@ def test_work_and_calls_go_on_when_all_database_connections_break(
 
 
 def end_connections(own: Stack, postgres: Postgres) -> int:
-    """Says how many they were."""
+    """Returns their number."""
     query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         return len(connection.execute(query, [own.name]).fetchall())

@@ -1,4 +1,4 @@
-"""Agents with language models, as they are registered on a platform."""
+"""Agents with language models."""
 
 from agentkit import InputRequired, ResponseType, SkillHandler, TaskContext
 from agentkit.llm import AgentTool, Asked, LlmFunction, LlmWorker, UseTool, scripted

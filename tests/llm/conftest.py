@@ -1,4 +1,4 @@
-"""A language model's endpoint on this machine, which the installation's settings name."""
+"""A language model's endpoint on this machine, set in the settings."""
 
 from collections.abc import Iterator
 from typing import Any

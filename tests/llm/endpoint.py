@@ -1,7 +1,7 @@
-"""A server on this machine that speaks OpenAI's chat completions API, and answers as a test wants.
+"""A server with OpenAI's chat completions API and scripted answers.
 
-Streams come in pieces, as server-sent events with a last chunk of usage; calls of tools come with their arguments in
-pieces too (https://platform.openai.com/docs/api-reference/chat-streaming).
+It streams server-sent events; arguments of tool calls are split too, and the last chunk has the usage
+(https://platform.openai.com/docs/api-reference/chat-streaming).
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ USAGE = {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25}
 
 @dataclass
 class Asking:
-    """A request, and the way to answer it."""
-
     endpoint: Endpoint
     headers: dict[str, str]
     body: dict[str, Any]
@@ -71,7 +69,7 @@ Reply = Callable[[Asking], Awaitable[None]]
 
 
 def says(*pieces: str, thinking: str = "") -> Reply:
-    """Text, in these pieces where it is streamed."""
+    """Text, streamed in these pieces."""
 
     async def reply(asking: Asking) -> None:
         if not asking.body.get("stream"):
@@ -89,7 +87,7 @@ def says(*pieces: str, thinking: str = "") -> Reply:
 
 
 def calls(*wanted: tuple[str, Any], text: str = "", prefix: str = "") -> Reply:
-    """Calls of tools by name with arguments (a dict, or the JSON as it is), after some text."""
+    """Tool calls by name with arguments (a dict, or raw JSON), after some text."""
 
     async def reply(asking: Asking) -> None:
         numbered = [
@@ -119,19 +117,15 @@ def calls(*wanted: tuple[str, Any], text: str = "", prefix: str = "") -> Reply:
 
 
 def refuses(status: int, message: str, code: str | None = None, **headers: str) -> Reply:
-    """An error in OpenAI's form."""
     body = json.dumps({"error": {"message": message, "type": "error", "code": code}}).encode()
     return lambda asking: asking.respond(status, body, **headers)
 
 
 def sends(body: bytes, media_type: str = "application/json") -> Reply:
-    """Just these bytes."""
     return lambda asking: asking.respond(200, body, media_type)
 
 
 def breaks_off(*pieces: str) -> Reply:
-    """A stream that is cut in the middle."""
-
     async def reply(asking: Asking) -> None:
         asking.begin_stream()
         for piece in pieces:
@@ -142,10 +136,10 @@ def breaks_off(*pieces: str) -> Reply:
 
 
 def hangs(*pieces: str) -> Reply:
-    """A stream that begins, or an answer that does not, until the client hangs up."""
+    """An unfinished stream, or no answer, until the client hangs up."""
 
     async def reply(asking: Asking) -> None:
-        with suppress(ConnectionError):  # who hangs up before everything was read resets the connection
+        with suppress(ConnectionError):  # hanging up with unread data resets the connection
             if pieces:
                 asking.begin_stream()
             for piece in pieces:
@@ -160,7 +154,7 @@ def hangs(*pieces: str) -> Reply:
 
 @dataclass
 class Endpoint:
-    """The server. Replies are given in order; `requests` are the bodies that came, `headers` what came with them."""
+    """The server. Gives its replies in order; `requests` are bodies, `headers` their headers."""
 
     replies: list[Reply] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -174,7 +168,6 @@ class Endpoint:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def said(self, request: int = -1) -> list[tuple[str, Any]]:
-        """The messages of a request, as (role, content)."""
         return [(message["role"], message.get("content")) for message in self.requests[request]["messages"]]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -197,7 +190,6 @@ class Endpoint:
 
 @contextmanager
 def running() -> Iterator[Endpoint]:
-    """The server, on a loop and in a thread of its own."""
     endpoint = Endpoint()
     loop = asyncio.new_event_loop()
     server = loop.run_until_complete(asyncio.start_server(endpoint.serve, "127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Between threads and the messages of the model library."""
+"""Conversion between threads and the model library's messages."""
 
 from pydantic_ai.messages import BinaryContent, ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 

@@ -1,4 +1,4 @@
-"""A language model decides how a message is answered, and by which skill; there is a way out where it fails."""
+"""A language model chooses how to answer, with a fallback."""
 
 import pytest
 

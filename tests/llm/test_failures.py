@@ -1,4 +1,4 @@
-"""What can go wrong with a language model: a sentence for people, the detail for operators, the key for nobody."""
+"""Model failures: a sentence for people, details for operators, the key for nobody."""
 
 import logging
 import time
@@ -12,7 +12,7 @@ from tests.llm.conftest import KEY
 from tests.llm.endpoint import Asking, Endpoint, Reply, breaks_off, calls, hangs, refuses, says, sends
 
 LATER = "Try again later."
-FOREVER = 5  # times, which is more than a request is sent
+FOREVER = 5  # more tries than a request gets
 
 REFUSED = {
     "a wrong key": (
@@ -176,7 +176,7 @@ async def test_without_a_model_the_agent_says_what_to_set_on_the_platform_and_in
         for name in ("LLM_MODEL", "LLM_BASE_URL", "LLM_API_KEY"):
             setattr(settings, name, given.get(name, ""))
             monkeypatch.setenv(name, given.get(name, ""))
-        for host in (None, language_models.build_model):  # which the platform has at the end
+        for host in (None, language_models.build_model):  # the last restores the platform's own
             use_models(host)
             for ask in (LlmFunction("Help.")(None, "x"), LlmWorker("Help.").run(message="x")):
                 with pytest.raises(NoModel) as failed:

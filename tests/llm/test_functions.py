@@ -1,4 +1,4 @@
-"""A function whose body is a language model: a value of a type comes out, or a sentence that says why not."""
+"""A function backed by a language model returns a typed value or a reason."""
 
 import asyncio
 from enum import Enum

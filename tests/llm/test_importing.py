@@ -1,4 +1,4 @@
-"""The model library takes seconds to import: nobody waits for it who asks no model."""
+"""The model library's slow import happens only at use."""
 
 import subprocess
 import sys

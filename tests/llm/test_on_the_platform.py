@@ -1,4 +1,4 @@
-"""Agents with language models on the platform: what they do is in the record, what they use on the run."""
+"""Agents with language models: events in the record, usage on the run."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def ask(ada, said, worker):
-    """Sends a message to an agent of this folder and gives the task, as far as it then is."""
+    """Sends to an agent of this folder; returns the task."""
 
     async def sent(name: str, text: str = "hello", **fields):
         agent = await db.run(register_hosted, name.lower(), f"tests.llm.agents:{name}")
@@ -125,7 +125,7 @@ async def test_an_agents_question_reaches_the_person_and_the_answer_the_same_age
     assert task.status_message["parts"][0]["text"] == "Which colour, for: take 1?"
     task = await ask("Director", "blue", taskId=str(task.pk))
     assert (task.state, task.status_message["parts"][0]["text"]) == ("completed", "It is blue.")
-    assert agents.Director.asked == 2  # once for the call, once for what came of it
+    assert agents.Director.asked == 2
     assert await db.run(task.children.count) == 1
 
 

@@ -1,4 +1,4 @@
-"""A scripted model: a function in a model's place, which says so wherever it is named."""
+"""A scripted model: a function that replaces a model and says so."""
 
 import asyncio
 from enum import Enum

@@ -1,4 +1,4 @@
-"""The tools of MCP servers: over HTTP by the one way out, and as programs where an operator allows them."""
+"""MCP servers' tools: HTTP through `outbound`; programs if an operator allows them."""
 
 import asyncio
 import logging
@@ -20,7 +20,6 @@ PROGRAM = [sys.executable, "-m", "tests.llm.tool_servers"]
 
 @pytest.fixture
 def opened(settings):
-    """Outgoing calls may reach this machine."""
     outbound.configure(["127.0.0.1"])
     yield
     outbound.configure(settings.OUTBOUND_ALLOW)

@@ -1,4 +1,4 @@
-"""A worker: steps with tools until there is an answer, told as it happens."""
+"""A worker takes steps with tools until it has an answer."""
 
 import asyncio
 import threading
@@ -172,7 +172,7 @@ async def test_wrong_arguments_and_unknown_tools_go_back_to_the_model(endpoint: 
 
 
 async def test_a_stop_while_the_model_speaks_ends_the_request(endpoint: Endpoint):
-    endpoint.replies = [hangs("It ", *["is "] * 2000)]  # most of which nobody reads
+    endpoint.replies = [hangs("It ", *["is "] * 2000)]  # mostly unread
     message, recorder = testing.user_message("x"), testing.Recorder()
     task = testing.task_for(message, recorder)
     driven = asyncio.create_task(runner.drive(handlers.as_handler(handler_of(LlmWorker("Help."))), task))

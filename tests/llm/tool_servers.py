@@ -1,4 +1,4 @@
-"""MCP servers of the official library: over HTTP on this machine, and as a program (`-m tests.llm.tool_servers`)."""
+"""MCP servers over HTTP and as a program (`-m tests.llm.tool_servers`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tools() -> MCPServer:
 
 @dataclass
 class ToolServer:
-    """`headers` are those of the requests that came."""
+    """`headers` are the requests' headers."""
 
     url: str
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -40,7 +40,6 @@ class ToolServer:
 
 @contextmanager
 def running(key: str = "") -> Iterator[ToolServer]:
-    """The server over HTTP, which wants this key as a bearer token, if any."""
     listening = socket.create_server(("127.0.0.1", 0))
     told = ToolServer(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp")
     app: Any = tools().streamable_http_app()

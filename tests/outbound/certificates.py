@@ -1,4 +1,4 @@
-"""Servers of a test's own by TLS."""
+"""TLS test servers."""
 
 import datetime
 import ipaddress
@@ -11,9 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 
 def tls(folder: Path, *names: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Contexts of a server that shows a certificate for these names, and of a client that trusts it.
-
-    `asked` of the server's lists the names by which it was asked for.
+    """TLS contexts of a server with these names and of a client that trusts it. The server's `asked` lists requested
+    names.
     """
     built, key = certificate(*names)
     pem = built.public_bytes(serialization.Encoding.PEM)
@@ -29,7 +28,6 @@ def tls(folder: Path, *names: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 
 def certificate(*names: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """A certificate for these names, signed by its own key, and the key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
     now = datetime.datetime.now(datetime.UTC)

@@ -1,4 +1,4 @@
-"""URLs that may not be called on an installation that opened nothing, each with what is wrong with it."""
+"""URLs that a default installation must not call, with the reasons."""
 
 BY_THEMSELVES = {
     "this machine": "http://127.0.0.1/",

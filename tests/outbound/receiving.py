@@ -1,4 +1,4 @@
-"""Servers of a test's own that answer byte for byte what the test wants."""
+"""Test servers that answer byte for byte."""
 
 import asyncio
 import ssl
@@ -9,7 +9,7 @@ Answering = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Server:
-    """A server on this machine; it remembers what it was sent."""
+    """A local server that records its requests."""
 
     def __init__(self, answering: bytes | Answering) -> None:
         self._answering = answering
@@ -39,7 +39,6 @@ class Server:
 
 @asynccontextmanager
 async def server(answering: bytes | Answering, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
-    """A server that answers every request with these bytes, or as this function does."""
     built = Server(answering)
     listening = await asyncio.start_server(built.serve, "127.0.0.1", 0, ssl=tls)
     built.port = listening.sockets[0].getsockname()[1]
@@ -50,6 +49,5 @@ async def server(answering: bytes | Answering, tls: ssl.SSLContext | None = None
 
 
 def answer(body: bytes = b"hello", status: str = "200 OK", *headers: str) -> bytes:
-    """A response in bytes."""
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body

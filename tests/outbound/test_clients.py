@@ -1,4 +1,4 @@
-"""Libraries with clients of their own go the same way out."""
+"""Client libraries also call through `outbound`."""
 
 import asyncio
 import gzip

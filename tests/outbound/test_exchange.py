@@ -1,4 +1,4 @@
-"""One request and its answer: to the address that was checked, in bounds, and never anywhere else."""
+"""A request goes only to the checked address, within limits."""
 
 import asyncio
 import gzip
@@ -34,7 +34,7 @@ def open_exchange(limits=None, allow=LOOPBACK, resolve=None, trusted=None):
 
 
 def leading_to(*answers):
-    """A resolver that leads a name there: first to the first of these, in the end always to the last."""
+    """A resolver that returns these addresses in turn, then always the last."""
     left = list(answers)
 
     async def resolve(name, port):
@@ -49,7 +49,7 @@ async def fetched(url, way, headers=None, content=b"", method="GET"):
 
 
 async def fetched_of(answering, limits=None):
-    """What a server of this machine that answers so is understood to say."""
+    """The parsed answer of a local server."""
     async with server(answering) as at, open_exchange(limits) as way:
         return await fetched(at.url, way)
 
@@ -78,7 +78,7 @@ async def test_a_name_that_changes_its_address_between_look_up_and_connection_ga
     async with server(answer()) as at:
         url = f"{NAMED}:{at.port}/"
         async with open_exchange(resolve=inward) as way:
-            await fetched(url, way)  # it is looked up once
+            await fetched(url, way)
             assert len(at.requests) == 1
         async with open_exchange(resolve=inward) as way:
             with pytest.raises(Forbidden):
@@ -179,7 +179,7 @@ async def test_a_head_that_is_too_large_is_refused():
         await fetched_of(answer(b"", "200 OK", *(f"X-{n}: {'x' * 1000}" for n in range(80))))
     with pytest.raises(TooLarge, match="head"):
         await fetched_of(answer(b"", "200 OK", "X: " + "x" * 900), Limits(header_bytes=900))
-    # Our own bound is on the head as it was read; this one keeps an endless one from being read at all.
+    # Our own limit applies to the read head; this one stops an endless head.
     assert httpcore2.AsyncHTTP11Connection.MAX_INCOMPLETE_EVENT_SIZE <= 128 * 1024
 
 
@@ -235,7 +235,7 @@ async def test_tls_is_verified_and_asked_for_by_name_though_the_address_is_pinne
     async with server(answer(), theirs) as at:
         url = f"https://hooks.example.com:{at.port}/"
         async with open_exchange(resolve=there) as way:
-            with pytest.raises(Untrusted, match="certificate"):  # the system vouches for nobody here
+            with pytest.raises(Untrusted, match="certificate"):  # no system authority signed it
                 await fetched(url, way)
         assert at.requests == []
         async with open_exchange(resolve=there, trusted=ours) as way:

@@ -1,4 +1,4 @@
-"""Nothing of ours calls out but by `outbound`: what could is imported nowhere else, but for what is listed here."""
+"""Only `outbound` calls out: networking modules are imported nowhere else, except as listed."""
 
 import ast
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def sources() -> list[Path]:
 
 
 def used(tree: ast.AST) -> Iterator[str]:
-    """What a module imports, and `asyncio.open_connection` wherever it is named."""
+    """A module's imports, and uses of `asyncio.open_connection`."""
     for node in ast.walk(tree):
         match node:
             case ast.Import():

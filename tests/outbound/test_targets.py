@@ -1,4 +1,4 @@
-"""What a URL says by itself, and what its name leads to."""
+"""Checks of URLs, and of the addresses of their names."""
 
 import asyncio
 import re
@@ -13,8 +13,6 @@ from tests.outbound.forbidden import BY_THEMSELVES, OPEN
 
 
 def resolving(*addresses):
-    """A resolver that leads every name to these addresses."""
-
     async def resolve(name, port):
         return addresses
 
@@ -22,12 +20,12 @@ def resolving(*addresses):
 
 
 def opening(*entries, to=("8.8.8.8",)):
-    """A guard for which these entries are open, and its names lead there."""
+    """A guard that allows these entries, which names resolve to."""
     return Guard(Allowed.read(entries), resolving(*to))
 
 
 def refusal(guard, url):
-    """In what words a URL is refused without a look-up, or None."""
+    """The refusal of a URL without a look-up, or None."""
     try:
         guard.check(url)
     except Forbidden as error:

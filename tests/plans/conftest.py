@@ -1,4 +1,4 @@
-"""Plans, and the agents that they are over."""
+"""Plans and their agents."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import db
 from agentkit import SkillHandler
 from apps.accounts.models import User
 from apps.agents.models import Agent
@@ -20,7 +21,6 @@ from tests.plans.playing import Play, Said, the_record_holds
 
 @pytest.fixture
 def agents(db: None) -> Iterator[None]:
-    """The agents of `plan_agents`, by their names in small letters; the gate is shut."""
     plan_agents.DONE.clear()
     plan_agents.GATE.clear()
     for name, kind in inspect.getmembers(plan_agents, inspect.isclass):
@@ -32,8 +32,6 @@ def agents(db: None) -> Iterator[None]:
 
 @pytest.fixture
 def plan(agents: None) -> Callable[..., Agent]:
-    """Registers a plan of these steps."""
-
     def register(steps: dict[str, Any], slug: str = "plan", **more: Any) -> Agent:
         content = {"name": "Plan", "description": "A plan.", "steps": steps, **more}
         return register_plan(slug, PlanDefinition.read(content), access=Agent.Access.AUTHENTICATED)
@@ -42,7 +40,14 @@ def plan(agents: None) -> Callable[..., Agent]:
 
 
 @pytest.fixture
-def play(transactional_db: None, ada: User, plan: Callable[..., Agent], said: Said) -> Iterator[Play]:
-    """Works at plans by hand; at the end every log gives the rows that there are."""
+def play(
+    transactional_db: None,
+    ada: User,
+    plan: Callable[..., Agent],
+    said: Said,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Play]:
+    """Runs plans by hand; at the end it compares each log with its rows."""
+    monkeypatch.setattr(db, "later", db.with_database)  # callbacks of a commit are done when `play` returns
     yield Play(ada, plan, said)
     the_record_holds()

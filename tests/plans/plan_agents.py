@@ -1,4 +1,4 @@
-"""Agents that the steps of tests' plans are given to."""
+"""Agents for the steps of test plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan to begin with, for tests that change what matters to them."""
+"""A minimal plan for tests to change."""
 
 from typing import Any
 
@@ -11,11 +11,10 @@ ASK: dict[str, Any] = {"agent": "echo", "message": "Look at {{ inputs.text }}."}
 
 
 def plan(steps: dict[str, Any] | None = None, **fields: Any) -> PlanDefinition:
-    """A plan of these steps; each may leave out what is said of `ASK`."""
+    """A plan of these steps; each may omit what is in `ASK`."""
     whole = {key: {**ASK, **step} for key, step in (steps or {"look": {}}).items()}
     return PlanDefinition.read({"name": "Look", "description": "Looks at things.", "steps": whole, **fields})
 
 
 def told(error: ValidationError) -> dict[str, str]:
-    """What is wrong, by its path."""
     return {path: " ".join(sentences) for path, sentences in error.message_dict.items()}

@@ -1,4 +1,4 @@
-"""Plans worked at by hand, without a worker: the same happens each time, and nothing is waited for."""
+"""Runs plans by hand, without a worker, deterministically."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Said = Callable[..., dict[str, Any]]
 
 
 class Play:
-    """Begins Ada's plans, and carries on until nothing moves. The turns of agents that are `held` are not taken."""
+    """Runs Ada's plans until nothing changes. Agents in `held` take no turns."""
 
     def __init__(self, ada: User, plan: Callable[..., Agent], said: Said) -> None:
         self.ada, self.plan, self.said = ada, plan, said
@@ -50,12 +50,11 @@ class Play:
         return self.on(task.pk)
 
     def on(self, task: uuid.UUID | None) -> Task:
-        """Take all turns that wait, and look at all plans, until nothing more is recorded."""
         seen = -1
         while seen != (seen := Event.objects.count()):
             for run in Run.objects.filter(state="queued").exclude(task__agent__slug__in=self.held):
                 asyncio.run(working.carry_out(run.pk))
-            for key in PlanRun.objects.going_on().values_list("pk", flat=True):
+            for key in PlanRun.objects.unfinished().values_list("pk", flat=True):
                 engine.advance(key)
         return Task.objects.select_related("agent", "context").get(pk=task)
 
@@ -70,7 +69,6 @@ def words(task: Task) -> str:
 
 
 def rows(task: Task, *fields: str) -> list[Any]:
-    """Of the steps of a run, in order."""
     steps = Step.objects.filter(run=task.pk).order_by("key", "item", "round")
     return list(steps.values_list(*fields, flat=len(fields) == 1))
 

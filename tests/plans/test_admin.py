@@ -1,4 +1,4 @@
-"""Operators look at plans and their runs, start them and hold them back; who may only look does no more than that."""
+"""Operators inspect, start and pause plans and runs; read-only operators cannot act."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ def trip(plan) -> Agent:
 
 @pytest.fixture
 def run(ada, trip, said) -> PlanRun:
-    """Ada's, as a worker has begun it: the first of its steps works."""
     parts = [{"text": "go"}, {"data": {"city": "Lisbon"}}]
     task = Task.objects.get(pk=accept.accept(ada.principal, trip, said(parts=parts)).task)
     begin_run(task, trip.current_version)
@@ -56,7 +55,6 @@ def run(ada, trip, said) -> PlanRun:
 
 @pytest.fixture
 def looker(client) -> User:
-    """Signed in, to look alone."""
     user = User.objects.create_user("op@example.org", "let me in", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=["view_plan", "view_planrun", "view_task"]))
     client.force_login(user)
@@ -72,7 +70,7 @@ def plan_page(agent: Agent, view="change") -> str:
 
 
 def press(client, run: PlanRun, button: str, **more: str):
-    """What the page's button does: the confirmation is fetched, then sent."""
+    """Fetch the confirmation, then send it."""
     address = page_of(run, button)
     assert 'id="dialog"' in client.get(address).text
     return client.post(address, {"_form_submitted": "True", **more})
@@ -108,7 +106,7 @@ def test_runs_tasks_and_agents_lead_to_each_other(admin_client, run, trip, ada, 
     assert 'id="plan-step-first"' in shown
     assert 'id="gantt-box"' in shown
     assert "It waits for “The first” to be done." in shown
-    assert shown.count(task_page(child.pk)) >= 3  # graph, time and table
+    assert shown.count(task_page(child.pk)) >= 3
     assert task_page(run.pk) in shown
     for task in (run.pk, child.pk):
         assert page_of(run) in admin_client.get(task_page(task)).text
@@ -205,7 +203,7 @@ def test_who_may_only_look_sees_no_button_and_may_press_none(client, looker, run
     assert client.post(plan_page(trip, "start"), given(city="Lisbon")).status_code == 403
     run.task.refresh_from_db()
     assert (run.task.state, Task.objects.filter(agent=trip).count()) == ("submitted", 1)
-    client.force_login(ada)  # who is no operator sees nothing
+    client.force_login(ada)
     for address in (page_of(run), plan_page(trip), plan_page(trip, "start")):
         assert "/admin/login" in client.get(address)["Location"]
 

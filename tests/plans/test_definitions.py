@@ -1,4 +1,4 @@
-"""What a plan may be made of; what cannot be is refused, with a sentence by its path."""
+"""What a plan may contain; refusals name the path."""
 
 import json
 
@@ -92,7 +92,7 @@ def test_a_plan_may_say_everything():
 
 def test_a_version_keeps_all_of_it_in_its_order():
     read = PlanDefinition.from_yaml(FULL)
-    again = PlanDefinition.read(json.loads(json.dumps(read.content, sort_keys=True)))  # as a database may give it back
+    again = PlanDefinition.read(json.loads(json.dumps(read.content, sort_keys=True)))
     assert again == read
     assert list(again.steps) == list(read.steps)
     form = {"type": "object", "properties": {"zinc": {"type": "string"}, "age": {"type": "object", "properties": {}}}}
@@ -118,7 +118,7 @@ def test_what_is_written_as_a_file_is_read_as_the_same():
     assert "description: |-\n  Screens molecules.\n  People measure.\n" in written
     assert written.index("  review:\n    agent: echo\n") < written.index("  test_each:\n    title: Test each hit\n")
     assert PlanDefinition.from_yaml(json.dumps(read.as_json)) == read
-    # One that cannot be read any more is still written.
+    # An unreadable definition can still be written.
     assert as_yaml({"kind": "plan", "steps": []}) == "kind: plan\nsteps: []\n"
 
 

@@ -1,4 +1,4 @@
-"""Whoever deletes a session and whoever looks at its plan wait for each other in one order, so neither is cut off."""
+"""Deleting a session and ticking its plan lock in the same order."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def until_somebody_waits_for_a_lock() -> None:
             if cursor.fetchone()[0]:
                 return
         assert time.monotonic() < deadline, "nobody waits"
-        time.sleep(0.01)  # what is waited for is in the database
+        time.sleep(0.01)  # the other transaction waits in the database
 
 
 def test_who_looks_first_is_waited_for_by_who_deletes(ada: User, run: PlanRun) -> None:

@@ -1,4 +1,4 @@
-"""Steps at the edge of what can be: what one person's data may not reach, and what must not stop a run for ever."""
+"""Edge cases of steps: other people's data, and runs that must not hang."""
 
 import datetime
 
@@ -23,7 +23,6 @@ PATIENT = {"one": {"agent": "patient", "message": "x"}}
 
 
 def why(task):
-    """Why steps were skipped, by their keys."""
     return dict(Step.objects.filter(run=task.pk, state="skipped").values_list("key", "why"))
 
 
@@ -58,7 +57,7 @@ def test_what_no_database_takes_never_gets_there(play):
 
 @pytest.mark.parametrize("state", ["failed", "done"])
 def test_the_sweep_finds_a_plan_whose_end_nobody_recorded(play, settings, state):
-    """Whoever saw the step end was killed before it recorded the end of the plan, which is paused."""
+    """The worker was killed between the step's end and the paused plan's end."""
     settings.SWEEP_SECONDS = 0
     task = play({"slow": {"agent": "patient", "message": "x"}, "other": {"agent": "patient", "message": "y"}})
     runs.pause_run(PlanRun.objects.get())
@@ -110,7 +109,7 @@ def test_more_than_a_template_may_hold_fails_its_step(play, monkeypatch, setting
 
 
 def test_one_look_takes_only_so_much_time_and_the_next_goes_on(play, monkeypatch):
-    """Templates may take two seconds each: the lock is let go of in between."""
+    """Templates may take two seconds each: the lock is released in between."""
     monkeypatch.setattr(run_state, "TICK_SECONDS", 0)
     bad = {"agent": "loud", "message": "{{ inputs.text + item }}", "for_each": "range(5)|list", "on_failure": "skip"}
     steps = {
@@ -121,7 +120,7 @@ def test_one_look_takes_only_so_much_time_and_the_next_goes_on(play, monkeypatch
     task = play(steps)
     skipped = Step.objects.filter(key="bad", state="skipped")
     assert (skipped.count(), Step.objects.filter(key="each", state="running").count()) == (5, 5)
-    assert len(set(skipped.values_list("ended_at", flat=True))) > 2  # two may come within one tick of the clock
+    assert len(set(skipped.values_list("ended_at", flat=True))) > 2  # two may share a clock tick
     task = play.release(task)
     assert (task.state, DONE["loud:5 5"]) == ("completed", 1), words(task)
 
@@ -132,7 +131,7 @@ def test_a_run_that_cannot_be_looked_at_does_not_keep_others_waiting(play):
     PlanRun.objects.update(advanced_at=LONG_AGO)
     with pytest.raises(KeyError):
         engine.advance(task.pk)
-    assert PlanRun.objects.get().advanced_at > LONG_AGO  # the sweep comes to those first that waited longest
+    assert PlanRun.objects.get().advanced_at > LONG_AGO  # the sweep takes the longest-waiting first
 
 
 def test_a_run_whose_plan_cannot_be_read_any_more_ends_and_says_so(play, settings):
@@ -170,7 +169,7 @@ def test_a_step_whose_task_moved_unheard_is_set_right(play):
     assert rows(task, "key", "state") == [("ask", "asking"), ("wait", "running")]
     asks = Step.objects.get(key="ask")
     assert asks.asked_at is not None
-    wait.update(phase="answering", consulted=asks.task)  # as if it were being answered
+    wait.update(phase="answering", consulted=asks.task)  # as if an answer were on its way
     working.end(turn, Completed("I have waited."))
     assert (wait.get().task.state, wait.get().state) == ("completed", "running")
     wait.update(phase="work", consulted=None)

@@ -1,4 +1,4 @@
-"""The engine is rows: whoever looks, however often and however many at once, each step has one task."""
+"""However often a run is ticked, each step has one task."""
 
 import asyncio
 import datetime
@@ -33,7 +33,7 @@ FAN = {
 PATIENT = {"one": {"agent": "patient", "message": "x"}}
 
 
-# By a worker, as on a server
+# By a real worker
 
 
 @pytest.mark.usefixtures("worker")
@@ -88,9 +88,6 @@ async def test_the_sweep_finds_what_wake_ups_lost(ada, plan, said, monkeypatch, 
             await db.run(jobs.sweep)
             await asyncio.sleep(0.05)
     assert DONE == {"loud:hello": 1, "counting": 1}
-
-
-# By hand
 
 
 def test_nothing_is_swept_that_only_waits(play, settings):

@@ -1,4 +1,4 @@
-"""The graph of a plan: what waits for what; what cannot be is refused, with the path to it."""
+"""The dependencies of a plan's steps; errors name the path."""
 
 from itertools import pairwise
 
@@ -133,7 +133,6 @@ def test_a_long_chain_is_no_harder_than_a_short_one():
 
 @st.composite
 def acyclic(draw: st.DrawFn) -> dict[str, list[str]]:
-    """Random steps, each with some of those before it, in random order."""
     keys = [f"s{number}" for number in range(draw(st.integers(2, 12)))]
     edges = {key: draw(st.lists(st.sampled_from(keys[:at]), unique=True)) if at else [] for at, key in enumerate(keys)}
     return {key: edges[key] for key in draw(st.permutations(keys))}

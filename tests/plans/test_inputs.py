@@ -1,4 +1,4 @@
-"""What a plan is started with: defaults are filled in, and what is missing or cannot be is told and asked for."""
+"""Inputs of a plan: defaults are filled in, bad ones asked for."""
 
 from apps.plans.runs import complete_inputs, schema_of_missing
 from tests.plans.plans import plan

@@ -1,4 +1,4 @@
-"""What a run of a plan leaves when somebody deletes what it worked on, and how its task is told of."""
+"""What remains of a run whose task was deleted."""
 
 import pytest
 

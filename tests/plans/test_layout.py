@@ -1,4 +1,4 @@
-"""Where the boxes of a graph stand: whatever the graph, they can be read, and the lines lead from left to right."""
+"""The layout of any graph is readable, with edges from left to right."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ SIZES = Sizes()
 
 @st.composite
 def graphs(draw: st.DrawFn) -> dict[str, list[str]]:
-    """Graphs in which nothing depends on itself, in any order."""
     count = draw(st.integers(1, 25))
     needed = {
         f"s{number}": [f"s{one}" for one in draw(st.sets(st.integers(0, number - 1), max_size=4))] if number else []
@@ -24,7 +23,7 @@ def graphs(draw: st.DrawFn) -> dict[str, list[str]]:
 
 
 def lines_that_cross(layout: Layout[str]) -> int:
-    """Pairs of pieces between the same columns of which one begins above the other and ends below it."""
+    """Pairs of edges between the same columns that cross."""
     pieces = sorted({piece for line in layout.lines for piece in line.segments})
     return sum(
         one[0][0] == other[0][0] and (one[0][1] - other[0][1]) * (one[1][1] - other[1][1]) < 0

@@ -1,4 +1,4 @@
-"""Many plans at once, and plans of many steps: all is done once and in order, and no look costs more for it."""
+"""Many and large plans run each step once, and a tick's cost does not grow."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ pytestmark = [
     pytest.mark.services("what a look costs, and who waits for whom, is of the database"),
 ]
 MOST_TO_LOOK = 10
-MOST_TO_BEGIN = 6 if connection.vendor == "postgresql" else 11  # where one statement may write to several tables
-PATIENCE = 300  # on a machine that does much else
+MOST_TO_BEGIN = 6 if connection.vendor == "postgresql" else 11  # PostgreSQL writes several tables in one statement
+PATIENCE = 300
 
 Said = Callable[..., dict[str, Any]]
 
@@ -70,7 +70,7 @@ async def test_plans_side_by_side_do_each_step_once_and_in_order(
 
 @pytest.fixture
 def begun(ada: User, echo: Agent, said: Said) -> Callable[[int], PlanRun]:
-    """Begins a plan of fan-outs this wide; nobody works at it but who does so by hand."""
+    """Begins a plan with a fan-out this wide; no worker runs it."""
 
     def begin(width: int) -> PlanRun:
         receipt = accept_and_publish(ada.principal, registered(wide()), said(str(width)))
@@ -87,13 +87,13 @@ def queries(do: Callable[[], object]) -> int:
 
 
 def look(run: PlanRun) -> int:
-    """Look at the run; gives how many queries that took, without telling how far it is, which is done once a second."""
+    """Tick the run; returns its number of queries without those of progress messages."""
     PlanRun.objects.filter(pk=run.pk).update(told="", told_at=timezone.now() + datetime.timedelta(hours=1))
     return queries(lambda: engine.advance(run.pk))
 
 
 def work(step: Step) -> int:
-    """Do the work of a step; gives how many queries taking it up took."""
+    """Do a step's work; returns the number of queries that the claim took."""
     taken: list[Any] = []
     asked = queries(lambda: taken.append(working.begin(Run.objects.get(task=step.task_id).pk)))
     working.end(taken[0], Completed(step.key, [Artifact.text("answer", f"{step.item}")]))
@@ -111,7 +111,7 @@ def test_what_a_look_and_a_step_cost_does_not_grow_with_the_plan(begun: Callable
         first = look(run)
         for step in steps(run, 1)[1:]:
             work(step)
-        seen = look(run)  # all but one have ended
+        seen = look(run)
         work(steps(run, 1)[0])
         second = look(run)
         assert {step.state for step in steps(run, 2)} == {"running"}
@@ -140,7 +140,7 @@ def test_what_a_look_and_a_step_cost_does_not_grow_with_the_plan(begun: Callable
 def test_who_comes_while_somebody_looks_at_the_run_need_not_wait(begun: Callable[[int], PlanRun]) -> None:
     run = begun(1)
     with write_transaction():
-        PlanRun.objects.select_for_update().get(pk=run.pk)  # no look gets any further
+        PlanRun.objects.select_for_update().get(pk=run.pk)
         looks = [db.submit(jobs.tick, run.pk) for _ in range(2)]
         done, still = wait(looks, timeout=60, return_when=FIRST_COMPLETED)
         assert (len(done), len(still)) == (1, 1)

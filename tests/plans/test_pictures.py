@@ -1,4 +1,4 @@
-"""What the pictures of a plan say: to eyes, to screen readers, to the keyboard."""
+"""Pictures of plans are accessible to screen readers and the keyboard."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ def rows_of(*rows: StepRow) -> str:
 
 
 def picture(html: str) -> ElementTree.Element:
-    """The picture within the page, read as what it must be: well-formed."""
     pictures = re.findall(r'<svg class="(?:graph|timeline)[^"]*".*?</svg>\s*</div>', html, re.DOTALL)
     return ElementTree.fromstring(re.sub(r"\s*</div>$", "", pictures[0]))
 

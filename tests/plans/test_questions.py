@@ -1,4 +1,4 @@
-"""What steps ask reaches whoever started the plan, or is answered for them; people do steps, agree and decide."""
+"""Questions of steps reach the plan's owner, or are answered automatically or by people's steps."""
 
 import base64
 import datetime
@@ -254,7 +254,7 @@ def test_the_time_that_people_take_is_not_counted(play):
     task = play({"ask": {"agent": "curious", "message": "it", "time_limit": 1000}})
     hour = datetime.timedelta(hours=1)
     step = Step.objects.get()
-    Step.objects.update(asked_at=step.asked_at - hour, due_at=step.due_at - hour)  # an hour passes
+    Step.objects.update(asked_at=step.asked_at - hour, due_at=step.due_at - hour)
     assert (step.due_at - hour < timezone.now(), jobs.sweep()) == (True, 0)
     play.held.add("curious")
     play.answer(task, "red")

@@ -1,4 +1,4 @@
-"""What several steps ask at once waits side by side: each is answered where it is asked, once, in any order."""
+"""Each of several questions at once is answered separately, once, in any order."""
 
 import asyncio
 import datetime
@@ -34,7 +34,6 @@ BOTH = {key: MEASURED[key] for key in ("left", "right")}
 
 
 def waiting(user):
-    """By step, the tasks that wait for somebody."""
     tasks = list(waiting_for(user.principal).select_related("agent", "context"))
     steps = steps_asking_by(user.principal, tasks)
     return {steps[task.pk].key if task.pk in steps else task.agent.slug: task for task in tasks}
@@ -43,7 +42,7 @@ def waiting(user):
 def test_all_that_steps_ask_waits_at_once_and_is_answered_in_any_order(play, bob):
     task = play(MEASURED)
     found = waiting(play.ada)
-    assert set(found) == {"left", "right", "paint"}  # and not the plan itself, which asks the same as one of them
+    assert set(found) == {"left", "right", "paint"}
     assert not waiting(bob)
     run = PlanRun.objects.get()
     assert (waiting_in_run(play.ada.principal, run).count(), waiting_in_run(bob.principal, run).count()) == (3, 0)
@@ -85,7 +84,7 @@ def test_of_two_who_answer_the_first_counts_and_the_other_is_told(play):
     assert isinstance(refused, AlreadyAnswered)
     assert "answered meanwhile" in str(refused)
     assert play.on(task.pk).state == "completed"
-    assert Message.objects.filter(task=left.pk, role="user").count() == 2  # what was asked, and one answer
+    assert Message.objects.filter(task=left.pk, role="user").count() == 2
     with pytest.raises(AlreadyAnswered):
         play.answer(left, asked=left.status_event, **data({"value": 3}))
 
@@ -119,7 +118,7 @@ def test_an_answer_of_the_wrong_shape_is_another_question(play):
 
 def test_a_reply_to_the_plan_that_comes_too_late_is_told_so(play):
     task = play(LEFT)
-    # What its step asks is another question by now, of which the plan has not heard yet.
+    # The step asks another question by now, and the plan has not heard of it yet.
     earlier = waiting(play.ada)["left"].status_at - datetime.timedelta(seconds=1)
     Suspension.objects.filter(task=task.pk).update(asked_at=earlier)
     task = play.answer(task, **data({"value": 1}))

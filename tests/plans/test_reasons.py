@@ -1,4 +1,4 @@
-"""Why a step waits, as its reader is told: what is said of limits is true."""
+"""People are told why a step waits, with correct limits."""
 
 import pytest
 

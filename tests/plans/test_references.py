@@ -1,4 +1,4 @@
-"""What steps refer to: a join to all that it joins, an element of a fan-out to what it is made of."""
+"""A step's message refers to the tasks that it uses."""
 
 import uuid
 
@@ -46,13 +46,12 @@ def test_what_steps_that_begin_after_a_fan_out_refer_to(ada, plan, said):
     again, plain, (join,) = (
         list(Step.objects.filter(run=run.pk, key=key).order_by("item")) for key in ("again", "plain", "join")
     )
-    # An element, to what it is made of.
     referred = [step.message["referenceTaskIds"] for step in again if step.message]
     assert referred
     assert referred == [[key] for key in made[: len(referred)]]
-    # An element of plain values, to as many as it may.
+    # An element made of plain values refers to as many as it may.
     assert board_of(run).references(plain[7]) == made[:MOST_REFERENCES]
-    # A join, to all of them; and the provenance of what is made of them is whole.
+    # A join refers to all of them, and the provenance of its result is complete.
     assert board_of(run).references(join) == made
     receipt = delivered(ada, like.agent, said(referenceTaskIds=made), [Made.text("all", "600")])
     assert Task.objects.get(pk=receipt.task).references == made

@@ -1,4 +1,4 @@
-"""A plan is an agent: registered where it can be worked at, refused by its paths where it cannot, with versions."""
+"""A plan is an agent: registered with versions, or refused with paths."""
 
 from pathlib import Path
 
@@ -22,8 +22,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def _echo(echo: Agent) -> None:
-    """The agent that plans here are made with."""
+def _echo(echo: Agent) -> None: ...
 
 
 def refused(*args, slug: str = "look", author: User | None = None, **fields) -> dict[str, str]:
@@ -153,11 +152,11 @@ def test_an_agent_that_its_author_may_not_use_is_not_there_for_them(ada, bob):
 
 def test_what_keeps_a_plan_from_working_is_told_to_operators(echo):
     agent = register_plan("look", plan())
-    assert registry.ailment_of(agent) == ""
+    assert registry.health_problem(agent) == ""
     Agent.objects.filter(pk=echo.pk).update(is_enabled=False)
-    assert registry.ailment_of(agent).startswith("steps.look.agent: There is no agent `echo`")
+    assert registry.health_problem(agent).startswith("steps.look.agent: There is no agent `echo`")
     AgentVersion.objects.filter(agent=agent).update(content={"kind": "plan", "name": "Look"})
-    assert registry.ailment_of(Agent.objects.get(pk=agent.pk)) == "description: This is needed."
+    assert registry.health_problem(Agent.objects.get(pk=agent.pk)) == "description: This is needed."
 
 
 PLAN = "name: Look\ndescription: Looks at things.\nsteps:\n  look: {agent: echo, message: Look.}\n"

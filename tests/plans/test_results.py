@@ -1,4 +1,4 @@
-"""What steps delivered, as templates read it, and whether it is what the plan wants."""
+"""Templates read the results of steps, which are checked against the plan."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""What a step may be told: conditions, lists, repetitions, retries, other ways, checks, and whoever fits best."""
+"""Options of steps."""
 
 import base64
 
@@ -149,7 +149,7 @@ def test_a_plan_tells_how_far_it_is(play):
         "second": {"agent": "patient", "message": "{{ steps.first.text }}", "title": "The wait"},
     }
     task = play(steps)
-    PlanRun.objects.update(told_at=None)  # it is told once a second
+    PlanRun.objects.update(told_at=None)  # messages about progress are sent once a second
     assert words(play.on(task.pk)) == "1 of 2 steps done: The wait"
     assert words(play.release(task)) == "2 steps done."
 
@@ -160,12 +160,11 @@ NOBODY = "The step “one” failed: No agent that the owner of this plan's task
 
 
 def alone(*slugs: str) -> None:
-    """No other agents are there to be found."""
     Agent.objects.exclude(slug__in=slugs).update(skills=[], is_enabled=False)
 
 
 def test_whoever_fits_best_does_a_step_but_no_plan_that_would_call_this_one_again(play):
-    agent = play.plan(FOUND, slug="looking", skills=LOUDLY)  # it fits itself, too
+    agent = play.plan(FOUND, slug="looking", skills=LOUDLY)
     play.plan({"back": {"agent": "looking", "message": "x"}}, slug="near", skills=LOUDLY)
     play.plan({"back": {"agent": "near", "message": "x"}}, slug="far", skills=LOUDLY)
     alone("looking", "near", "far")
@@ -233,7 +232,7 @@ def test_each_attempt_at_a_step_and_each_question_is_told(play, monkeypatch):
     }
 
     def drawn():
-        """By the row of a step, the state and the attempt of each spell but those in which it waited."""
+        """By step row, the state and the attempt of each interval, without the waiting ones."""
         progress = Progress.of(PlanRun.objects.select_related("version").get(pk=task.pk))
         picture = run_gantt(progress, timezone.now(), lambda task: f"/tasks/{task.pk}", is_over=True)
         spells = {row.step.key: row.step.spells for row in picture.rows}
@@ -251,6 +250,6 @@ def test_each_attempt_at_a_step_and_each_question_is_told(play, monkeypatch):
     assert ("asking", 1) in spells["asked"]
     for one in progress.spells_by_step(PlanRun.objects.get()).values():
         assert all(spell.ends is not None and spell.begins <= spell.ends for spell in one)
-    monkeypatch.setattr(progress, "MOST_ATTEMPTS", 3)  # of a run of more, a bar is a round of its step
+    monkeypatch.setattr(progress, "MOST_ATTEMPTS", 3)  # with more attempts, a bar is a round of its step
     assert drawn()["glass"] == [("done", 2)]
     assert rows(task, "state").count("done") == 5

@@ -1,4 +1,4 @@
-"""Templates of steps: they read what they are given, say what is not there, and end soon whatever they are."""
+"""Templates read their inputs, name what is missing, and always end soon."""
 
 import json
 import tracemalloc
@@ -23,7 +23,6 @@ NAMES = {
 
 
 def problem(source: str, read=render) -> str:
-    """What is said of a source that cannot be rendered."""
     try:
         made = read(source, NAMES)
     except TemplateProblem as said:
@@ -208,7 +207,7 @@ def test_json_is_stopped_while_it_is_written():
     tracemalloc.start()
     try:
         for source in (f"{GROWING}|list|tojson", "[" * 20 + "range(9999)|list" + "]" * 20 + "|tojson(8)"):
-            said = problem(source, evaluate)  # a slow machine comes to the end of the time first
+            said = problem(source, evaluate)  # a slow machine reaches the time limit first
             assert "puts together more than 1,000,000 characters" in said or "takes longer than 2 s" in said
         assert tracemalloc.get_traced_memory()[1] < 100_000_000
     finally:
@@ -250,7 +249,6 @@ def test_whatever_is_written_makes_a_text_or_a_sentence(source):
 
 
 def outcome(read, source: str) -> str | None:
-    """The sentence that is said of it, if it is not read."""
     try:
         read(source, NAMES)
     except TemplateProblem as problem:

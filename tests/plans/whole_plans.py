@@ -1,7 +1,7 @@
-"""What holds of every plan that is over, whatever happened on its way.
+"""What must hold for every ended plan.
 
-`python -m tests.plans.whole_plans TASK…` says how many plans of those tasks there are in the installation that
-the environment names, and a line for each thing that does not hold of them.
+`python -m tests.plans.whole_plans TASK…` prints the number of these tasks' plans in the installation that the
+environment names, and a line for each problem.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from apps.plans.graphs import plan_at
 from apps.plans.models import PlanRun, Step
 from apps.record.models import Task
 
-PATIENCE = 60  # seconds
+PATIENCE = 60
 
 
 def problems(runs: QuerySet[PlanRun]) -> list[str]:
-    """What does not hold of these plans, once the look that follows the end of each has been taken."""
+    """Problems of these plans, after the tick that follows their end."""
     until = time.monotonic() + PATIENCE
     while runs.filter(finished_at=None).exists() and time.monotonic() < until:
         time.sleep(0.05)
@@ -42,7 +42,7 @@ def _of_end(run: PlanRun) -> str:
 
 
 def _of_steps(run: PlanRun) -> list[str]:
-    """Each step is done, and has one task, which is completed; the plan called for no other."""
+    """Each step is done and has one completed task; the plan called no others."""
     steps = list(Step.objects.filter(run=run).select_related("task"))
     undone = [f"{step} {step.item} is {step.state}" for step in steps if step.state != Step.State.DONE]
     tasks = Counter(step.task_id for step in steps if step.task and step.task.state == "completed")
@@ -53,7 +53,7 @@ def _of_steps(run: PlanRun) -> list[str]:
 
 
 def _of_order(run: PlanRun) -> list[str]:
-    """The task of a step begins after the ends of those that it depends on."""
+    """A step's task begins after its dependencies have ended."""
     needs = plan_at(run.version_id).needs
     spans: dict[str, list[Task]] = {key: [] for key in needs}
     for step in Step.objects.filter(run=run, task__isnull=False).select_related("task"):

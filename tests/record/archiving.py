@@ -1,4 +1,4 @@
-"""Sessions that were put away long ago, and all that the tables have of one."""
+"""Old archived sessions, and all rows of a session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONG_AGO = timezone.now() - datetime.timedelta(days=100)
 
 
 def had_a_long_talk(ada: User, echo: Agent, said: Any, context_id: str = "talk") -> Context:
-    """A conversation of two tasks, one of two turns, with what was streamed, signed and kept in files."""
+    """A conversation of two tasks, one of two turns, with streamed, signed and large content."""
     sent = accept.accept(ada.principal, echo, said(f"first of {context_id}", contextId=context_id))
     held = begin(sent.run)
     say(held, chunk("lines", "1\n", last=False), chunk("lines", "2\n", append=True))
@@ -45,7 +45,7 @@ def put_away(context: Context, at: datetime.datetime = LONG_AGO) -> Context:
 
 
 def everything(context: Context) -> dict[str, list[Any]]:
-    """Each row of the session, column by column, and what idempotency knows of it."""
+    """Each row of the session by column, and its idempotency keys."""
     found = {
         section.name: [file_format.serialize_row(row) for row in section.rows(context)]
         for section in file_format.all_sections()
@@ -63,13 +63,11 @@ def rows_left(context: Context) -> int:
 
 
 def replace(name: str, content: bytes) -> None:
-    """Put something else in the place of a file."""
     default_storage.delete(name)
     default_storage.save(name, ContentFile(content))
 
 
 def cold_files() -> list[str]:
-    """The names of all files of sessions in cold storage."""
     try:
         folders = default_storage.listdir("cold")[0]
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What is said in conversations of Ada's, and answered."""
+"""Ada's conversations with answers."""
 
 import uuid
 from collections.abc import Callable
@@ -16,8 +16,6 @@ from tests.working import begin, end
 
 @pytest.fixture
 def tell(ada: User, echo: Agent, said: Any) -> Callable[..., Context]:
-    """Sends a message in a conversation, which is answered; gives the conversation as it is then."""
-
     def tell(text: str, context: Context | None = None, **fields: Any) -> Context:
         sent = accept.accept(ada.principal, echo, said(text, contextId=context.context_id if context else "", **fields))
         end(begin(sent.run), Completed(f"{text} is done", [Artifact.text(text, "made")]))
@@ -28,5 +26,4 @@ def tell(ada: User, echo: Agent, said: Any) -> Callable[..., Context]:
 
 @pytest.fixture
 def begun(ada: User, echo: Agent, said: Any) -> Callable[..., uuid.UUID]:
-    """Begins a session of Ada's; gives its key."""
     return lambda **more: accept.accept(ada.principal, echo, said(**more)).context

@@ -1,4 +1,4 @@
-"""What a conversation shows of the record, to be compared later; and what happens in many of them."""
+"""What a conversation shows, for comparisons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from apps.record.models import Context
 
 
 def shown(key: uuid.UUID) -> dict[str, Any]:
-    """All that the conversation has: its log, and what is made of it."""
+    """A conversation's log and derived rows."""
     context = Context.objects.get(pk=key)
     return {
         "events": [
@@ -29,12 +29,11 @@ def words(context: Context) -> list[str]:
 
 
 def place(context: Context, text: str) -> int:
-    """The index of this message."""
     return next(row.index for row in _messages(context) if row.parts[0]["text"] == text)
 
 
 def place_before(context: Context, text: str) -> int:
-    """The index of the event before this message."""
+    """The index before this message."""
     return place(context, text) - 1
 
 

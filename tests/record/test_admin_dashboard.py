@@ -1,4 +1,4 @@
-"""The first page of admin says at a glance how the installation is doing, and every number leads to what it counts."""
+"""Admin's dashboard counts states, and each number links to its rows."""
 
 import datetime
 import re
@@ -29,7 +29,6 @@ def dashboard(client) -> str:
 
 
 def numbers(shown: str) -> dict[str, int]:
-    """The states that the page shows, with their numbers."""
     pairs = re.findall(r"</svg>([\w-]+)</span>\s*</dt>\s*<dd>\s*<a [^>]*>(\d+)</a>", shown)
     return {state: int(number) for state, number in pairs}
 

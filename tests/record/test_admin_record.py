@@ -1,4 +1,4 @@
-"""Operators look at the record: everything is linked, bounded and cheap, and nothing can be edited."""
+"""Operators read the record in admin: linked, bounded and cheap, without editing."""
 
 import re
 
@@ -39,8 +39,6 @@ def found(client, model, **narrowed) -> int:
 
 @pytest.fixture
 def opened(ada, echo, said):
-    """Opens a task of Ada's, with everything that belongs to one, and returns it."""
-
     def build(text: str = "hello") -> Task:
         task = Task.objects.get(pk=accept.accept(ada.principal, echo, said(text)).task)
         Artifact.objects.create(
@@ -68,7 +66,7 @@ def queries_of(client, *addresses: str) -> list[int]:
 def test_a_list_of_many_rows_costs_as_many_queries_as_a_list_of_one(admin_client, opened):
     lists = [address(model) for model in RECORD]
     opened()
-    queries_of(admin_client, *lists)  # what is remembered from the first look on
+    queries_of(admin_client, *lists)  # fills caches
     of_one = queries_of(admin_client, *lists)
     for _ in range(9):
         opened()
@@ -94,7 +92,7 @@ def test_the_record_is_for_operators_who_may_view_it(client, opened, ada):
     opened()
     client.force_login(ada)
     for model in RECORD:
-        assert client.get(address(model)).status_code == 302  # to the sign-in: a member is no operator
+        assert client.get(address(model)).status_code == 302  # to the sign-in: members are no operators
     User.objects.filter(pk=ada.pk).update(is_staff=True)
     for model in RECORD:
         assert client.get(address(model)).status_code == 403

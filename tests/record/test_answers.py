@@ -1,4 +1,4 @@
-"""An answer in data is held to the form that was asked for, and no form makes that take long."""
+"""Structured answers are validated against the form in bounded time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each message says which agent wrote it, in which run, and by which version of the agent: the log knows."""
+"""Each message names its agent, run and agent version."""
 
 import pytest
 
@@ -14,7 +14,6 @@ pytestmark = pytest.mark.django_db
 
 
 def authors_of(context):
-    """Who the log says wrote its messages, in their order."""
     return list(projection.read_authors(Event.objects.filter(context=context).order_by("index")).values())
 
 

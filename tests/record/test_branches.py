@@ -1,4 +1,4 @@
-"""The tree of a conversation's forks, the messages at which its ways part, and the leaf that each person is at."""
+"""The tree of forks, branch points, and each person's current leaf."""
 
 import pytest
 
@@ -23,8 +23,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.services("forks are found by SQ
 
 @pytest.fixture
 def say(ada, echo, said):
-    """Says something in a conversation, which is answered."""
-
     def say(text, context):
         sent = accept.accept(ada.principal, echo, said(text, contextId=context.context_id if context else "talk"))
         end(begin(sent.run), Completed(f"to {text}"))
@@ -40,17 +38,16 @@ def talk(say):
 
 @pytest.fixture
 def edit(ada, say):
-    """Says something else in the place of what was said."""
     return lambda context, old, new: say(new, fork(ada.principal, context, place_before(context, old), reason="edit"))
 
 
 def texts(context, text):
-    """What was said in the place of a message, in each of the sessions."""
+    """The texts of a message's versions, by session."""
     return [one.message.parts[0]["text"] for one in siblings(context, place(context, text))]
 
 
 def ways(context):
-    """What is said at each parting, and which of the sessions it leads to has what one reads."""
+    """The choices at each branch point, with the current one."""
     said = {one.index: one.parts[0]["text"] for one in lineage.messages(context)}
     found = branches.branch_points(context)
     assert all(one.branches[one.position - 1].first_message == one.index for one in found)

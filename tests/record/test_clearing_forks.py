@@ -1,4 +1,4 @@
-"""Whoever is cleared first: what a fork shares stays as it was, and what nobody shares goes."""
+"""Clearing a conversation keeps what forks share, and deletes the rest."""
 
 import itertools
 import threading
@@ -28,7 +28,6 @@ def clear(ada, echo):
 
 @pytest.fixture
 def family(ada, tell):
-    """A conversation, two forks of it, and a fork of one of those."""
     root = tell("third", tell("second", tell("first")))
     early = tell("early", fork(ada.principal, root, place_before(root, "second"), reason="fork"))
     late = tell("late", fork(ada.principal, root, place_before(root, "third"), reason="fork"))
@@ -75,7 +74,7 @@ def test_what_nobody_shares_goes_and_the_fork_goes_on_and_is_forked(ada, tell, c
 
 
 def cut_off(ada, echo, said):
-    """A task of two turns and what it streams, with a fork in the middle of it."""
+    """A streaming task of two turns, forked in the middle."""
     sent = accept.accept(ada.principal, echo, said("work", contextId="talk"))
     held = begin(sent.run)
     say(held, chunk("made", "1"), chunk("later", "?"))
@@ -151,7 +150,7 @@ def test_files_are_counted_once_for_all_who_share_them(ada, echo, said, tell, cl
 
 @pytest.mark.django_db(transaction=True)
 def test_a_conversation_is_forked_or_cleared_and_never_half_of_both(ada, echo, tell):
-    """Several fork and fork the forks while others clear: each fork that was made is whole."""
+    """Concurrent forks and clears: each fork is complete."""
     root = tell("second", tell("first"))
     made, wrong = [root], []
 

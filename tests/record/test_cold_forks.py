@@ -1,4 +1,4 @@
-"""Forks and cold storage: what a fork begins with is there whenever the fork is."""
+"""A fork's past stays readable when its origin is archived."""
 
 import threading
 
@@ -71,7 +71,7 @@ def test_a_past_does_not_go_into_cold_storage_while_a_fork_comes_back(ada, talk,
     threads = [started(bring_back)]
     assert filled.wait(30)
     threads.append(started(move))
-    threads[1].join(0.5)  # it moves by now, unless it waits
+    threads[1].join(0.5)
     go_on.set()
     for one in threads:
         one.join()

@@ -1,4 +1,4 @@
-"""A session that was put away goes into one file, and comes back exactly as it was, whoever asks for it."""
+"""An archived session becomes one file, and is restored exactly."""
 
 import datetime
 import gzip
@@ -151,7 +151,7 @@ def test_whoever_asks_for_something_in_it_brings_it_back(ada, bob, echo, talk, s
     assert wakes(lambda: feed.read_events(talk.pk, 0))
     assert wakes(lambda: lookup.references_of(ada.principal, {"referenceTaskIds": [str(done.pk)]}, None))
     assert wakes(lambda: fork(ada.principal, talk, 2, reason="fork"))
-    Context.objects.exclude(pk=talk.pk).update(deleted_at=timezone.now())  # or it would need this one
+    Context.objects.exclude(pk=talk.pk).update(deleted_at=timezone.now())  # otherwise it would need this one
     assert wakes(lambda: restore_run(ada.principal, run.pk))
     assert wakes(lambda: lookup.find_context(ada.principal, echo, "talk"))
     move_to_cold_storage(talk.pk)
@@ -191,7 +191,7 @@ def test_it_is_written_to_as_if_it_had_never_been_away(talk):
 
 
 def test_writing_to_a_context_that_went_meanwhile_brings_it_back(talk):
-    """Whoever read the row before it went must not write beside the file."""
+    """A writer that read the row before archiving must not write beside the file."""
     read = Context.objects.get(pk=talk.pk)
     move_to_cold_storage(talk.pk)
     with ledger.writing(read) as log:

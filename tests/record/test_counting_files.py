@@ -1,4 +1,4 @@
-"""The files that a workspace uses are counted, in an order in which no two transactions wait for each other."""
+"""Counts of a workspace's files are updated in an order without deadlocks."""
 
 import pytest
 from django.db import connection

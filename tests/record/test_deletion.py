@@ -1,4 +1,4 @@
-"""What was deleted is nowhere any more: in no column of any table, and in no file."""
+"""Deleted content is in no column and no file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MARK = "xylophagous"
 
 
 def places(mark: str = MARK) -> list[str]:
-    """Where a text is: table and column, or file."""
+    """Where a text is: column or file."""
     return sorted({*_columns_with(mark), *_files_with(mark)})
 
 
@@ -67,7 +67,7 @@ def _no_grace_and_no_files_of_other_tests(settings: Any) -> None:
 
 
 def full_of_it(ada: Any, echo: Any, said: Any, context_id: str = f"{MARK}-talk") -> Context:
-    """A conversation with the mark wherever content may be."""
+    """A conversation with the mark in every content field."""
     first = said(f"{MARK} at first", contextId=context_id, metadata={"note": MARK})
     sent = accept.accept(ada.principal, echo, first, traceparent="")
     held = begin(sent.run)
@@ -173,7 +173,6 @@ def a_large_part(text: str) -> dict[str, Any]:
 
 
 def stored(ada: Any, echo: Any, said: Any, context_id: str) -> str:
-    """Send a large part in a conversation of its own; gives its digest."""
     accept.accept(ada.principal, echo, {**said(contextId=context_id), "parts": [a_large_part(MARK)]})
     return Blob.objects.latest("pk").sha256
 
@@ -220,13 +219,13 @@ def test_the_sweep_finds_files_that_nobody_counted_and_spares_those_in_use(ada, 
     Path(f"{path}_copy").write_text("of two writers")
     assert blobs.sweep_unused() == 2
     assert not default_storage.exists(blobs.path_of(lost["stored"]["sha256"]))
-    path.rename(f"{path}.gone")  # put aside by somebody who died
+    path.rename(f"{path}.gone")  # a leftover of a killed process
     blobs.sweep_unused()
     assert blobs.content_of({"stored": {"sha256": digest}}).startswith(MARK.encode())
 
 
 def test_nothing_is_left_of_one_that_an_operator_moved_into_cold_storage(admin_client, ada, echo, said):
-    """What an operator did with a session is logged by its id."""
+    """The log of operators' actions has only the session's id."""
     context = put_away(full_of_it(ada, echo, said))
     chosen = {"action": "move_into_cold_storage", "_selected_action": [str(context.pk)]}
     page = admin_client.post("/admin/record/context/", chosen, follow=True).content.decode()

@@ -1,4 +1,4 @@
-"""Large content is kept in a file, and given to whoever may see its conversation."""
+"""Large content is in files, for people who may see its conversation."""
 
 import base64
 
@@ -19,8 +19,6 @@ CONTENT = bytes(range(256)) * 2000
 
 @pytest.fixture
 def sent(ada, echo, said):
-    """Sends a file of Ada's; gives its address."""
-
     def send(content=CONTENT, name="big.bin", media_type="application/x-big", user=ada) -> str:
         part = {"raw": base64.b64encode(content).decode(), "filename": name, "mediaType": media_type}
         receipt = accept.accept(user.principal, echo, said(parts=[part]))
@@ -40,7 +38,7 @@ def content_of(answer) -> bytes:
 
 def test_its_owner_gets_it_and_anybody_else_finds_nothing(sent, ada, bob):
     address = sent()
-    sent(user=bob)  # who has the same content in a conversation of his own
+    sent(user=bob)  # who has the same content in his own conversation
     answer = got(address, ApiKey.issue(ada, "key")[1])
     assert content_of(answer) == CONTENT
     assert answer["Content-Type"] == "application/x-big"

@@ -1,4 +1,4 @@
-"""Who follows a context holds no thread and no connection, and hears everything though wake-ups are lost."""
+"""Followers hold no thread or connection, and survive lost notifications."""
 
 import asyncio
 import threading
@@ -18,13 +18,13 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("fol
 
 
 async def hear(context, after):
-    """The indexes of the first events after an index."""
+    """Indexes of the first events after an index."""
     async with aclosing(feed.follow(context, after)) as batches:
         return [event.index for event in await anext(batches)]
 
 
 def connections():
-    """How many the database has; SQLite's are those of the threads."""
+    """Database connections; for SQLite those of threads."""
     if connection.vendor != "postgresql":
         return 0
     with connection.cursor() as cursor:
@@ -35,10 +35,10 @@ def connections():
 async def test_200_followers_hold_no_thread_and_no_connection(ada, echo, said, settings):
     sent = [await db.run(accept.accept, ada.principal, echo, said()) for _ in range(20)]
     await asyncio.gather(*(db.run(connections) for _ in range(settings.BRIDGE_THREADS * 3)))
-    feed.start_listening()  # the ear of the process has a thread
+    feed.start_listening()  # the process's listener has a thread
     threads, before = threading.active_count(), await db.run(connections)
     followers = [asyncio.create_task(hear(sent[n % 20].context, sent[n % 20].index)) for n in range(200)]
-    await asyncio.sleep(0)  # all of them have begun
+    await asyncio.sleep(0)
     await asyncio.gather(*(db.run(connections) for _ in range(settings.BRIDGE_THREADS * 3)))
     assert threading.active_count() <= threads
     assert await db.run(connections) <= before
@@ -47,10 +47,10 @@ async def test_200_followers_hold_no_thread_and_no_connection(ada, echo, said, s
         await db.run(rename, one.context)
     for n, heard in enumerate(await asyncio.gather(*followers)):
         assert heard == [sent[n % 20].index + 1]
-    assert feed._reader_hub()._readers == {}
+    assert feed.running_hub()._readers == {}
 
 
-async def test_without_wake_ups_the_poll_delivers(ada, echo, said, settings, monkeypatch):
+async def test_without_notifications_the_poll_delivers(ada, echo, said, settings, monkeypatch):
     settings.FEED_POLL_SECONDS = 0.05
     monkeypatch.setattr(notifications, "announce", lambda *reached, **how: None)
     sent = await db.run(accept.accept, ada.principal, echo, said())
@@ -59,7 +59,7 @@ async def test_without_wake_ups_the_poll_delivers(ada, echo, said, settings, mon
     assert await asyncio.wait_for(following, 10) == [sent.index + 1]
 
 
-async def test_a_wake_up_delivers_without_the_poll(ada, echo, said, settings):
+async def test_a_notification_delivers_without_the_poll(ada, echo, said, settings):
     settings.FEED_POLL_SECONDS = 3600
     sent = await db.run(accept.accept, ada.principal, echo, said())
     following = asyncio.create_task(hear(sent.context, sent.index))
@@ -78,7 +78,7 @@ async def test_a_follower_that_came_late_hears_what_was_there(ada, echo, said):
 
 async def test_announcements_that_overtake_each_other_are_no_loss(settings):
     settings.FEED_POLL_SECONDS = 3600
-    hub = feed._reader_hub()
+    hub = feed.running_hub()
     hub._reached("a context", 6)
     hub._reached("a context", 5)
     assert hub._recent["a context"] == 6
@@ -99,8 +99,8 @@ def reads(monkeypatch):
 
 @pytest.fixture
 async def heard_for_long(monkeypatch):
-    """The ear of this event loop has been open for long."""
-    monkeypatch.setattr(feed._reader_hub(), "_born", asyncio.get_running_loop().time() - 60)
+    """This loop's listener has been open for long."""
+    monkeypatch.setattr(feed.running_hub(), "_created_at", asyncio.get_running_loop().time() - 60)
 
 
 async def listen(sent, since):
@@ -115,7 +115,7 @@ async def test_who_listened_before_looks_for_nothing_until_something_is_announce
     since = feed.start_listening()
     sent = await db.run(accept.accept, ada.principal, echo, said())
     following = asyncio.create_task(listen(sent, since))
-    await asyncio.sleep(0)  # it has begun
+    await asyncio.sleep(0)
     assert reads == []
     await db.run(rename, sent.context)
     assert await asyncio.wait_for(following, 10) == [sent.index + 1]
@@ -137,7 +137,7 @@ async def test_who_may_have_missed_an_announcement_looks_first(ada, echo, said, 
     settings.FEED_POLL_SECONDS = 3600
     sent = await db.run(accept.accept, ada.principal, echo, said())
     await db.run(rename, sent.context)
-    feed._reader_hub()._recent.clear()
+    feed.running_hub()._recent.clear()
     since = feed.start_listening() if ear == "new" else None
     assert await asyncio.wait_for(listen(sent, since), 10) == [sent.index + 1]
     assert reads == [sent.index]
@@ -155,7 +155,7 @@ def test_words_wait_shortly_an_opening_longer_and_an_end_not_at_all(ada, echo, s
 
 
 class Interrupting(dict):
-    """While it is read, another thread announces an event, as far as it gets."""
+    """During a read, another thread announces an event."""
 
     def __init__(self, announce):
         super().__init__()
@@ -171,7 +171,7 @@ class Interrupting(dict):
 
 async def test_an_event_that_is_announced_while_somebody_begins_to_follow_is_heard():
     context = uuid.uuid4()
-    hub = feed.ReaderHub(asyncio.get_running_loop())
+    hub = feed.Hub(asyncio.get_running_loop())
     try:
         hub._recent = recent = Interrupting(lambda: hub._reached(str(context), 7))
         with hub.reader(context) as reader:
@@ -183,15 +183,15 @@ async def test_an_event_that_is_announced_while_somebody_begins_to_follow_is_hea
 
 
 async def test_a_loop_that_ends_just_then_does_not_fail_who_announces(monkeypatch):
-    """By then it is committed. Between the look whether a follower's loop is there and the call, it may end."""
+    """After the commit, a follower's loop may end between the check and the call."""
     feed.start_listening()
     context = uuid.uuid4()
-    with feed._reader_hub().reader(context) as reader:
+    with feed.running_hub().reader(context) as reader:
 
         def ended(*_):
             raise RuntimeError("Event loop is closed")
 
         with monkeypatch.context() as patched:
             patched.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", ended)
-            notifications._deliver(notifications.REACHED, str(context), 3)
-        assert reader._known == 0
+            notifications._notify(notifications.REACHED, str(context), 3)
+        assert reader._newest == 0

@@ -1,4 +1,4 @@
-"""Who follows many sessions, or all of theirs, hears each event once and in order, whatever is lost between."""
+"""A follower of many sessions gets each event once and in order."""
 
 import asyncio
 import threading
@@ -23,19 +23,16 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("wha
 
 
 class Client:
-    """Somebody who is told things, and keeps them."""
-
     def __init__(self, following_):
         self.following, self.told, self.waiting = following_, [], None
         self._batches = following_.batches()
 
     async def hear(self, number):
-        """Be told until there are so many things."""
         async with asyncio.timeout(20):
             while len(self.told) < number:
                 for told in await anext(self._batches):
                     self.told.append(told)
-                    self.following.take(told)
+                    self.following.acknowledge(told)
         return self.told
 
     async def leave(self):
@@ -58,10 +55,13 @@ async def client(principal, since=None, sessions=()):
 
 
 async def listening(one):
-    """The client has begun, and waits."""
     one.waiting = asyncio.create_task(one.hear(len(one.told) + 1))
-    await until(lambda: one.following._ear and one.following._ear._news and not one.following._ear._news.done())
+    await until(lambda: is_waiting(one.following._subscription))
     return one.waiting
+
+
+def is_waiting(subscription):
+    return subscription and subscription._waiter and not subscription._waiter.done()
 
 
 async def until(true):
@@ -74,27 +74,27 @@ async def test_from_now_on_what_happens_anywhere_is_heard(ada, begun, settings):
     settings.FEED_POLL_SECONDS = 3600
     old, young = await db.run(begun), await db.run(begun)
     await db.run(aged, old)
-    async with client(ada.principal) as ear:
-        waiting = await listening(ear)
+    async with client(ada.principal) as follower:
+        waiting = await listening(follower)
         await db.run(rename, old, young, young)
         new = await db.run(begun)
         await waiting
-        await ear.hear(4)
-        assert [ear.indexes(session) for session in (old, young, new)] == [[2], [2, 3], [1]]
+        await follower.hear(4)
+        assert [follower.indexes(session) for session in (old, young, new)] == [[2], [2, 3], [1]]
 
 
-async def test_without_wake_ups_the_poll_delivers(ada, begun, settings, monkeypatch):
+async def test_without_notifications_the_poll_delivers(ada, begun, settings, monkeypatch):
     settings.FEED_POLL_SECONDS = 0.05
     monkeypatch.setattr(notifications, "announce", lambda *reached, **how: None)
     old = await db.run(begun)
     await db.run(aged, old)
-    async with client(ada.principal) as ear:
-        waiting = await listening(ear)
+    async with client(ada.principal) as follower:
+        waiting = await listening(follower)
         await db.run(rename, old)
         new = await db.run(begun)
         await waiting
-        await ear.hear(2)
-        assert (ear.indexes(old), ear.indexes(new)) == ([2], [1])
+        await follower.hear(2)
+        assert (follower.indexes(old), follower.indexes(new)) == ([2], [1])
 
 
 async def test_what_was_missed_comes_first_in_order_and_once(ada, begun):
@@ -102,9 +102,9 @@ async def test_what_was_missed_comes_first_in_order_and_once(ada, begun):
     before = await db.run(sync.current_position, ada.principal)
     for _ in range(2):
         await db.run(rename, *sessions)
-    async with client(ada.principal, before) as ear:
-        await ear.hear(40)
-        assert all(ear.indexes(session) == [2, 3] for session in sessions)
+    async with client(ada.principal, before) as follower:
+        await follower.hear(40)
+        assert all(follower.indexes(session) == [2, 3] for session in sessions)
 
 
 async def test_a_long_backlog_comes_in_batches_and_others_between(ada, begun, monkeypatch):
@@ -112,28 +112,28 @@ async def test_a_long_backlog_comes_in_batches_and_others_between(ada, begun, mo
     long, short = await db.run(begun), await db.run(begun)
     before = await db.run(sync.current_position, ada.principal)
     await db.run(rename, *[long] * 40, short)
-    async with client(ada.principal, before) as ear:
-        await ear.hear(41)
-        assert ear.indexes(long) == list(range(2, 42))
-        assert [told.session for told in ear.told].index(short) < 10
+    async with client(ada.principal, before) as follower:
+        await follower.hear(41)
+        assert follower.indexes(long) == list(range(2, 42))
+        assert [told.session for told in follower.told].index(short) < 10
 
 
 async def test_those_that_are_named_are_heard_alone(ada, begun):
     one, other = await db.run(begun), await db.run(begun)
-    async with client(ada.principal, sessions=[one]) as ear:
-        waiting = await listening(ear)
+    async with client(ada.principal, sessions=[one]) as follower:
+        waiting = await listening(follower)
         await db.run(rename, other, one)
         await waiting
-        assert [(told.session, told.index) for told in ear.told] == [(one, 2)]
+        assert [(told.session, told.index) for told in follower.told] == [(one, 2)]
 
 
 async def test_of_one_session_an_index_says_where_to_begin_and_one_out_of_range_is_refused(ada, begun):
     session, other = await db.run(begun), await db.run(begun)
     await db.run(rename, session, session)
     await db.run(aged, session)
-    async with client(ada.principal, 1, [session]) as ear:
-        await ear.hear(2)
-        assert ear.indexes(session) == [2, 3]
+    async with client(ada.principal, 1, [session]) as follower:
+        await follower.hear(2)
+        assert follower.indexes(session) == [2, 3]
     with pytest.raises(InvalidParams, match="no such event"):
         await db.run(sync.open_stream, ada.principal, frozenset([session]), 4)
     with pytest.raises(InvalidParams, match="Name one"):
@@ -145,128 +145,128 @@ async def test_somebody_elses_session_is_not_found_and_not_heard(ada, bob, echo,
     session = await db.run(begun)
     with pytest.raises(ContextNotFound):
         await db.run(sync.open_stream, bob.principal, frozenset([session]), None)
-    async with client(bob.principal) as ear:
-        waiting = await listening(ear)
+    async with client(bob.principal) as follower:
+        waiting = await listening(follower)
         await db.run(rename, session)
         await db.run(begun)
         own = (await db.run(accept.accept, bob.principal, echo, said())).context
         await waiting
-        assert {told.session for told in ear.told} == {own}
+        assert {told.session for told in follower.told} == {own}
 
 
 async def test_what_is_gone_is_told_and_no_gap(ada, begun):
-    """The session was deleted; its log is deleted too, or in cold storage."""
+    """The session was deleted; its log is deleted or archived."""
     gone, lost, away, other = [await db.run(begun) for _ in range(4)]
     before = await db.run(sync.current_position, ada.principal)
     await db.run(rename, gone, lost, away, away, other)
     for session in (gone, lost):
         await db.run(deletion.delete_session, ada.principal, session)
     await db.run(Event.objects.filter(context__in=[lost, away]).delete)
-    async with client(ada.principal, before) as ear:
-        told = {one.session: (one.event and one.event.type, one.reason) for one in await ear.hear(4)}
+    async with client(ada.principal, before) as follower:
+        told = {one.session: (one.event and one.event.type, one.reason) for one in await follower.hear(4)}
     assert told[gone][0] == EventType.SESSION_DELETED
     assert (told[lost], told[away]) == ((None, "deleted"), (None, "archived"))
-    assert (len(ear.told), ear.indexes(other)) == (4, [2])
+    assert (len(follower.told), follower.indexes(other)) == (4, [2])
 
 
 async def test_a_fork_begins_with_its_own_first_event(ada, begun):
-    async with client(ada.principal) as ear:
-        waiting = await listening(ear)
+    async with client(ada.principal) as follower:
+        waiting = await listening(follower)
         fork = await db.run(begun)
         await db.run(rename, fork, fork)
         await waiting
     before = await db.run(sync.current_position, ada.principal)
-    before.moved.pop(fork)
+    before.indexes.pop(fork)
     await db.run(Context.objects.filter(pk=fork).update, forked_at=2)
-    async with client(ada.principal, before) as ear:
-        await ear.hear(1)
-        assert ear.indexes(fork) == [3]
+    async with client(ada.principal, before) as follower:
+        await follower.hear(1)
+        assert follower.indexes(fork) == [3]
 
 
 async def test_a_position_that_is_caught_up_forgets_what_is_long_ago(ada, begun, settings):
     settings.FEED_POLL_SECONDS = 0.05
     old, young = await db.run(begun), await db.run(begun)
-    async with client(ada.principal) as ear:
-        began = ear.following.position.at
-        assert ear.following.position.moved.keys() == {old, young}
-        waiting = await listening(ear)
+    async with client(ada.principal) as follower:
+        began = follower.following.position.at
+        assert follower.following.position.indexes.keys() == {old, young}
+        waiting = await listening(follower)
         await db.run(aged, old)
-        await until(lambda: old not in ear.following.settle().moved)
-        assert ear.following.position.at > began
-        assert ear.following.position.moved == {young: 1}
+        await until(lambda: old not in follower.following.settle().indexes)
+        assert follower.following.position.at > began
+        assert follower.following.position.indexes == {young: 1}
         await db.run(rename, old)
         await waiting
-        assert ear.indexes(old) == [2]
+        assert follower.indexes(old) == [2]
 
 
 async def test_what_happened_after_the_last_look_stays_in_the_position(ada, begun, settings, monkeypatch):
     settings.FEED_POLL_SECONDS = 0.05
-    not_looked = asyncio.Event()
+    polled = asyncio.Event()
 
-    async def look():
-        not_looked.set()
+    async def poll():
+        polled.set()
 
-    async with client(ada.principal) as ear:
-        waiting = await listening(ear)
-        await until(lambda: ear.following._ear.looked)
-        monkeypatch.setattr(feed.subscription_hub(), "_look", look)
-        await not_looked.wait()
+    async with client(ada.principal) as follower:
+        waiting = await listening(follower)
+        await until(lambda: follower.following._subscription.last_poll)
+        monkeypatch.setattr(feed.running_hub(), "_poll_subscriptions", poll)
+        await polled.wait()
         session = await db.run(begun)
         await waiting
-        assert ear.following.settle().at == ear.following._ear.looked[0]
-        assert ear.following.position.moved == {session: 1}
+        assert follower.following.settle().at == follower.following._subscription.last_poll.at
+        assert follower.following.position.indexes == {session: 1}
 
 
 async def test_conversations_between_agents_are_asked_about_once(ada, begun):
-    async with client(ada.principal) as ear:
-        waiting = await listening(ear)
+    async with client(ada.principal) as follower:
+        waiting = await listening(follower)
         child = await db.run(begun)
         await waiting
         await db.run(Context.objects.filter(pk=child).update, parent_task=uuid.uuid4())
-        ear.following.position.moved.pop(child)
-        waiting = await listening(ear)
+        follower.following.position.indexes.pop(child)
+        waiting = await listening(follower)
         looks = []
-        look = ear.following._look
-        ear.following._look = lambda: looks.append(1) or look()
+        look = follower.following._find_missed
+        follower.following._find_missed = lambda: looks.append(1) or look()
         await db.run(rename, child)
-        await until(lambda: child in ear.following._unlisted)
+        await until(lambda: child in follower.following._unlisted)
         await db.run(rename, child, child)
         await db.run(begun)
         await waiting
-        assert len(looks) == 2  # for the child, and for the new session
-        assert ear.indexes(child) == [1]
+        assert len(looks) == 2
+        assert follower.indexes(child) == [1]
 
 
 async def test_50_who_follow_the_same_share_their_queries_and_hold_nothing(ada, begun, settings):
     sessions = [await db.run(begun) for _ in range(8)]
     followings = [await db.run(sync.open_stream, ada.principal, frozenset(), None) for _ in range(50)]
-    ears = [Client(one) for one in followings]
+    followers = [Client(one) for one in followings]
     for _ in range(settings.BRIDGE_THREADS * 2):
         await db.run(connection.ensure_connection)
     threads = threading.active_count()
-    waiting = [await listening(ear) for ear in ears]
+    waiting = [await listening(follower) for follower in followers]
     assert threading.active_count() <= threads + 1
     reads = []
     read = sync.read_ranges
-    sync.read_ranges = lambda stretches: reads.append(stretches) or read(stretches)
+    sync.read_ranges = lambda ranges: reads.append(ranges) or read(ranges)
     try:
         await db.run(rename, *sessions)
         await asyncio.gather(*waiting)
-        await asyncio.gather(*(ear.hear(8) for ear in ears))
+        await asyncio.gather(*(follower.hear(8) for follower in followers))
     finally:
         sync.read_ranges = read
-    assert all(ear.indexes(session) == [2] for ear in ears for session in sessions)
+    assert all(follower.indexes(session) == [2] for follower in followers for session in sessions)
     assert len(reads) < 50
-    for ear in ears:
-        await ear.leave()
-    assert feed.subscription_hub()._ears == {}
+    for follower in followers:
+        await follower.leave()
+    assert feed.running_hub()._subscriptions == {}
 
 
 def test_a_poll_is_two_queries_for_all_that_listen(ada, bob, begun):
     session = begun()
     with CaptureQueriesContext(connection) as queries:
         found = feed._newest_rows(
-            frozenset([ada.pk, bob.pk]), frozenset([session]), sync.current_position(ada.principal).window
+            frozenset([ada.pk, bob.pk]), frozenset([session]), sync.current_position(ada.principal).margin_start
         )
-    assert len(queries) == 3  # one of them asked for the position
-    assert {place for place, _ in found} == {f"owner {ada.pk}", str(session)}
+    assert len(queries) == 3
+    assert {topic for topic, _ in found} == {f"owner {ada.pk}", str(session)}

@@ -1,4 +1,4 @@
-"""A fork goes on from an event of a conversation: it has its past, of which nothing is copied, and not its future."""
+"""A fork has its origin's past, without a copy, and not its future."""
 
 import threading
 
@@ -24,7 +24,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.services("a log is read over se
 
 @pytest.fixture
 def talk(tell):
-    """A conversation of two tasks that are done."""
     return tell("second", tell("first"))
 
 

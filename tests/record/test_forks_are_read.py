@@ -1,4 +1,4 @@
-"""Whoever reads a fork reads its past too: who follows it, agents, pages, and who downloads a file of it."""
+"""Followers, agents, pages and downloads of a fork include its past."""
 
 import asyncio
 from contextlib import aclosing
@@ -34,7 +34,6 @@ def child(ada, talk):
 
 
 def length(context, number):
-    """Make a log longer by turns that were recorded at once."""
     with ledger.writing(context.pk) as log:
         for n in range(number):
             message = {"messageId": f"m{n}", "contextId": context.context_id, "parts": [{"text": str(n)}]}

@@ -1,4 +1,4 @@
-"""Indexes of a context are gapless and start at 1, and no reader sees N+1 before N, whoever writes at once."""
+"""With concurrent writers, indexes are gapless from 1, and no reader sees N+1 before N."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,6 @@ WRITERS, EACH = 8, 15
 
 
 def write_often(context, name):
-    """What one writer does, with a connection of its own."""
     try:
         for number in range(EACH):
             with ledger.writing(context) as log:
@@ -30,7 +29,7 @@ def write_often(context, name):
 
 
 async def read_to(context, last):
-    """The indexes as a follower sees them, as far as `last`."""
+    """A follower's indexes, up to `last`."""
     seen = []
     async with aclosing(feed.follow(context)) as batches:
         async for events in batches:

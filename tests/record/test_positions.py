@@ -1,4 +1,4 @@
-"""A position says how far a client has come in all that one user has: nothing is missed, and little is told twice."""
+"""A sync cursor covers all of a person's sessions and misses nothing."""
 
 import datetime
 import threading
@@ -21,7 +21,6 @@ HOUR = datetime.timedelta(hours=1)
 
 
 def aged(*contexts, by=HOUR):
-    """Have sessions happened some time earlier."""
     for context in Context.objects.filter(pk__in=contexts):
         Context.objects.filter(pk=context.pk).update(
             created_at=context.created_at - by, updated_at=context.updated_at - by
@@ -46,7 +45,7 @@ class TestTokens:
         position = Position(timezone.now(), {uuid.uuid4(): index for index in range(1000)})
         text = position_token(ada.principal, position)
         assert len(text) < 6000
-        assert parse_position(ada.principal, text).moved == dict(list(position.moved.items())[-sync.MAX_SESSIONS :])
+        assert parse_position(ada.principal, text).indexes == dict(list(position.indexes.items())[-sync.MAX_SESSIONS :])
 
     def test_a_token_of_somebody_else_or_of_a_later_format_or_that_was_changed_is_none(self, ada, bob, monkeypatch):
         whole = position_token(ada.principal, Position(timezone.now(), {}))
@@ -76,12 +75,12 @@ class TestChanges:
         renamed, deleted, quiet, old = begun(), begun(contextId="deleted"), begun(), begun()
         aged(old)
         before = sync.current_position(ada.principal)
-        assert old not in before.moved
+        assert old not in before.indexes
         rename(renamed)
         rename(old)
         deletion.delete_context(ada.principal, echo, "deleted")
         begun(contextId="short-lived")
-        deletion.delete_context(ada.principal, echo, "short-lived")  # who never knew it is not told that it is gone
+        deletion.delete_context(ada.principal, echo, "short-lived")  # no tombstone for a client that never knew it
         created = begun()
         changes = sync.changes_since(ada.principal, before)
         assert told(changes) == {renamed, created, old}
@@ -96,7 +95,7 @@ class TestChanges:
         begun()
         for who, since in ((bob.principal, before), (ANONYMOUS, sync.current_position(ANONYMOUS))):
             changes = sync.changes_since(who, since)
-            assert (changes.sessions, changes.position.moved) == ([], {})
+            assert (changes.sessions, changes.position.indexes) == ([], {})
 
     def test_many_changes_come_in_pages_and_each_once(self, ada, begun):
         sessions = [begun() for _ in range(7)]
@@ -159,7 +158,7 @@ class TestChanges:
     def test_it_is_found_along_the_index_of_an_owners_sessions(self, ada):
         found = Context.objects.ever_visible_to(ada.principal).listed()
         with transaction.atomic(), connection.cursor() as cursor:
-            if connection.vendor == "postgresql":  # which would read a table of a few rows from one end to the other
+            if connection.vendor == "postgresql":  # which scans tables of few rows
                 cursor.execute("SET LOCAL enable_seqscan = off")
                 cursor.execute("SET LOCAL enable_sort = off")
             plan = found.filter(updated_at__gt=timezone.now()).order_by("updated_at", "pk").explain()

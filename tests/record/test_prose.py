@@ -1,4 +1,4 @@
-"""What agents write is laid out, and nothing of it runs, calls home, or looks like something of ours."""
+"""Agents' Markdown runs nothing, loads nothing, and cannot imitate the page."""
 
 from apps.record.content import rendering
 

@@ -1,4 +1,4 @@
-"""What led to an artifact: every task, message, agent, version and file on the way, for its owner alone."""
+"""An artifact's provenance is complete, and for its owner only."""
 
 from __future__ import annotations
 
@@ -46,8 +46,6 @@ Ask = Callable[..., Receipt]
 
 @dataclass
 class Reading:
-    """A graph, to be asked."""
-
     graph: Provenance
 
     def ends(self, kind: EdgeKind, later: str = "") -> set[tuple[str, str]]:
@@ -80,7 +78,7 @@ def texts(*names: str) -> list[Made]:
 
 @pytest.fixture
 def ask(ada: User, echo: Agent) -> Ask:
-    """A task of Ada's that is begun, and with artifacts completed."""
+    """Ada's task; completed if it has artifacts."""
 
     def asked(
         parts: list[JSON] | None = None,
@@ -108,7 +106,7 @@ def ask(ada: User, echo: Agent) -> Ask:
 
 @pytest.fixture
 def chain(ask: Ask) -> list[Receipt]:
-    """Three tasks, each of which refers to the one before it; a file was given to the first one."""
+    """Three tasks that each refer to the previous one; the first has a file."""
     first = ask([{"text": "Look at this"}, FILE], texts("cleaned"))
     second = ask([{"text": "Go on"}], texts("effects"), refers=[first])
     return [first, second, ask([{"text": "Write it up"}], texts("report"), refers=[second])]
@@ -224,7 +222,7 @@ def test_what_was_passed_on_came_from_the_artifact_that_holds_it(ada: User, ask:
         assert {earlier for _, earlier in found.ends(EdgeKind.CAME_FROM)} == {made(first, "long")}
         assert (made(first, "long"), task(first)) in found.ends(EdgeKind.DELIVERED_BY)
     first = ask(artifacts=[Made.json("hits", {"b": [1, 2], "a": 0.5})])
-    last = ask([{"data": {"a": 0.5, "b": [1, 2]}}], texts("sum"), refers=[first])  # however a database orders it
+    last = ask([{"data": {"a": 0.5, "b": [1, 2]}}], texts("sum"), refers=[first])  # in any order of the database
     source = Artifact.objects.get(task=first.task).artifact_id
     assert {earlier for _, earlier in read(ada, last, "sum").ends(EdgeKind.CAME_FROM)} == {made(first, source)}
 
@@ -309,7 +307,7 @@ def test_it_is_bounded_and_says_so(ada: User, chain: list[Receipt]) -> None:
 def test_where_all_refer_to_all_there_are_so_many_links_and_no_more(
     ada: User, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fan-out that follows a fan-out: each of its tasks refers to each of the other."""
+    """Two fan-outs: each task of the second refers to each of the first."""
     first = [ask([{"text": "One"}], texts("part")) for _ in range(6)]
     second = [ask([{"text": "Two"}], texts("part"), refers=first) for _ in range(6)]
     last = ask([{"text": "Join"}], texts("whole"), refers=second)

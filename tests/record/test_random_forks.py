@@ -1,4 +1,4 @@
-"""Whatever is forked, said, canceled and cleared in whatever order: each conversation is what a list of lines says."""
+"""Random forks, messages, cancels and clears: each conversation matches a list of lines."""
 
 import uuid
 from contextlib import suppress
@@ -37,14 +37,14 @@ OVER = {"completed", "failed", "canceled", "rejected"}
 
 @dataclass
 class Talk:
-    """A conversation as a list of its lines: (type, task, payload)."""
+    """A conversation as lines: (type, task, payload)."""
 
     key: uuid.UUID
     lines: list = field(default_factory=list)
     forked_at: int | None = None
 
     def told(self, upto=None):
-        """What the lines come to: what was said, how the tasks are, and what was delivered."""
+        """Messages, task states and artifacts of the lines."""
         said, states, begun, delivered = [], {}, {}, {}
         for index, (kind, task, payload) in enumerate(self.lines[:upto], start=1):
             if kind == "user_message":
@@ -66,7 +66,7 @@ class Talk:
 
 
 class Forks(RuleBasedStateMachine):
-    """Somebody who writes, forks, cancels and clears, and workers in the middle of what they do."""
+    """A person who writes, forks, cancels and clears, and workers during their turns."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Forks(RuleBasedStateMachine):
         return self.talks[pick % len(self.talks)]
 
     def heard(self) -> None:
-        """Each list grows by what its conversation has recorded itself."""
+        """Each list gets the lines that its conversation recorded."""
         for talk in self.talks:
             new = Event.objects.filter(context=talk.key, index__gt=len(talk.lines)).order_by("index")
             talk.lines += [(event.type, event.task_id, event.payload) for event in new]
@@ -187,7 +187,7 @@ class Forks(RuleBasedStateMachine):
         at = at % len(talk.lines) + 1
         rebuilt = projection.rebuild(talk.key, upto=at)
         said, states, delivered = talk.told(at)
-        assert [(row.index, row.message_id) for row in rebuilt.messages] == said
+        assert [(row.index, row.message_id) for row in rebuilt.messages.values()] == said
         assert {task.pk: task.state for task in rebuilt.tasks.values()} == states
         parts = {(row.task_id, row.artifact_id): row.parts for row in rebuilt.artifacts if row.state == "delivered"}
         assert parts == delivered
@@ -219,7 +219,7 @@ class Forks(RuleBasedStateMachine):
 
 @pytest.mark.django_db
 @pytest.mark.services("the record and its rows, by another database")
-@pytest.mark.timeout(3600)  # of hundreds of histories
+@pytest.mark.timeout(3600)  # hundreds of histories
 def test_forks_hold_whatever_happens(ada, echo, monkeypatch):
     monkeypatch.setattr("apps.engine.worker.publish", lambda run: None)
     run_state_machine_as_test(Forks, settings=settings(stateful_step_count=20))

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: the log and the rows agree, and the invariants of the record hold."""
+"""Random operations: the log and the rows agree, and the record's invariants hold."""
 
 import uuid
 from collections import Counter
@@ -40,7 +40,7 @@ PICK = st.integers(min_value=0, max_value=1000)
 
 
 class History(RuleBasedStateMachine):
-    """People who write and cancel, workers that come, go, die and come late, over a few tasks and contexts."""
+    """People write and cancel; workers start, stop, die and come late."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: self.sent)
     @rule(pick=PICK)
     def a_worker_claims(self, pick: int) -> None:
-        """Mostly a run that is to be had; sometimes one that is over."""
+        """Mostly an available run, sometimes an ended one."""
         runs = Run.objects.filter(task__in=self.tasks)
         keys = list((runs.unfinished() if pick % 4 else runs).order_by("queued_at", "pk").values_list("pk", flat=True))
         if keys and (assignment := claim(keys[pick % len(keys)], f"worker {pick}")):
@@ -145,7 +145,7 @@ class History(RuleBasedStateMachine):
             log.add(EventType.SESSION_RENAMED, {"title": f"title {pick}"})
 
     def act(self, held: Assignment, doing) -> None:
-        """Only who holds the run writes; for anybody else nothing changes."""
+        """Only the run's holder changes anything."""
         run = Run.objects.get(pk=held.lease.run_id)
         is_held = (
             run.fence == held.lease.fence and run.state == Run.State.RUNNING and run.lease_until > sql.database_time()
@@ -190,7 +190,7 @@ def check_artifacts(task: Task) -> None:
 
 
 def check_its_end(task: Task) -> None:
-    """Nothing follows it, and nothing is remembered."""
+    """Nothing follows it, and no state stays."""
     states = list(Event.objects.filter(task=task, type=EventType.AGENT_STATUS).order_by("index"))
     ends = [event for event in states if TaskState(event.payload["state"]).is_terminal]
     assert len(ends) == task.is_finished
@@ -200,14 +200,14 @@ def check_its_end(task: Task) -> None:
 
 
 def check_what_is_shown(task: Task) -> None:
-    """It is the same whether the task was read whole or bit by bit."""
+    """A whole task and its increments show the same."""
     for length in (None, 0, 1, 3):
         whole, row = lookup.find_whole_task(task.pk, length), TASK.one(task.pk)
         assert wire.load_task(whole, history_length=length) == wire.load_task(row, history_length=length)
 
 
 def check_messages(task: Task, acknowledged: set[str]) -> None:
-    """All of them are in the history, and before the task's end a turn took up each."""
+    """All are in the history, and a turn took each before the task's end."""
     users = Message.objects.filter(task=task, role=Message.Role.USER)
     assert set(users.values_list("message_id", flat=True)) == acknowledged
     if task.is_finished and task.state != TaskState.CANCELED:
@@ -217,7 +217,7 @@ def check_messages(task: Task, acknowledged: set[str]) -> None:
 
 @pytest.mark.django_db
 @pytest.mark.services("the record and its rows, by another database")
-@pytest.mark.timeout(3600)  # of hundreds of histories
+@pytest.mark.timeout(3600)
 def test_the_record_holds_whatever_happens(ada, monkeypatch):
     monkeypatch.setattr("apps.engine.worker.publish", lambda run: None)
     policies = [(on_busy, retry) for on_busy in ("enqueue", "interrupt", "reject") for retry in (True, False)]

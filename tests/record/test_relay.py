@@ -1,4 +1,4 @@
-"""Wake-ups reach the other processes: what settles something at once, of the rest the newest alone a little later."""
+"""Settling notifications are sent at once, otherwise the newest after a wait."""
 
 import logging
 import queue
@@ -12,13 +12,13 @@ from django.conf import settings
 from apps.record.notifications import Relay
 from tests.faults.servers import redis_server
 
-SOON = 10.0  # seconds after which a wake-up that was not heard is lost
+SOON = 10.0  # seconds after which a notification counts as lost
 
 pytestmark = pytest.mark.services("needs several processes or a real broker", only=True)
 
 
 class Process:
-    """A relay of a process of its own, and what it heard but for greetings."""
+    """A relay as in another process, and its messages except greetings."""
 
     def __init__(self, prefix, url=""):
         self.heard, self.greeted = queue.Queue(), threading.Event()
@@ -35,7 +35,7 @@ class Process:
 
 
 def listens(process, *, told_by):
-    """A subscription takes a moment: greet until it stands."""
+    """Subscribing takes a moment: greet until one arrives."""
     process.greeted.clear()
     process.relay.listen("group")
     deadline = time.monotonic() + SOON
@@ -77,13 +77,13 @@ def test_whose_a_key_is_is_said_along(one, other):
 
 
 def test_processes_of_two_versions_understand_each_other(one, other):
-    """The version before said no owners, and took what comes for `<name> <index> <key>`."""
+    """The previous version sent `<name> <index> <key>`, without owners."""
     said = []
     one.relay._publish = lambda group, text: said.append(text)
     one.relay.send("group", "a key", 7, "ada")
     name, index, key = said[0].split(" ", 2)
     assert (name != other.relay._name, index, key) == (True, "7", "a key")
-    other.relay._take_in("group", "f00d 8 a key")
+    other.relay._receive("group", "f00d 8 a key")
     assert other.hears() == ("group", "a key", 8)
 
 
@@ -122,12 +122,12 @@ def test_what_somebody_else_has_said_is_not_said_again(one, other):
     other.relay.send("group", "a key", 6)
     assert third.hears() == ("group", "a key", 6)
     assert one.hears() == ("group", "a key", 6)
-    one.relay.send("group", "end", 1, wait=0.3)  # after what waited was due
+    one.relay.send("group", "end", 1, wait=0.3)
     assert third.hears() == ("group", "end", 1)
 
 
 def test_a_redis_that_goes_away_is_no_error_and_one_that_is_back_is_used_again(prefix, caplog):
-    caplog.set_level(logging.INFO, "parley.wakeups")
+    caplog.set_level(logging.INFO, "parley.notifications")
     with redis_server() as server:
         one, other = Process(prefix, server.url), Process(prefix, server.url)
         listens(other, told_by=one)

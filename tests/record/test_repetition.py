@@ -1,4 +1,4 @@
-"""A known sender who sends the same messageId twice gets the same answer and nothing runs twice."""
+"""A known sender's repeated messageId gets the same answer and runs once."""
 
 import asyncio
 import threading

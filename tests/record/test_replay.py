@@ -1,4 +1,4 @@
-"""The log alone gives the rows; a difference between them is found and named."""
+"""The log alone gives the rows; differences are found and named."""
 
 import uuid
 

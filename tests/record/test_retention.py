@@ -1,4 +1,4 @@
-"""Sessions in which nothing happened for longer than their workspace or their agent says are deleted."""
+"""Sessions idle for longer than their workspace or agent allows are deleted."""
 
 import datetime
 
@@ -22,8 +22,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("wha
 
 @pytest.fixture
 def aged(ada, echo, said):
-    """A conversation in which nothing has happened for so many days."""
-
     def make(days, agent=echo):
         sent = accept.accept(ada.principal, agent, said(f"{days} days ago", contextId=f"{agent.slug} {days}"))
         end(begin(sent.run), Completed("done"))

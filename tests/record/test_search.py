@@ -1,4 +1,4 @@
-"""What was said, delivered and named is found by who may see it, however it is asked for."""
+"""Search finds messages, artifacts and titles that the caller may see."""
 
 import asyncio
 import base64
@@ -35,8 +35,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("eac
 
 @pytest.fixture
 def tell(ada, echo, said):
-    """Records what Ada says; gives the receipt."""
-
     def record(text, user=ada, **fields):
         return accept.accept(user.principal, echo, said(text, **fields))
 
@@ -44,7 +42,6 @@ def tell(ada, echo, said):
 
 
 def texts(principal, query, **narrowed):
-    """The whole texts of the messages that are found, in order."""
     return [
         Message.objects.get(pk=found.key).parts[0]["text"]
         for found in queries.search(principal, query, kinds=["message"], **narrowed).results
@@ -220,7 +217,7 @@ def test_pages_go_on_where_they_ended_whatever_is_said_meanwhile(ada, tell):
             break
     assert len(whole) == 7
     assert sorted(seen) == sorted(whole)
-    if connection.vendor == "postgresql":  # FTS5's scores change with all that is there
+    if connection.vendor == "postgresql":  # FTS5's scores depend on all rows
         assert seen == whole
 
 
@@ -357,7 +354,7 @@ def test_the_index_is_brought_up_to_date_by_jobs_and_by_a_command(ada, tell, cap
 
 def test_sqlite_asks_for_the_words_once_whatever_a_search_is_narrowed_by(ada, tell):
     if connection.vendor != "sqlite":
-        return  # PostgreSQL's planner knows how many rows there are
+        return  # PostgreSQL's planner knows the row counts
     sent = tell("a lychee")
     narrowings = ({}, {"kinds": ["message"]}, {"session": sent.context}, {"agent": "echo"}, {"before": timezone.now()})
     for narrowed in narrowings:
@@ -366,5 +363,5 @@ def test_sqlite_asks_for_the_words_once_whatever_a_search_is_narrowed_by(ada, te
         with connection.cursor() as cursor:
             cursor.execute("EXPLAIN QUERY PLAN " + captured[-1]["sql"])
             plan = [row[-1] for row in cursor.fetchall()]
-        # An entry is looked up by what FTS5 found, never the other way round.
+        # Entries are looked up from FTS5's results, not the reverse.
         assert "SEARCH search_searchentry USING INTEGER PRIMARY KEY (rowid=?)" in plan, plan

@@ -1,4 +1,4 @@
-"""A deliverable's signature holds for exactly what was delivered, and nothing else is ever shown as good."""
+"""A signature is valid for exactly the delivered artifact."""
 
 import base64
 import copy
@@ -46,7 +46,7 @@ def signing(echo):
 
 @pytest.fixture
 def complete(ada, signing, said):
-    """Let the agent deliver; gives the task."""
+    """The agent delivers; returns the task."""
 
     def deliver(*artifacts: Made, agent=signing) -> Task:
         held = begin(accept.accept(ada.principal, agent, said()).run)
@@ -57,7 +57,6 @@ def complete(ada, signing, said):
 
 
 def shown(task) -> dict:
-    """The task as it goes over the wire."""
     return json.loads(json.dumps(wire.load_task(task)))
 
 
@@ -96,7 +95,7 @@ def test_what_was_streamed_or_kept_in_files_is_signed_as_a_whole(ada, signing, s
     row = only(held.task)
     assert len(row.parts) == 2
     assert verdict_on(row) == Verdict.GOOD
-    settings.INLINE_PART_BYTES = 1  # everything goes to files
+    settings.INLINE_PART_BYTES = 1
     task = complete()
     assert all("stored" in part for part in only(task).parts if "url" not in part)
     assert verdict_on(only(task)) == Verdict.GOOD
@@ -104,7 +103,7 @@ def test_what_was_streamed_or_kept_in_files_is_signed_as_a_whole(ada, signing, s
 
 
 def changes():
-    """Every way in which an answer may differ from the one that was signed."""
+    """All ways in which an answer may differ from the signed one."""
 
     def part(number, **values):
         def change(answer):
@@ -271,7 +270,7 @@ def test_a_key_that_was_made_in_a_transaction_that_failed_signs_nothing(signing)
 
 
 def test_what_cannot_be_signed_is_delivered_without_a_signature(complete, settings):
-    """Numbers without a canonical form; an agent whose key cannot be read."""
+    """Numbers without a canonical form; an unreadable key."""
     task = complete(Made([{"data": 2**53 + 1}]))
     assert task.state == "completed"
     assert verdict_on(only(task)) == Verdict.MISSING

@@ -1,4 +1,4 @@
-"""A task changes state only along the table, by compare-and-swap; what has ended absorbs everything."""
+"""Task states change only along the table, by compare-and-swap; ended tasks ignore everything."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""A conversation is switched to another agent by one call, which the log records; what runs goes on as it was."""
+"""Switching a conversation's agent: the log records it, and running tasks continue."""
 
 import pytest
 
@@ -87,7 +87,7 @@ def test_a_conversation_that_an_agent_began_stays_with_whom_it_called(ada, echo,
 
 
 def test_a_log_that_does_not_say_who_wrote_gives_the_same_rows(ada, echo, countdown, talk, said):
-    """Logs from before agents could be switched: a message is its task's agent's, an answer its conversation's."""
+    """In old logs, the author is the task's agent, or for answers the conversation's."""
     end(begin(talk.run), Completed("mine"))
     for event in Event.objects.filter(payload__has_key="agent"):
         Event.objects.filter(pk=event.pk).update(

@@ -1,4 +1,4 @@
-"""What language models took: added up by model, over attempts and turns, and shown to operators."""
+"""Usage of language models, summed by model over attempts and turns, for operators."""
 
 import pytest
 

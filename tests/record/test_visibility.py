@@ -1,4 +1,4 @@
-"""A caller sees its own. Someone else's is not found, as if it did not exist."""
+"""Callers see their own objects; others' are not found."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""A task that is read whole shows, byte for byte, what it shows when it is read bit by bit."""
+"""A whole task reads byte for byte like its increments."""
 
 import json
 import uuid

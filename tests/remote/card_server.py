@@ -1,4 +1,4 @@
-"""A web server of a test's own with cards and key sets on it, in a thread; they can be changed at any time."""
+"""A web server in a thread that serves cards and key sets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WELL_KNOWN = "/.well-known/agent-card.json"
 
 
 class CardServer(ThreadingHTTPServer):
-    """Serves what is in `pages`: JSON values, bytes, or (status, headers, bytes). `requests` are what it was asked."""
+    """Serves `pages`: JSON values, bytes, or (status, headers, bytes). `requests` are the requests that came."""
 
     daemon_threads = True
 
@@ -27,7 +27,6 @@ class CardServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def card(self, **fields: Any) -> dict[str, Any]:
-        """A card of an agent on this server."""
         return card(f"{self.url}/a2a", **fields)
 
 
@@ -65,7 +64,6 @@ def serving() -> Iterator[CardServer]:
 
 
 def card(url: str, **fields: Any) -> dict[str, Any]:
-    """A card of A2A 1.0 for an agent at this URL."""
     return {
         "name": "Translator",
         "description": "Translates texts.",
@@ -80,7 +78,6 @@ def card(url: str, **fields: Any) -> dict[str, Any]:
 
 
 def old_card(url: str, **fields: Any) -> dict[str, Any]:
-    """The same of A2A 0.3."""
     new = card(url)
     return {
         **{name: one for name, one in new.items() if name != "supportedInterfaces"},

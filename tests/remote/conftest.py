@@ -1,4 +1,4 @@
-"""What the tests of remote agents share."""
+"""Fixtures for the tests of remote agents."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,6 @@ from tests.remote.card_server import CardServer, serving
 
 @pytest.fixture
 def outward() -> Iterator[None]:
-    """This machine itself may be called."""
     outbound.configure(["127.0.0.1"])
     yield
     outbound.configure(settings.OUTBOUND_ALLOW)
@@ -19,6 +18,5 @@ def outward() -> Iterator[None]:
 
 @pytest.fixture
 def cards_at(outward: None) -> Iterator[CardServer]:
-    """A web server that may be called, without pages yet."""
     with serving() as server:
         yield server

@@ -1,4 +1,4 @@
-"""Talking to a remote agent by way of the record, with a real worker."""
+"""Conversations with a remote agent through the record, with a real worker."""
 
 from __future__ import annotations
 
@@ -18,24 +18,21 @@ from apps.record.models import Artifact, Event, Run, Task
 from apps.remote.registration import register_remote
 
 JSON = dict[str, Any]
-SOON = 20.0  # seconds in which what a test waits for must happen
+SOON = 20.0  # seconds
 
 
 def remote_agent(card: JSON, slug: str = "remote", **policies: Any) -> Agent:
-    """A registered remote agent with this card."""
     return register_remote(slug, card=json.dumps(card), access=Agent.Access.AUTHENTICATED, **policies)
 
 
 @dataclass
 class Talk:
-    """A user's conversation with an agent."""
-
     user: User
     agent: Agent
     context_id: str = ""
 
     async def say(self, text: str = "hello", *, task: Task | None = None, **fields: Any) -> Task:
-        """Send a message; gives its task at once."""
+        """Send a message; returns its task at once."""
         message: JSON = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}], **fields}
         if task is not None:
             message["taskId"] = str(task.pk)
@@ -47,7 +44,6 @@ class Talk:
         return found
 
     async def ask(self, text: str = "hello", *, task: Task | None = None, **fields: Any) -> Task:
-        """Send a message; gives its task when it settles."""
         return await self.settled(await self.say(text, task=task, **fields))
 
     async def settled(self, task: Task) -> Task:
@@ -68,20 +64,19 @@ def _newest_message(task: Task) -> int:
 
 
 async def until(condition: Callable[[], Any], within: float = SOON) -> Any:
-    """What `condition`, called where the database may be asked, gives as soon as that is something."""
+    """Wait for a result of `condition`, which may use the database."""
     async with asyncio.timeout(within):
         while not (found := await db.run(condition)):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)  # nobody announces what is written beside the log
+            await asyncio.sleep(0.02)  # writes without an event send no notification
         return found
 
 
 def words(task: Task) -> str:
-    """What the status of a task says."""
     return "".join(part.get("text", "") for part in (task.status_message or {}).get("parts", []))
 
 
 def delivered(task: Task) -> dict[str, Any]:
-    """The content of what a task delivered, by name: text, or a list of parts."""
+    """A task's artifacts by name: text, or a list of parts."""
     found = Artifact.objects.delivered().filter(task=task.pk)
     return {one.name: content(one.parts) for one in found}
 
@@ -91,12 +86,10 @@ def content(parts: list[JSON]) -> Any:
 
 
 def run_of(task: Task) -> Run:
-    """The newest run of a task."""
     return Run.objects.filter(task=task.pk).order_by("-turn")[0]
 
 
 def said(task: Task, type_: str) -> list[Any]:
-    """The payloads of a task's events of one type."""
     return list(Event.objects.filter(task=task.pk, type=type_).order_by("index").values_list("payload", flat=True))
 
 

@@ -1,4 +1,4 @@
-"""Remote agents that let nobody in without a credential, and the servers that they and their tokens are at."""
+"""Remote agents that require a credential, with their servers and token issuers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ JSON_TYPE = "Content-Type: application/json"
 
 
 def card(url: str, schemes: dict[str, Any] | None = None, *alternatives: dict[str, list[str]], **more: Any) -> Any:
-    """A card of an agent at this URL with security schemes, of which one of the alternatives is required."""
     wanted = {"securitySchemes": schemes or {}, "securityRequirements": [required(one) for one in alternatives]}
     return card_server.card(url, **{"name": "Vault", **wanted, **more})
 
@@ -32,14 +31,12 @@ def required(schemes: dict[str, list[str]]) -> Any:
 
 
 def registered(said: Any, slug: str = "vault", **fields: Any) -> Agent:
-    """A remote agent whose approved card is this."""
     given = {"kind": Agent.Kind.REMOTE, "name": said["name"], "description": "-", "workspace": house_workspace()}
     agent = Agent.objects.create(slug=slug, **given | fields)
     return approved(agent, said)
 
 
 def approved(agent: Agent, said: Any) -> Agent:
-    """The agent with another card."""
     number = agent.versions.count() + 1
     content = {"kind": "remote", "card": said}
     agent.current_version = AgentVersion.objects.create(agent=agent, number=number, content=content, sha256="0" * 64)
@@ -68,8 +65,6 @@ def client(**options: Any) -> httpx.AsyncClient:
 
 
 class Request:
-    """A request as a server got it."""
-
     def __init__(self, content: bytes) -> None:
         head, _, self.body = content.partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
@@ -90,7 +85,7 @@ class Request:
 
 
 def letting_in(is_known: Callable[[Request], bool]) -> Any:
-    """An agent that answers whom it knows, and 401 to others."""
+    """An agent that answers callers it knows, and 401 to others."""
 
     async def answering(content: bytes, writer: Any) -> None:
         known = is_known(Request(content))
@@ -100,7 +95,7 @@ def letting_in(is_known: Callable[[Request], bool]) -> Any:
 
 
 class Issuer:
-    """An authorization server for one client; its tokens are t-1, t-2, … and all are good until they are refused."""
+    """An authorization server for one client. Its tokens t-1, t-2, … are valid until they are refused."""
 
     def __init__(self, client_id: str = "parley", client_secret: str = "client-secret-1", **said: Any) -> None:
         self.client = client_id, client_secret
@@ -129,6 +124,5 @@ class Issuer:
         return (form["client_id"], form["client_secret"]) if "client_secret" in form else None
 
     def use_loaded(self, request: Request) -> bool:
-        """Is the request signed with a token that is good?"""
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         return token in self.issued and token not in self.refused

@@ -1,4 +1,4 @@
-"""Speaking with servers of this machine, as the tests of the connection do."""
+"""Calls to servers on this machine, for the tests of the connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ JSON = dict[str, Any]
 def card_at(
     url: str, binding: str = "JSONRPC", version: str = "1.0", *, streams: bool = True, tenant: str = ""
 ) -> AgentCard:
-    """As much of a card as a call needs."""
     interface = AgentInterface(url=url, protocol_binding=binding, protocol_version=version, tenant=tenant)
     return AgentCard(
         name="Somebody",
@@ -23,7 +22,6 @@ def card_at(
 
 
 def said(text: str, **fields: Any) -> JSON:
-    """A user's message."""
     return {"messageId": f"m-{text}", "role": "ROLE_USER", "parts": [{"text": text}], **fields}
 
 
@@ -32,17 +30,15 @@ def task(state: str = "TASK_STATE_WORKING", **fields: Any) -> JSON:
 
 
 def result(value: Any) -> bytes:
-    """A response of JSON-RPC."""
     return json.dumps({"jsonrpc": "2.0", "id": "1", "result": value}).encode()
 
 
 def event(value: Any) -> bytes:
-    """An event of a stream of JSON-RPC."""
     return b"data: %b\n\n" % result(value)
 
 
 def head(kind: str = "application/json", *headers: str, status: str = "200 OK", length: int | None = None) -> bytes:
-    """The head of a response; without a length the body ends with the connection."""
+    """A response's head; without a length the body ends with the connection."""
     lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", "Connection: close", *headers]
     if length is not None:
         lines.append(f"Content-Length: {length}")
@@ -50,10 +46,8 @@ def head(kind: str = "application/json", *headers: str, status: str = "200 OK", 
 
 
 def stream(*events: Any) -> bytes:
-    """A whole response with these events."""
     return head("text/event-stream") + b"".join(map(event, events))
 
 
 def answer(value: Any, **options: Any) -> bytes:
-    """A whole response with this result."""
     return head(**options) + result(value)

@@ -1,4 +1,4 @@
-"""Remote agents as the registry has them, without a server behind them unless a test gives one."""
+"""Remote agents in the registry, without a server unless a test starts one."""
 
 from typing import Any
 
@@ -11,7 +11,6 @@ from tests.remote.card_server import card
 
 
 def remote_agent(slug: str, url: str = "https://agents.invalid/a2a", *, card_url: str = "", **fields: Any) -> Agent:
-    """An agent whose card, which was pasted or is at `card_url`, says that it is there."""
     agent = Agent.objects.create(
         slug=slug, name=slug.capitalize(), description="Somewhere else.", kind=Agent.Kind.REMOTE,
         workspace=house_workspace(), **fields,

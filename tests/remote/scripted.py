@@ -1,4 +1,4 @@
-"""A remote agent of which a test says, method by method, what it answers: JSON-RPC of A2A 1.0, in a thread."""
+"""A remote agent over JSON-RPC, in a thread, with scripted answers for each method."""
 
 from __future__ import annotations
 
@@ -35,15 +35,14 @@ class Scripted:
     """The agent.
 
     Attributes:
-        requests: what came, as (method, params).
-        headers: those of each request.
-        callers: the ports that requests came from: one for each connection.
-        task: what GetTask answers, and CancelTask ends; None: it knows none.
-        sent: what SendMessage and SendStreamingMessage answer: a function of the params that gives the events, or
-            raises RpcError.
+        requests: (method, params) of each.
+        headers: of each request.
+        callers: the client port of each request, one per connection.
+        task: the answer to GetTask, which CancelTask ends; None: no task.
+        sent: the answer to SendMessage and SendStreamingMessage: a function from params to events, or RpcError.
         subscribed: the same for SubscribeToTask.
         is_down: answers everything with a bare 503.
-        authorization: what a request must have as its header, if anything.
+        authorization: the header that a request must have, if any.
     """
 
     def __init__(self) -> None:
@@ -61,16 +60,13 @@ class Scripted:
         return card(self.url, capabilities={"streaming": True, **capabilities})
 
     def count(self, *methods: str) -> int:
-        """How many requests of these methods came."""
         return sum(method in methods for method, _ in self.requests)
 
     @property
     def sends(self) -> list[JSON]:
-        """The messages that were sent to it."""
         return [params["message"] for method, params in self.requests if method.startswith("Send")]
 
     def is_at(self, state: str, text: str = "", artifacts: list[JSON] | None = None, **more: Any) -> None:
-        """Its task is in this state from now on."""
         self.task = task(state, text, artifacts or [], **more)
 
     async def answer(self, request: Request) -> Response:
@@ -130,7 +126,7 @@ def refusing(code: int, **about: Any) -> Callable[[JSON], AsyncIterator[JSON]]:
 
 
 def in_turn(*plays: Callable[[JSON], AsyncIterator[JSON]]) -> Callable[[JSON], AsyncIterator[JSON]]:
-    """One after the other, the last again and again."""
+    """One after the other, then the last again and again."""
     left = list(plays)
     return lambda params: (left.pop(0) if len(left) > 1 else left[0])(params)
 
@@ -152,13 +148,11 @@ def status(state: str, text: str = "", **more: Any) -> JSON:
 
 
 def now(state: str, text: str = "", metadata: JSON | None = None, key: str = "t1", **more: Any) -> JSON:
-    """A status update."""
     update: JSON = {"taskId": key, "contextId": "c1", "status": status(state, text, **more)}
     return {"statusUpdate": update | ({"metadata": metadata} if metadata else {})}
 
 
 def made(text: str, name: str = "answer", append: bool = False, last: bool = False, **more: Any) -> JSON:
-    """An artifact update."""
     about = {"taskId": more.pop("task", "t1"), "contextId": "c1", "append": append, "lastChunk": last}
     return {"artifactUpdate": {**about, "artifact": artifact(text, name, **more)}}
 
@@ -179,7 +173,6 @@ def _stream(key: Any, played: AsyncIterator[JSON]) -> StreamingResponse:
 
 @contextmanager
 def serving() -> Iterator[Scripted]:
-    """An agent that listens at a free port."""
     agent = Scripted()
     listening = socket.create_server(("127.0.0.1", 0))
     agent.url = f"http://127.0.0.1:{listening.getsockname()[1]}/"

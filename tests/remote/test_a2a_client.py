@@ -1,4 +1,4 @@
-"""Speaking with the SDK's own server, by each of the bindings and versions that Parley knows."""
+"""Calls to the SDK's server, over each binding and version that Parley knows."""
 
 import base64
 from collections.abc import AsyncIterator, Iterator
@@ -42,13 +42,12 @@ async def all_of(peer: Peer, text: str, **options: bool) -> list[JSON]:
 
 
 async def answer_of(peer: Peer, text: str, **fields: object) -> JSON:
-    """The task that a message that waits is answered with."""
     [answer] = [event async for event in peer.send({**said(text), **fields}, streaming=False)]
     return answer["task"]
 
 
 async def begun(peer: Peer) -> str:
-    """The id of a task that goes on, and is not waited for."""
+    """The id of a task that is not waited for."""
     [answer] = [event async for event in peer.send(said("wait"), {"returnImmediately": True}, streaming=False)]
     assert answer["task"]["status"]["state"] in ("TASK_STATE_SUBMITTED", "TASK_STATE_WORKING")
     return answer["task"]["id"]
@@ -88,7 +87,7 @@ async def test_one_answer_is_the_task_as_it_ended_and_a_question_goes_on_in_it(u
     assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     assert asked["status"]["message"]["parts"] == [{"text": "Which word?"}]
     assert texts(events) == "It was blue."
-    async with reached(url, way, streams=False) as peer:  # which is not asked to stream
+    async with reached(url, way, streams=False) as peer:
         [answer] = await all_of(peer, "hello")
     assert answer["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
@@ -121,7 +120,7 @@ async def test_what_is_sent_and_what_is_kept_arrive_as_they_were_given(url, way)
         seen = await answer_of(peer, "look", metadata=about, parts=[{"text": "look"}, {"data": {"n": 2}}])
         data = await answer_of(peer, "data")
         whole = await peer.get(took["id"])
-        if way[1] == "1.0":  # for 0.3, 0 is no limit
+        if way[1] == "1.0":  # for 0.3, 0 means no limit
             assert "history" not in await peer.get(took["id"], history_length=0)
     assert took["artifacts"][0]["parts"] == [{"text": acting.described("bytes.bin", b"\x00\xff" * 100)}]
     [part] = made["artifacts"][0]["parts"]

@@ -1,4 +1,4 @@
-"""Agents that answer wrongly, slowly, too much or not at all: each ends in bounded time, in words for people."""
+"""Wrong, slow, oversized or missing answers end in bounded time with a clear error."""
 
 import asyncio
 import gzip
@@ -35,7 +35,7 @@ def _impatient(settings: Any, outward: None) -> None:
 
 @pytest.fixture(autouse=True)
 def _answers_are_read_strictly() -> None:
-    """Here the SDK's client is the one that people have, which passes over what it does not know."""
+    """Here the SDK's client is as people have it and ignores unknown fields."""
 
 
 @asynccontextmanager
@@ -45,7 +45,7 @@ async def reached(answering: bytes | Answering, **options: Any) -> AsyncIterator
 
 
 async def outcome_of(answering: bytes | Answering, **options: Any) -> tuple[list[JSON], RemoteError | None]:
-    """What came of a message that was sent, and the error that ended it, within bounded time."""
+    """The result of a message, and its error, within bounded time."""
     came: list[JSON] = []
     begun = time.monotonic()
     try:
@@ -60,7 +60,7 @@ async def outcome_of(answering: bytes | Answering, **options: Any) -> tuple[list
 
 
 def then(*steps: bytes | float | None) -> Answering:
-    """Bytes that are written, waits in between, and None for silence until the client leaves."""
+    """Writes bytes, waits, and at None stays silent until the client leaves."""
 
     async def act(_: bytes, writer: asyncio.StreamWriter) -> None:
         for step in steps:
@@ -76,7 +76,7 @@ def then(*steps: bytes | float | None) -> Answering:
 
 
 def dripped(start: bytes, drop: bytes, every: float = 0.05) -> Answering:
-    """Something that never ends, a little at a time."""
+    """An endless answer, a little at a time."""
 
     async def act(_: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(start)
@@ -91,7 +91,7 @@ def dripped(start: bytes, drop: bytes, every: float = 0.05) -> Answering:
 SSE = head("text/event-stream")
 SILENT = "fell silent"
 WRONG = {
-    # what comes: (what is answered, how the error is said)
+    # answer: (bytes, error message)
     "not JSON": (head() + b"<html>", "not JSON"),
     "no UTF-8": (head() + b'"\xff\xfe"', "not UTF-8"),
     "NaN": (head() + b'{"jsonrpc": "2.0", "result": {"task": NaN}}', "NaN"),
@@ -161,7 +161,7 @@ async def test_a_stream_may_be_cut_after_each_event():
     for kept in range(4):
         came, error = await outcome_of(stream(*events[:kept]))
         assert [next(iter(one)) for one in came] == [next(iter(one)) for one in events[:kept]]
-        assert error is None  # whether the task ended, its agent says when it is asked
+        assert error is None  # the agent is asked whether the task ended
 
 
 async def test_a_stream_that_breaks_off_is_told_from_one_that_ends():
@@ -199,7 +199,7 @@ async def test_one_answer_is_taken_for_a_stream_and_a_stream_for_one_answer_is_n
     assert await outcome_of(answer(done)) == ([done], None)
     _, error = await outcome_of(stream(TASK), streams=False)
     assert isinstance(error, Misbehaved)
-    came, error = await outcome_of(stream(TASK, DONE, WORKING))  # what comes after the end is passed on
+    came, error = await outcome_of(stream(TASK, DONE, WORKING))  # events after the end are passed on
     assert (len(came), error) == (3, None)
 
 
@@ -343,11 +343,11 @@ async def test_whether_anything_was_sent_is_known():
         outbound.configure(["127.0.0.1"])
     assert (refused.value.was_sent, refused.value.is_transient) == (False, False)
     assert not serving.requests
-    with pytest.raises(Unreachable) as refused:  # nobody is there any more
+    with pytest.raises(Unreachable) as refused:  # nobody listens any more
         async with a2a_client.connect(card_at(serving.url)) as peer:
             await peer.get("t-1")
     assert (refused.value.was_sent, refused.value.is_transient) == (False, True)
-    _, error = await outcome_of(b"")  # it hangs up without a word
+    _, error = await outcome_of(b"")  # it hangs up without an answer
     assert isinstance(error, CutOff)
     assert (error.was_sent, error.is_transient) == (None, True)
 

@@ -1,4 +1,4 @@
-"""Whatever an agent answers, over whatever binding and version: events of A2A 1.0 come of it, or an error of ours."""
+"""Any answer of an agent becomes events of A2A 1.0 or one of our errors."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ anything = st.recursive(
 
 @st.composite
 def nearly_right(draw: st.DrawFn) -> JSON:
-    """A task of 1.0 or 0.3 with something odd somewhere."""
+    """A task of 1.0 or 0.3 with one odd value."""
     is_old = draw(st.booleans())
     part: JSON = {"kind": "text", "text": "x"} if is_old else {"text": "x"}
     artifact: JSON = {"artifactId": "a", "parts": [part], "metadata": {"n": 1}}
@@ -58,11 +58,11 @@ def nearly_right(draw: st.DrawFn) -> JSON:
 
 @pytest.fixture(autouse=True)
 def _answers_are_read_strictly() -> None:
-    """Here the SDK's client is the one that people have, which passes over what it does not know."""
+    """Here the SDK's client is as people have it and ignores unknown fields."""
 
 
 class Answering(httpx.AsyncBaseTransport):
-    """Answers every request with this value: as JSON, or as the event of a stream."""
+    """Answers every request with this value: as JSON, or as an event of a stream."""
 
     def __init__(self, value: Any, *, streams: bool) -> None:
         self.value, self.streams = value, streams

@@ -1,4 +1,4 @@
-"""Operators register remote agents by one field, look at their cards, and decide about what changed."""
+"""Operators register remote agents, read their cards, and approve changes."""
 
 import json
 
@@ -27,7 +27,6 @@ def translator(cards_at):
 
 @pytest.fixture
 def waiting(cards_at, translator):
-    """An agent whose card wants credentials all of a sudden."""
     schemes = {"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}}}
     cards_at.pages[WELL_KNOWN] = cards_at.card(description="Wants a key.", securitySchemes=schemes)
     registration.refresh_card(translator)
@@ -43,7 +42,6 @@ def act(client, remote, **values):
 
 
 def preview(client, source):
-    """The second page of the two, and what its form would send."""
     page = client.post(ADD, {"source": source})
     assert page.status_code == 200
     return page, dict(page.context["form"].initial)
@@ -58,7 +56,7 @@ def test_a_url_a_look_and_a_click_register_an_agent(cards_at, admin_client, admi
     saved = admin_client.post(ADD, {**values, "access": "workspace"}, follow=True)
     agent = Agent.objects.get()
     assert (agent.slug, agent.kind, agent.access) == ("translator", "remote", "workspace")
-    assert agent.is_open_to(admin_user.principal)  # who registers one for a workspace may use it
+    assert agent.is_open_to(admin_user.principal)
     assert not agent.is_listed
     assert agent.remote.registered_by == admin_user
     assert agent.current_version.sha256 == values["sha256"]
@@ -145,7 +143,7 @@ def test_an_operator_looks_at_a_card_again(cards_at, translator, admin_client):
     assert "is now what its card says" in act(admin_client, remote, do="refresh").text
     cards_at.pages[WELL_KNOWN] = (500, {}, b"")
     page = act(admin_client, remote, do="refresh")
-    assert page.text.count("status 500") == 2  # told at once, and kept on the page
+    assert page.text.count("status 500") == 2
     chosen = {"action": "refresh_selected", "_selected_action": [remote.pk]}
     assert "stays as it was" in admin_client.post(LIST, chosen, follow=True).text
 

@@ -1,4 +1,4 @@
-"""The circuit breaker: an agent that fails again and again is left alone, and tried again by one call at a time."""
+"""The circuit breaker rejects calls to a failing agent, and lets one at a time try it."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +46,6 @@ def opened(far):
 
 
 def pass_time(agent, **of):
-    """As if it were so much later."""
     row = Breaker.objects.get(agent=agent)
     for name in ("failing_since", "opened_at", "retry_at", "trial_at"):
         if getattr(row, name) is not None:
@@ -73,7 +72,7 @@ def test_it_opens_after_so_many_failures_in_a_row_and_says_when_to_try_again(far
         circuit_breaker.admit(far)
     assert (health_of(far), far.is_enabled) == ("unavailable", True)
     assert "far.invalid cannot be reached" in far.ailment
-    circuit_breaker.admit(remote_agent("near"))  # another agent is not concerned
+    circuit_breaker.admit(remote_agent("near"))
 
 
 def test_failures_far_apart_or_with_a_success_in_between_do_not_open_it(far):
@@ -148,7 +147,7 @@ def test_one_of_many_calls_at_the_same_moment_tries_it_again(opened):
 def test_a_trial_that_succeeds_closes_it(opened):
     pass_time(opened, seconds=31)
     circuit_breaker.admit(opened)
-    assert health_of(opened) == "unavailable"  # as noted when it opened; nobody has looked since
+    assert health_of(opened) == "unavailable"  # as noted when it opened; no check ran since
     circuit_breaker.record_success(opened)
     assert (state_of(opened), health_of(opened)) == ("closed", "ok")
     for _ in range(3):
@@ -219,7 +218,7 @@ def test_a_call_that_asked_the_agent_nothing_says_nothing_of_it(far, unasked):
     assert Breaker.objects.get(agent=far).failures == 2
     circuit_breaker.record_failure(far, LOST)
     pass_time(far, seconds=31)
-    circuit_breaker.admit(far)  # the one call that tries it
+    circuit_breaker.admit(far)
     circuit_breaker.record_failure(far, unasked)
     assert state_of(far) == Breaker.State.HALF_OPEN
     with pytest.raises(CircuitOpen):
@@ -251,7 +250,7 @@ async def test_an_agent_that_goes_away_is_left_alone_and_taken_up_again_when_it_
 
 
 def test_failures_that_are_counted_while_others_are_read_are_seen_at_once(opened):
-    """Another thread closes the breaker after this one has read its row, and before it has kept it."""
+    """Another thread closes the breaker between this one's read and its caching."""
     circuit_breaker.clear_cache()
 
     def closed_meanwhile(execute, sql, params, many, context):

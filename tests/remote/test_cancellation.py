@@ -1,4 +1,4 @@
-"""Cancels that did not get through are tried again for a day, one worker at a time, and then given up."""
+"""Failed cancels are tried again for a day, by one worker at a time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def unwanted_work(agent: Agent, name: str = "1", **fields: Any) -> OpenWork:
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every connection fails with an error that is none of ours; gives the agents that were called."""
     called: list[str] = []
 
     def connect(agent: Agent, *_: Any, **__: Any) -> Any:
@@ -63,7 +62,7 @@ def test_a_cancel_is_given_up_after_a_day_whatever_keeps_it_from_its_agent(far: 
 def test_a_row_that_another_worker_claims_first_does_not_keep_the_others_waiting(
     far: Agent, failing: list[str]
 ) -> None:
-    """The other worker claims the first row after this one has read it, and before it has claimed it."""
+    """The other worker claims the first row between this one's read and its claim."""
     first, second = unwanted_work(far, "first"), unwanted_work(far, "second")
     claimed_elsewhere: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Signatures of cards: by whose key, over which form, and what becomes of a card whose key changes."""
+"""Signatures of cards: keys, canonical form, and changes of key."""
 
 import base64
 import json
@@ -37,7 +37,6 @@ def public(key, kid="one", **more):
 
 
 def signed(told, key, algorithm="ES256", payload=None, **header):
-    """The card with a signature over its canonical form, or over this payload."""
     registry = jws.JWSRegistry(algorithms=[algorithm], strict_check_header=False)
     content = payload if payload is not None else card_verification._canonical_forms(told)[0]
     named = {"alg": algorithm, "kid": "one", "typ": "JOSE", **header}
@@ -48,8 +47,6 @@ def signed(told, key, algorithm="ES256", payload=None, **header):
 
 @pytest.fixture
 def publish(cards_at):
-    """Serves a signed card with the key set that it names."""
-
     def serve(key=KEYS["ES256"], algorithm="ES256", told=None, **header):
         cards_at.pages[JWKS] = {"keys": [public(key, header.get("kid", "one"))]}
         cards_at.pages[WELL_KNOWN] = signed(
@@ -79,7 +76,7 @@ def test_a_card_of_this_platform_is_verified(cards_at, echo):
 
 
 def test_a_card_that_the_sdk_signed_is_verified(cards_at):
-    """The SDK leaves out of its canonical form also what is required and empty."""
+    """The SDK's canonical form also leaves out empty required fields."""
     header = {"kid": "one", "alg": "ES256", "jku": cards_at.url + JWKS, "typ": "JOSE"}
     key = jwt.PyJWK({**KEYS["ES256"].as_dict(private=True), "alg": "ES256"})
     cards_at.pages[JWKS] = {"keys": [public(KEYS["ES256"])]}
@@ -159,7 +156,7 @@ def test_a_key_that_cannot_be_had_leaves_the_signature_unverified(cards_at, publ
 
 def test_a_key_that_cannot_have_signed_makes_the_signature_wrong(cards_at, publish):
     url = publish(RSAKey.generate_key(1024), "RS256")
-    with pytest.raises(BadCard, match=WRONG):  # too short
+    with pytest.raises(BadCard, match=WRONG):
         registration.register_remote("one", url=url)
     url = publish()
     for key in (
@@ -180,7 +177,7 @@ def base64url(value):
 
 def test_what_is_no_signature_by_an_algorithm_of_the_list_verifies_nothing(cards_at, publish):
     url = publish()
-    secret = OctKey.import_key(json.dumps(public(KEYS["ES256"])))  # the classic confusion of algorithms
+    secret = OctKey.import_key(json.dumps(public(KEYS["ES256"])))  # the well-known algorithm confusion attack
     for number, signatures in enumerate(
         (
             signed(cards_at.card(), secret, "HS256", jku=cards_at.url + JWKS)["signatures"],

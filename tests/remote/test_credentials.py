@@ -1,4 +1,4 @@
-"""A remote agent gets the credential that was given for it, as its card asks, and nobody else gets it."""
+"""Only the remote agent gets its credential, in its card's form."""
 
 import base64
 import datetime
@@ -30,13 +30,12 @@ URL = "https://vault.example.org/a2a"
 
 @pytest.fixture
 def vault(db):
-    """An agent that wants a key in a header."""
     return registered(card(URL, {"key": api_key("header", "X-Key")}, {"key": []}))
 
 
 @pytest.fixture
 def at_server(ada):
-    """Registers an agent at a server with these schemes, of which an alternative is wanted, and keeps what is given."""
+    """Registers an agent with these schemes, one of which is required, and stores the credentials."""
 
     async def register(at, schemes, *alternatives, **given):
         agent = await database.run(registered, card(at.url, schemes, *alternatives))
@@ -173,9 +172,6 @@ async def test_one_that_has_expired_or_was_erased_or_cannot_be_given_is_not_used
         await database.run(credentials.save, agent, None, "tls", KEY, ada)
 
 
-# Each person's own
-
-
 async def test_a_persons_own_goes_before_that_of_everybody(ada, bob, vault):
     with pytest.raises(ValidationError, match="does not want"):
         await database.run(credentials.save, vault, ada, "key", KEY, ada)
@@ -204,7 +200,7 @@ async def test_one_of_another_agent_is_never_taken(ada, vault):
         await credentials.auth_for(vault, ada.pk)
 
 
-# Keeping them to ourselves
+# Keeping secrets
 
 
 def test_what_is_no_credential_is_refused_by_field_and_not_repeated(ada, vault):

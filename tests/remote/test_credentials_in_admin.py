@@ -1,4 +1,4 @@
-"""Operators set, replace, remove and try credentials of remote agents; nobody is ever shown one."""
+"""Operators set, replace, remove and try credentials; no page shows one."""
 
 import base64
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ def test_what_cannot_be_kept_is_refused_in_a_sentence(admin_client, vault, echo)
         assert told in answer.text
         assert "canary" not in answer.text
     assert not RemoteCredential.objects.exists()
-    assert admin_client.get(credentials_url(echo)).status_code == 404  # which is not remote
+    assert admin_client.get(credentials_url(echo)).status_code == 404
 
 
 def test_who_may_only_look_changes_nothing(client, vault):
@@ -114,7 +114,6 @@ def test_those_of_people_are_listed_and_erased_together(admin_client, ada, vault
 
 @pytest.fixture
 def at() -> Iterator[Scripted]:
-    """An agent that lets in who has the credential."""
     with serving() as agent:
         agent.authorization = AUTHORIZATION
         yield agent

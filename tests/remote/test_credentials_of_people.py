@@ -1,4 +1,4 @@
-"""Each person brings their own credential where an agent wants that: on a page of its own, or by a task's link."""
+"""People enter their own credentials, on a page or by a task's link."""
 
 import re
 
@@ -30,7 +30,7 @@ PAGE = "/agents/vault/credentials"
 
 
 async def executor(assignment, task, aside):
-    """Calls the agent and repeats what it says; asks as every executor of remote agents does."""
+    """Calls the agent and repeats its answer; asks for credentials."""
     owner = assignment.task.owner_id
     try:
         auth = await credentials.auth_for(assignment.agent, owner, redact=assignment.redaction.keep_out)
@@ -66,8 +66,6 @@ def root(db):
 
 
 class Browsing:
-    """A browser in which somebody is signed in."""
-
     def __init__(self, user):
         self._client = Client()
         self._client.force_login(user)
@@ -96,14 +94,10 @@ def as_root(root):
 
 
 def vault(root, *names, url=URL, **fields):
-    """An agent for which each person brings all of these."""
     agent = registered(card(url, SCHEMES, {name: [] for name in names}), **fields)
     for name in names:
         credentials.set_personal(agent, name, True, root)
     return agent
-
-
-# The page
 
 
 def test_the_page_takes_what_the_agent_wants_and_never_shows_it(ada, root, as_ada):
@@ -187,9 +181,6 @@ def test_who_registered_an_agent_gives_what_is_for_everybody_and_nobody_else_doe
     assert "For everybody" not in as_ada.get(PAGE).text
 
 
-# The task
-
-
 async def told(principal, agent, said, **more):
     receipt = await database.run(accept.accept, principal, agent, said("open it", **more))
     await carry_out(receipt.run)
@@ -261,7 +252,7 @@ async def test_somebody_elses_link_takes_nothing(ada, root, said, as_bob, as_roo
     given = {"answer": "give", "scheme": "key", "key": SECRET}
     assert (await as_bob.apost(link_of(task), given)).status_code == 404
     assert not await RemoteCredential.objects.exclude(user=None).aexists()
-    await as_root.apost(link_of(task), given)  # an operator, in her place
+    await as_root.apost(link_of(task), given)  # an operator, acting for Ada
     row = await RemoteCredential.objects.exclude(user=None).aget()
     assert (row.user_id, row.given_by_id) == (ada.pk, root.pk)
 

@@ -1,4 +1,4 @@
-"""Tokens of OAuth2 clients are fetched once, kept, renewed when they end or are refused, and sent where they belong."""
+"""OAuth2 tokens are fetched once, cached, renewed, and sent only to their agent."""
 
 import asyncio
 import datetime
@@ -26,7 +26,7 @@ GIVEN = {"client_id": "parley", "client_secret": "client-secret-1"}
 
 @pytest.fixture
 def guarded(ada):
-    """An agent behind an issuer; gives what calls it, with a signature of its own each time."""
+    """An agent behind an issuer; returns what calls it, with a new signature each time."""
 
     slugs = itertools.count()
 
@@ -49,7 +49,6 @@ def guarded(ada):
 
 @asynccontextmanager
 async def behind(guarded, issuer, *given, **options):
-    """What calls an agent that knows the tokens of this issuer, and the agent's server."""
     async with server(issuer) as login, server(letting_in(issuer.use_loaded)) as at:
         yield await guarded(at, login.url, *given, **options), at
 
@@ -165,11 +164,11 @@ async def test_a_token_that_an_agent_echoes_is_kept_out_of_what_is_said(guarded)
     assert redaction(f"{issuer.issued[0]} client-secret-1") == "••• •••"
 
 
-# What an issuer may do wrong
+# Bad issuers
 
 
 async def failing(guarded, answering, given=GIVEN):
-    """How a call ends where this is the issuer; the agent hears nothing of it."""
+    """How a call ends with this issuer; the agent gets no request."""
     async with server(answering) as login, server(letting_in(lambda request: True)) as at:
         call = await guarded(at, login.url, given)
         with pytest.raises((TokenRefused, TokenUnavailable)) as failed:

@@ -1,4 +1,4 @@
-"""What a card asks of its callers is read from its security schemes; what Parley cannot do is said in a sentence."""
+"""Security schemes of a card become required credentials, or an explanation."""
 
 from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
@@ -50,7 +50,7 @@ def test_an_agent_may_ask_for_nothing_or_let_everybody_in_besides():
     either = asked({"token": http("bearer")}, {"token": []}, {})
     assert (either.is_optional, len(either.alternatives)) == (True, 1)
     assert not asked({"token": http("bearer")}, {"token": []}).is_optional
-    ways, is_optional = asked({"token": http("bearer")}).for_skill("")  # declared and not required: it may be used
+    ways, is_optional = asked({"token": http("bearer")}).for_skill("")
     assert is_optional
     assert [scheme.name for way in ways for scheme in way.schemes] == ["token"]
 

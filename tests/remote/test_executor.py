@@ -1,4 +1,4 @@
-"""A remote agent takes turns like one of our own: its words, files and questions are in the record."""
+"""A remote agent's words, files and questions are in the record, like a hosted agent's."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ def card() -> Iterator[dict]:
 
 @pytest.fixture(scope="module")
 def quiet_card() -> Iterator[dict]:
-    """Of an agent that does not stream, and is polled."""
     yield from served("--no-streaming")
 
 
@@ -51,7 +50,6 @@ def talk(card, ada) -> Talk:
 
 
 async def seen_by(talk: Talk, text: str, **fields) -> dict:
-    """What the agent was sent."""
     task = await talk.ask(text, **fields)
     assert task.state == "completed", words(task)
     [part] = (await db.run(delivered, task))["seen"]
@@ -160,7 +158,5 @@ async def test_files_of_a_task_that_another_agent_did_are_told_along(talk, ada):
 
 
 class Maker(SkillHandler):
-    """Makes a file."""
-
     async def on_request(self, task):
         return Artifact.bytes("table.csv", b"1,2", "text/csv")

@@ -1,4 +1,4 @@
-"""A remote agent that cannot be reached: a fallback of any kind takes the turn, and a question stays one."""
+"""A fallback of any kind takes the turn of an unreachable remote agent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ def _soon(settings) -> None:
 
 @pytest.fixture
 def near() -> Iterator[Scripted]:
-    """A server that asks back."""
     with serving() as scripted:
         scripted.sent = events({"task": task("INPUT_REQUIRED", "Which?")})
         scripted.is_at("INPUT_REQUIRED", "Which?")
@@ -42,7 +41,6 @@ def goes_on(near: Scripted) -> None:
 
 
 def away(*fallbacks: str) -> Agent:
-    """A registered agent at an address where nobody listens."""
     return remote_agent(card_at(f"http://127.0.0.1:{free_port()}/a2a", name="Away"), "away", fallbacks=list(fallbacks))
 
 
@@ -110,7 +108,7 @@ async def test_a_session_goes_on_between_one_of_ours_and_a_remote_one(ada, near,
     second = await talk.ask("theirs")
     assert second.context_id == first.context_id
     [message] = near.sends
-    assert "User: mine" in str(message["parts"])  # it was told what had been said
+    assert "User: mine" in str(message["parts"])
     assert [await db.run(author, one) for one in (first, second)] == ["echo", "near"]
     assert await db.run(is_whole, second)
 
@@ -118,7 +116,7 @@ async def test_a_session_goes_on_between_one_of_ours_and_a_remote_one(ada, near,
 async def test_every_call_is_in_the_callers_trace_as_a_span_below_the_run(ada, near, said):
     goes_on(near)
     agent = await db.run(remote_agent, near.card())
-    for header in (f"00-{TRACE}-00f067aa0ba902b7-01", ""):  # without one it is the run's own trace
+    for header in (f"00-{TRACE}-00f067aa0ba902b7-01", ""):  # without the header, the trace is the run's own
         near.headers.clear()
         sent = await send.send(ada.principal, agent, said(), traceparent=header)
         done = await send.wait_until_settled(sent.context, sent.task, sent.index, lambda found: found)

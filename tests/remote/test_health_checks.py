@@ -1,4 +1,4 @@
-"""Remote agents are looked after: each by one process, side by side, and what is found is their health."""
+"""One process checks each remote agent, many at once, and stores its health."""
 
 import asyncio
 import threading
@@ -35,7 +35,6 @@ def found(error="", milliseconds=20, *, answers=True, kind=Check.Kind.CARD):
 
 
 def rounds(agent, *findings):
-    """Rounds of checks that found this, one after the other."""
     for finding in findings:
         make_due(agent)
         [one] = health_checks.claim_rounds(10)
@@ -60,12 +59,12 @@ def test_a_round_has_one_taker(far, echo):
     assert health_checks.claim_rounds(10) == []
     Agent.objects.filter(pk=far.pk).update(is_enabled=True)
     [one] = health_checks.claim_rounds(10)
-    assert one.agent == far  # hosted agents are not its concern
+    assert one.agent == far
     assert health_checks.claim_rounds(10) == []
     make_due(far)
     again = health_checks.claim_rounds(10)
     assert [other.agent for other in again] == [far]
-    health_checks.record_round(one, [found()])  # whose time was over
+    health_checks.record_round(one, [found()])  # its lease was over
     assert not Check.objects.exists()
 
 
@@ -97,7 +96,7 @@ def test_rounds_are_as_far_apart_as_the_setting_says_and_never_quite_the_same(fa
         waits.append(seconds_to_the_next(far))
     assert all(89 < wait < 111 for wait in waits)
     assert len({round(wait, 2) for wait in waits}) > 1
-    settings.REMOTE_CHECK_SECONDS = 1.0  # a round lasts no longer than until the next
+    settings.REMOTE_CHECK_SECONDS = 1.0  # a round must end before the next
     make_due(far)
     health_checks.claim_rounds(1)
     assert seconds_to_the_next(far) > settings.REMOTE_CHECK_TIMEOUT + settings.REMOTE_PROBE_TIMEOUT

@@ -1,4 +1,4 @@
-"""How remote agents do is seen: by operators with all that is known, by people in a sentence, by rankings as a rank."""
+"""Operators see a remote agent's health in detail, people as a sentence, rankings as a rank."""
 
 from datetime import timedelta
 
@@ -71,7 +71,7 @@ def test_operators_see_an_open_breaker_and_close_it(admin_client, broken):
     assert broken.health == "ok"
     circuit_breaker.record_failure(broken, Unreachable("far.invalid cannot be reached."))
     circuit_breaker.record_failure(broken, Unreachable("far.invalid cannot be reached."))
-    remote = RemoteAgent.objects.get(agent=broken)  # whose own page shows the same
+    remote = RemoteAgent.objects.get(agent=broken)
     page = admin_client.get(reverse("admin:remote_remoteagent_change", args=[remote.pk])).text
     assert "open: no call goes through" in page
     admin_client.post(reverse("admin:remote_remoteagent_health", args=[remote.pk]), {"do": "close"})

@@ -1,4 +1,4 @@
-"""What one look at a remote agent finds: its card, its address, and what it answers to a message."""
+"""A probe checks a remote agent's card, address and answer."""
 
 import asyncio
 from collections.abc import Iterator
@@ -81,7 +81,6 @@ async def test_the_address_of_a_pasted_card_need_only_be_there(db, status, ok):
 
 @pytest.fixture(scope="module")
 def peer() -> Iterator[str]:
-    """The SDK's server, on which the probe's first word says what the agent does."""
     with running("tests.remote.peers.sdk_server") as url:
         yield url
 
@@ -138,6 +137,6 @@ async def test_a_probe_that_is_not_answered_counts_as_a_call_that_failed(db, set
         with pytest.raises(CircuitOpen):
             await database.run(circuit_breaker.admit, agent)
         remote = await database.run(RemoteAgent.objects.select_related("agent__current_version").get, agent=agent)
-        assert [one.kind for one in await look(remote, "hello")] == ["address"]  # no probe while calls are stopped
+        assert [one.kind for one in await look(remote, "hello")] == ["address"]
         released.set()
     assert await database.run(Breaker.objects.filter(agent=agent, openings=1).exists)

@@ -1,4 +1,4 @@
-"""A card of 1.0 or 0.3 becomes a card of 1.0, and what is wrong with one is said field by field."""
+"""Cards of 0.3 become cards of 1.0, and errors name the field."""
 
 import json
 
@@ -56,7 +56,7 @@ def test_a_card_of_0_3_becomes_one_of_1_0():
     ]
     schemes = read["securitySchemes"]
     assert schemes["key"] == {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}}
-    assert list(schemes["o"]["oauth2SecurityScheme"]["flows"]) == ["clientCredentials"]  # the one of programs
+    assert list(schemes["o"]["oauth2SecurityScheme"]["flows"]) == ["clientCredentials"]
     assert read["capabilities"] == {"streaming": True, "extendedAgentCard": True}
     assert ParseDict(read, AgentCard()).name == "Translator"
 

@@ -1,4 +1,4 @@
-"""A card is looked at again: what is harmless counts at once, what is not waits until an operator has decided."""
+"""Harmless changes of a card apply at once; others wait for an operator."""
 
 import datetime
 
@@ -92,7 +92,7 @@ def test_another_order_of_interfaces_is_harmless(cards_at):
 
 @pytest.fixture
 def moved(cards_at, translator):
-    """An agent whose card names another origin, which waits."""
+    """An agent whose new card names another origin, which waits for approval."""
     cards_at.pages[WELL_KNOWN] = cards_at.card(
         name="Moved", supportedInterfaces=[interface("https://elsewhere.example/a2a")]
     )
@@ -161,7 +161,7 @@ def test_due_cards_are_looked_at_once_each_and_are_due_again_later(cards_at, tra
     cards_at.pages[WELL_KNOWN] = cards_at.card(description="Other.")
     assert registration.refresh_due_cards() == 1
     assert registration.refresh_due_cards() == 0
-    assert not registration._claim_refresh(read_too_early)  # by another process
+    assert not registration._claim_refresh(read_too_early)  # another process's claim
     remote = RemoteAgent.objects.get()
     assert remote.agent.description == "Other."
     assert 700 < (remote.refresh_at - now).total_seconds() < 1100

@@ -1,4 +1,4 @@
-"""A remote agent is registered by its card's URL, by its base URL, or by a card that is pasted."""
+"""Remote agents are registered by card URL, base URL or pasted card."""
 
 import asyncio
 import gzip
@@ -131,7 +131,7 @@ def test_of_two_who_register_under_one_slug_at_once_the_later_is_told(monkeypatc
     monkeypatch.setattr(
         registration, "_found_or_new", lambda slug, workspace, update: Agent(slug=slug, workspace=workspace)
     )
-    monkeypatch.setattr(Agent, "full_clean", lambda agent: None)  # both looked before either had written
+    monkeypatch.setattr(Agent, "full_clean", lambda agent: None)  # both checked before either wrote
     with pytest.raises(ValidationError, match="There is an agent echo already"):
         registration.save("echo", shown)
     assert Agent.objects.get().name == echo.name

@@ -1,4 +1,4 @@
-"""Whatever becomes of the line to a remote agent, its work is found again, said once, and ends as the agent says."""
+"""After a broken connection, a remote task is found again and recorded once."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def silence(_):
 
 
 def working(*said, key="t1"):
-    """Begins a task, says this, and goes on for longer than any test."""
+    """Begins a task, says this, and works longer than any test."""
 
     async def work(_):
         yield {"task": task(key=key)}
@@ -110,7 +110,7 @@ async def test_what_the_agent_says_when_it_is_asked_counts(agent, talk):
     agent.is_at("COMPLETED", artifacts=[artifact("right")])
     assert await db.run(delivered, await talk.ask()) == {"answer": "right"}
     assert len(agent.callers) == 1, "one connection serves both turns"
-    agent.task = None  # it forgets tasks that have ended: the end counts with a note
+    agent.task = None  # it forgets ended tasks: the result counts, with a note
     done = await talk.ask()
     assert (done.state, words(done)) == ("completed", "Done.")
     assert "could not be confirmed" in str((await db.run(run_of, done)).notes)
@@ -168,7 +168,7 @@ async def test_an_agent_that_calls_back_is_looked_at_when_it_does(agent, ada, se
     run = await db.run(run_of, begun)
     assert hook["url"].endswith(f"/gateway/notifications/{run.pk}")
     agent.is_at("COMPLETED", "Done at last.")
-    for _ in range(3):  # as often as it takes for the waits of up to a minute to be cut short
+    for _ in range(3):  # repeat to cut short waits of up to a minute
         await db.run(notifications.nudge, run.pk)
     done = await asyncio.wait_for(talk.settled(begun), 5)
     assert words(done) == "Done at last."
@@ -236,7 +236,7 @@ async def test_a_worker_that_ends_leaves_the_work_to_the_next_which_finds_it_aga
     agent.is_at("WORKING", artifacts=[artifact("a b ")])
     sent = await talk.say()
     await until(lambda: len(said(sent, "artifact_update")) == 2)
-    if breaker_is == "open":  # others' calls failed meanwhile; what was begun is looked after all the same
+    if breaker_is == "open":  # calls of others failed meanwhile; a running task is followed anyway
         now_and_later = {"opened_at": timezone.now(), "retry_at": timezone.now() + timedelta(minutes=10)}
         await db.run(lambda: Breaker.objects.create(agent=talk.agent, failures=9, **now_and_later))
         circuit_breaker.clear_cache()
@@ -319,13 +319,13 @@ async def test_a_credential_of_ones_own_is_asked_for_before_anything_is_sent(age
 
 
 def taken_by_another(run) -> None:
-    """What it is when a worker was held up for so long that another has taken its run."""
+    """A worker was held up for so long that another has claimed its run."""
     Run.objects.filter(pk=run.pk).update(fence=F("fence") + 1)
 
 
 @pytest.mark.parametrize("ends", [[], [now("WORKING", key="t2")]], ids=["well", "badly"])
 async def test_a_worker_that_lost_its_run_leaves_the_work_to_the_one_that_has_it(agent, talk, monkeypatch, ends):
-    monkeypatch.setattr(worker.WorkerProcess, "_stop_lost", lambda *_: None)  # it does not know yet
+    monkeypatch.setattr(worker.WorkerProcess, "_stop_lost", lambda *_: None)
     go = threading.Event()
 
     async def work(_):

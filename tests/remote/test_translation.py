@@ -1,4 +1,4 @@
-"""What remote agents say becomes the record's words, once, and nothing of it is lost."""
+"""Messages of remote agents become events of the record, once and without loss."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_odd_things_are_taken_and_a_task_that_repeats_them_adds_nothing(updates)
 
 @given(st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=6), st.integers(0, 6), st.integers(0, 6))
 def test_however_a_stream_breaks_off_the_text_is_whole_and_said_once(texts, heard_of, fetched):
-    """`heard_of` pieces were streamed; then a task is fetched that has `fetched` of them, then the rest is streamed."""
+    """`heard_of` pieces were streamed; then a task with `fetched` of them is fetched, then the rest is streamed."""
     heard, said = TaskTranslator(), []
     fetched = max(fetched, heard_of)
     for n, text in enumerate(texts[:heard_of]):

@@ -1,4 +1,4 @@
-"""Connections to remote agents: used again, kept apart by origin, many at once, and closed with the loop."""
+"""Connections to remote agents are reused, separated by origin, and closed with the loop."""
 
 import asyncio
 import json
@@ -86,9 +86,9 @@ async def test_agents_that_hang_take_no_connection_from_others(settings: Any):
     async with server(hangs) as hanging, server(answer(task())) as healthy:
         asking = [asyncio.create_task(ask(hanging.url)) for _ in range(20)]
         done, pending = await asyncio.wait(asking, timeout=2, return_when=asyncio.ALL_COMPLETED)
-        assert len(pending) == 5  # as many as the origin may have; for the others there was no room
+        assert len(pending) == 5  # the limit of the origin; there was no room for the others
         assert all(isinstance(one.result(), Unreachable) and one.result().was_sent is False for one in done)
-        async with asyncio.timeout(10):  # hanging ones hang for longer
+        async with asyncio.timeout(10):  # hanging requests hang for longer
             assert await ask(healthy.url) is None
         for one in pending:
             one.cancel()

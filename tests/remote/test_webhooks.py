@@ -1,4 +1,4 @@
-"""Remote agents say by a webhook that something happened; with the right token it makes somebody look, and no more."""
+"""A webhook with the right token only makes Parley fetch the task."""
 
 import asyncio
 import socket
@@ -26,10 +26,9 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("nud
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[str]:
-    """This process's own receiver on a real socket."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        listening.listen()  # who asks before the server is there waits for it
+        listening.listen()  # early clients wait for the server
         config = uvicorn.Config(application, log_config=None, lifespan="off", ws="none")
         at = uvicorn.Server(config)
         thread = threading.Thread(target=at.run, args=[[listening]], daemon=True)
@@ -46,8 +45,6 @@ def base(served: str, settings: Any) -> str:
 
 
 class Nudged:
-    """The runs that were nudged, in order."""
-
     def __init__(self) -> None:
         self.runs: list[str] = []
         self._grown = threading.Condition()
@@ -114,7 +111,7 @@ def test_callers_and_what_they_say_are_bounded(nudged, settings, monkeypatch):
     assert (answer.status_code, nudged.runs) == (413, [])
     monkeypatch.setattr(quotas, "request_counter", quotas.RequestCounter())
     settings.ANONYMOUS_REQUESTS_PER_MINUTE = 2
-    settings.CHANNEL_LAYER_URL = "memory://"  # or what others counted in this minute would be added
+    settings.CHANNEL_LAYER_URL = "memory://"  # otherwise requests of other tests in this minute count too
     statuses = [httpx.post(config["url"], headers={TOKEN_HEADER: "guess"}).status_code for _ in range(3)]
     assert statuses == [404, 404, 429]
 

@@ -1,38 +1,44 @@
-"""A server at the port that is its argument, which sends for as long as it is let; `/sent` tells how much that was."""
+"""A server at the given port that sends without end; `/sent` returns how much."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncGenerator
 
 import django
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.urls import path
 
-from config.handlers import Receive, Scope, Send, serve_until_disconnect
+from config.handlers import handle_async
 
 CHUNK = b"x" * 65536
 sent = 0
 
 
-async def application(scope: Scope, receive: Receive, send: Send) -> None:
-    await receive()
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    if scope["path"] == "/sent":
-        await send({"type": "http.response.body", "body": str(sent).encode()})
-    else:
-        await serve_until_disconnect(flood(send), receive)
+async def count(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(str(sent))
 
 
-async def flood(send: Send) -> None:
-    global sent
-    while True:
-        await send({"type": "http.response.body", "body": CHUNK, "more_body": True})
-        sent += len(CHUNK)
-        await asyncio.sleep(0)
+async def flood(request: HttpRequest) -> StreamingHttpResponse:
+    async def chunks() -> AsyncGenerator[bytes]:
+        global sent
+        while True:
+            yield CHUNK
+            sent += len(CHUNK)
+            await asyncio.sleep(0)
 
+    return StreamingHttpResponse(chunks())
+
+
+urlpatterns = [path("sent", count), path("", flood)]
 
 if __name__ == "__main__":
     django.setup()
+    settings.ROOT_URLCONF = "tests.serving.flood"
+    settings.ALLOWED_HOSTS = ["*"]
     from config import serving
 
     serving.STALLED_SECONDS = 2
-    serving.serve(application, "127.0.0.1", int(sys.argv[1]), worker=False, ready=lambda: None)
+    serving.serve(handle_async, "127.0.0.1", int(sys.argv[1]), worker=False, ready=lambda: None)

@@ -1,4 +1,4 @@
-"""`./manage.py ask`: a conversation in a terminal. No server runs here, so `ask` does the work by itself."""
+"""`./manage.py ask`, a conversation in a terminal, here without a server."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from django.core.management import CommandError, call_command
+from pydantic import BaseModel
 
+from agentkit import Completed, InputRequired, SkillHandler, TaskContext
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
@@ -26,7 +29,7 @@ Ask = Callable[..., tuple[str, str]]
 def ask(
     ada: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[str, str]]:
-    """Asks in a folder of its own; gives what the agent said and what happened, with the error that ended it."""
+    """Asks in its own folder; returns the words, the events and the final error."""
     monkeypatch.chdir(tmp_path)
 
     def run(*words: str, answers: str = "") -> tuple[str, str]:
@@ -96,7 +99,7 @@ def test_ctrl_c_cancels_the_task(ask: Ask, countdown: Agent, monkeypatch: pytest
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(Terminal, "show", interrupted)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
     try:
         assert ask("countdown", "500")[1] == "Canceled. (130)"
     finally:
@@ -112,3 +115,24 @@ def test_a_mistake_is_a_sentence(ask: Ask, echo: Agent) -> None:
     }
     for words, sentence in mistakes.items():
         assert sentence in ask(*words)[1]
+
+
+def test_each_question_is_printed_with_its_choices_also_one_with_the_same_text(ask: Ask) -> None:
+    register_hosted("asker", "tests.serving.test_asking_from_a_terminal:Asker")
+    said, happened = ask("asker", "begin", answers='{"format": "json", "pages": 1}\n{"format": "json", "pages": 2}\n')
+    assert said.count("Which?") == 2
+    assert "format: markdown, json" in happened
+    assert 'Answer with JSON: {"format": "…", "pages": "…"}' in happened
+
+
+class Layout(BaseModel):
+    format: Literal["markdown", "json"]
+    pages: int
+
+
+class Asker(SkillHandler):
+    async def on_request(self, task: TaskContext) -> InputRequired:
+        return InputRequired("Which?", Layout)
+
+    async def on_input_received(self, task: TaskContext, slot: Layout) -> InputRequired | Completed:
+        return InputRequired("Which?", Layout) if slot.pages == 1 else Completed("Thanks.")

@@ -1,4 +1,4 @@
-"""Views that wait or stream hold no thread and no connection for as long as they wait; pages are work for threads."""
+"""Waiting and streaming views hold no thread and no connection."""
 
 from __future__ import annotations
 
@@ -107,7 +107,6 @@ def request_to(
 async def answered(
     address: str, handler: Any = handle_async, *, method: str = "GET", body: bytes = b"", **headers: str
 ) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers and body of the answer."""
     communicator = request_to(address, handler, method=method, **headers)
     await communicator.send_input({"type": "http.request", "body": body})
     start = await communicator.receive_output(5)
@@ -124,7 +123,6 @@ async def answered(
 
 @asynccontextmanager
 async def opened(addresses: list[str]) -> AsyncIterator[list[ApplicationCommunicator]]:
-    """Requests that have been sent and stay open."""
     communicators = [request_to(address) for address in addresses]
     for communicator in communicators:
         await communicator.send_input({"type": "http.request", "body": b""})

@@ -1,4 +1,4 @@
-"""The documents speak of what is there: commands, addresses, settings and files. What their code does: tests/docs."""
+"""Documents name only existing commands, addresses, settings and files; tests/docs runs their code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apps.web.sessions.consumers import websocket_urlpatterns as pages
 from tests.serving.test_environment import names_read
 from tests.stack import ROOT
 
-README = (ROOT / "README.md").read_text()
+REFERENCE = ROOT / "docs" / "reference"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
 TEXTS = {path: path.read_text() for path in DOCUMENTS}
 
@@ -24,10 +24,6 @@ def test_every_command_and_make_target_exists() -> None:
     assert set(re.findall(r"`make ([\w-]+)", everything)) <= targets
 
 
-def section(title: str) -> str:
-    return README.split(f"## {title}\n")[1].split("\n## ")[0]
-
-
 def leads_somewhere(path: str) -> bool:
     try:
         resolve(path, (*events, *pages) if path.startswith("/ws/") else None)
@@ -37,13 +33,14 @@ def leads_somewhere(path: str) -> bool:
 
 
 def test_every_address_leads_somewhere() -> None:
-    addresses = re.findall(r"`(/[^`]*)`", section("Addresses"))
+    addresses = re.findall(r"`(/[^`]*)`", (REFERENCE / "addresses.md").read_text())
     assert addresses
     assert [path for path in addresses if not leads_somewhere(path)] == []
 
 
 def test_every_setting_is_named_and_no_other() -> None:
-    assert set(re.findall(r"`([A-Z]+(?:_[A-Z]+)*)`", section("Settings"))) == names_read()
+    settings = (REFERENCE / "settings.md").read_text()
+    assert set(re.findall(r"`([A-Z]+(?:_[A-Z]+)*)`", settings)) == names_read()
 
 
 def test_every_link_module_and_file_that_is_named_exists() -> None:

@@ -1,4 +1,4 @@
-"""The environment's names: what settings read, `.env.example` explains, and nothing else."""
+"""Settings and `.env.example` have the same names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ def test_the_example_names_exactly_what_is_read_and_explains_it() -> None:
 
 @pytest.fixture
 def settings_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Reads the settings with this environment alone."""
     for name in names_read() & os.environ.keys():
         monkeypatch.delenv(name)
     monkeypatch.setenv("DATA_DIR", str(tmp_path))

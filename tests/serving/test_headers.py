@@ -1,4 +1,4 @@
-"""What every page says to the browser about what it may do; and whose pages may open a WebSocket."""
+"""Security headers of every page, and the origins that may open a WebSocket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What machines ask: is it alive, is it ready, and if not, why."""
+"""Health endpoints: alive, ready, and why not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client may do to the server: send too much, read too slowly, or not at all. Over raw sockets."""
+"""Limits on slow, large and empty requests, over raw sockets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ def line_to(server: Stack) -> Iterator[socket.socket]:
 
 
 def answer_on(line: socket.socket) -> tuple[int, Any]:
-    """Status and JSON body of the answer."""
     answer = HTTPResponse(line)
     answer.begin()
     return answer.status, json.loads(answer.read())

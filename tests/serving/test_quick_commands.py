@@ -1,4 +1,4 @@
-"""Commands start fast: scripts call them in turn."""
+"""Commands start fast, because scripts call them often."""
 
 import re
 import subprocess
@@ -23,7 +23,6 @@ assert run_checks(tags=["admin"]) == []
 
 
 def run(code: str) -> str:
-    """What it prints in a process of its own."""
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 

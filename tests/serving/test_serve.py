@@ -1,4 +1,4 @@
-"""`./manage.py serve`: one command from nothing to a platform that answers, and a good end."""
+"""`./manage.py serve` starts a working platform from nothing, and ends cleanly."""
 
 from __future__ import annotations
 
@@ -49,6 +49,15 @@ def test_an_address_that_cannot_be_had_is_a_sentence(settings: Any) -> None:
             settings.HOST, settings.PORT = host, port
             with pytest.raises(CommandError, match=rf"Nothing can be served at {host}:{port} .*PORT and HOST"):
                 call_command("serve")
+
+
+def test_connections_send_their_bytes_at_once() -> None:
+    with (
+        serving.listen("127.0.0.1", 0) as listener,
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 @pytest.mark.services("starts and kills processes, which are embedded here", only=True)

@@ -1,4 +1,4 @@
-"""A client that reads slowly slows its own stream down; one that has stopped reading loses its connection."""
+"""A slow reader slows only its own stream; a stopped one is disconnected."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_what_nobody_reads_is_not_made_and_who_reads_gets_everything(flood: int)
 
 
 def is_cut(line: socket.socket) -> bool:
-    """Wait, reading nothing, until the other side has no such connection any more, which it says to who sends."""
+    """Wait, without reading, until the other side's connection is gone."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         time.sleep(0.5)

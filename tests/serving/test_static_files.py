@@ -1,4 +1,4 @@
-"""Static files: what pages name is collected, and how it is served."""
+"""Static files of pages are collected and served."""
 
 import re
 

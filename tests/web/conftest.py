@@ -1,4 +1,4 @@
-"""People in front of pages, and conversations for them to look at."""
+"""People, browsers and conversations for tests of pages."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ def _nobody_guessed_passwords() -> None:
 
 @pytest.fixture
 def browser_of() -> Callable[[User], Client]:
-    """A browser in which somebody is signed in."""
-
     def opened(user: User) -> Client:
         client = Client()
         client.force_login(user)
@@ -45,7 +43,6 @@ def bob_browser(bob: User, browser_of: Callable[[User], Client]) -> Client:
 
 @pytest.fixture
 async def ada_at_work(ada: User) -> AsyncClient:
-    """Ada's browser, for what is sent to asynchronous views."""
     client = AsyncClient()
     await client.aforce_login(ada)
     return client
@@ -63,7 +60,6 @@ def hello(db: None) -> Agent:
 
 @pytest.fixture
 def finished(ada: User, echo: Agent) -> Receipt:
-    """A session of Ada's, with a task that delivered a text and a picture."""
     return telling.finished(
         ada, echo, {"notes.md": telling.text("# Notes\n", "text/markdown"), "dot.png": telling.picture()}
     )
@@ -71,7 +67,6 @@ def finished(ada: User, echo: Agent) -> Receipt:
 
 @pytest.fixture
 def asked(ada: User, report: Agent) -> Receipt:
-    """A session of Ada's, with a task that asks for a format."""
     return telling.asked(ada, report, {"name": "format", "schema": telling.FORMAT})
 
 

@@ -1,4 +1,4 @@
-"""Writing conversations into the record, as a worker would have."""
+"""Writes conversations into the record, as a worker would."""
 
 from __future__ import annotations
 
@@ -40,14 +40,12 @@ def said(words: str, **more: Any) -> JSON:
 
 
 def begun(user: User, agent: Agent, words: str = "Begin", **more: Any) -> Receipt:
-    """A new session with a task that is submitted."""
     return accept.accept(user.principal, agent, said(words, **more))
 
 
 def finished(
     user: User, agent: Agent, artifacts: dict[str, JSON] | None = None, words: str = "Done.", **more: Any
 ) -> Receipt:
-    """A session with a task that completed, each artifact of one part."""
     receipt = begun(user, agent, **more)
     with ledger.writing(receipt.context) as log:
         work(log, receipt)
@@ -68,7 +66,6 @@ def failed(user: User, agent: Agent, words: str = "It broke.") -> Receipt:
 
 
 def asked(user: User, agent: Agent, slot: JSON, words: str = "Which format?") -> Receipt:
-    """A new session with a task that waits for the answer to a question."""
     receipt = begun(user, agent)
     with ledger.writing(receipt.context) as log:
         work(log, receipt)
@@ -83,7 +80,6 @@ def work(log: Ledger, receipt: Receipt) -> None:
 
 
 def status(log: Ledger, receipt: Receipt, state: str, words: str, **more: Any) -> None:
-    """The end of a turn."""
     Run.objects.filter(task=receipt.task).update(state=Run.State.DONE)
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_AGENT", "parts": [{"text": words}]}
     said = {"state": state, "message": message, "agent": log.task(receipt.task).agent_id, **more}

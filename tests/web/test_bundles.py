@@ -1,4 +1,4 @@
-"""All files of a session as one ZIP: the newest of each name, under names that are safe everywhere."""
+"""All files of a session in one ZIP, under safe names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 async def unzipped(answer: StreamingHttpResponse) -> dict[str, bytes]:
-    """The files of a ZIP, which is sound, by name."""
     pieces = cast(AsyncIterator[bytes], answer.streaming_content)
     archive = zipfile.ZipFile(io.BytesIO(b"".join([piece async for piece in pieces])))
     assert archive.testzip() is None
@@ -32,7 +31,7 @@ async def unzipped(answer: StreamingHttpResponse) -> dict[str, bytes]:
 
 
 def delivered(user: User, agent: Agent, *turns: dict[str, telling.JSON]) -> Receipt:
-    """A session in which each turn is a task that delivers artifacts of one part by name."""
+    """A session with one task for each turn; each delivers one-part artifacts by name."""
     first: Receipt | None = None
     for artifacts in turns:
         context = {"contextId": Context.objects.get(pk=first.context).context_id} if first else {}

@@ -1,4 +1,4 @@
-"""The catalogue of agents and each one's page: how they do, what they take, how programs call them."""
+"""The catalogue of agents, and the page of each."""
 
 import ast
 import datetime
@@ -26,7 +26,6 @@ TYPING = {"HX-Request": "true"}
 
 
 def took(user, agent, *seconds, state="done"):
-    """Turns of an agent that took so long, the oldest first."""
     for at, each in enumerate(seconds):
         receipt = telling.finished(user, agent)
         began = timezone.now() + datetime.timedelta(minutes=at)
@@ -133,7 +132,7 @@ def test_the_console_is_for_agents_that_the_person_may_use(ada_browser, echo, cl
     page = ada_browser.get("/agents/echo/try")
     assert page.status_code == 200
     assert page.context["console"]["path"] == "/a2a/echo"
-    assert "try_" not in page.text.replace("try_agent", "")  # a token is made when it is needed
+    assert "try_" not in page.text.replace("try_agent", "")
     assert ada_browser.get("/agents/nobody/try").status_code == 404
     assert client.get("/agents/echo/try").status_code == 302
     Agent.objects.update(access=Agent.Access.GROUPS)

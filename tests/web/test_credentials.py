@@ -1,4 +1,4 @@
-"""The page where a credential is given: only to whom it concerns, only once, and nothing of it stays in the page."""
+"""The page for a credential: for its person only, once."""
 
 import pytest
 from django.test import Client
@@ -35,8 +35,6 @@ def calendar(db):
 
 @pytest.fixture
 def asked(ada, calendar, said):
-    """Asks for a credential in the name of somebody, by default Ada; gives the task."""
-
     def ask(principal=None, auth_type="api_key", words="I need your key.", service="calendar"):
         sent = accept.accept(principal or ada.principal, calendar, said("open it"))
         end(begin(sent.run), AuthRequired(words, service=service, auth_type=auth_type))
@@ -46,7 +44,6 @@ def asked(ada, calendar, said):
 
 
 def link_of(task):
-    """Where its link leads, on whatever address the platform is."""
     return "/credentials/" + task.status_message["metadata"]["url"].rpartition("/")[2]
 
 

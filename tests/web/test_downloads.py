@@ -1,4 +1,4 @@
-"""Files of a conversation: whole, under their names, and unable to do anything in our name."""
+"""Downloads keep their content and names, and cannot act on our origin."""
 
 import io
 
@@ -16,8 +16,6 @@ HTML = "<h1>Hi</h1><script>alert(1)</script>"
 
 @pytest.fixture
 def get(ada_browser, ada, echo):
-    """Fetch the one part of an artifact of that name."""
-
     def fetch(part, name="file", ending=""):
         receipt = telling.finished(ada, echo, {name: part})
         return ada_browser.get(f"/sessions/{receipt.context}/artifacts/{receipt.task}/{name}/0{ending}")
@@ -47,7 +45,7 @@ def test_no_file_runs_and_only_what_is_harmless_opens_in_the_browser(get):
     for content, media_type, disposition in [
         (telling.PNG, "image/png", "inline"),
         (hostile.pdf(), "application/pdf", "inline"),
-        (b"x", "text/html", "inline"),  # inside its sandbox
+        (b"x", "text/html", "inline"),
         (b"x", "application/xhtml+xml", "attachment"),
         (b"x", "application/octet-stream", "attachment"),
         (b"x", "text/javascript", "attachment"),
@@ -90,7 +88,7 @@ def locked(content: bytes, password: str) -> bytes:
 
 
 def packed(content: bytes) -> bytes:
-    """With its objects in compressed streams, where no search finds a word of them."""
+    """A PDF with compressed object streams, so that its words cannot be searched."""
     written = io.BytesIO()
     with pikepdf.open(io.BytesIO(content)) as document:
         document.save(written, object_stream_mode=pikepdf.ObjectStreamMode.generate)
@@ -106,7 +104,7 @@ def test_a_pdf_that_is_looked_at_does_nothing_and_is_downloaded_as_it_was_made(g
             words = " ".join(str(one.unparse(resolved=True)) for one in shown.objects)
         for active in ("JavaScript", "/JS", "OpenAction", "/AA", "SubmitForm", "alert"):
             assert active not in words, made
-        assert "/URI" in words, made  # a link is followed by whoever presses it
+        assert "/URI" in words, made
 
 
 UNCLEAR = hostile.pdf().replace(b"/Type /Catalog", b"/Type /Catalog /O#7genAction << /S /Named /N /Print >>")

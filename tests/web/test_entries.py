@@ -1,4 +1,4 @@
-"""What a conversation page is given of the log: small, whole, and safe to insert."""
+"""A conversation page's entries are small, complete, and safe to insert."""
 
 import json
 import re
@@ -20,7 +20,6 @@ from tests.web import telling
 
 @pytest.fixture
 def working(ada, echo):
-    """A task that is being worked on."""
     receipt = telling.begun(ada, echo)
     with ledger.writing(receipt.context) as log:
         telling.work(log, receipt)
@@ -28,7 +27,7 @@ def working(ada, echo):
 
 
 def live(receipt):
-    """The entries that a page gets which was there from the start."""
+    """The entries of a page that was open from the start."""
     context = Context.objects.get(pk=receipt.context)
     return entries_of(context, list(Event.objects.filter(context=context)))
 

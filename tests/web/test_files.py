@@ -1,4 +1,4 @@
-"""The list of a session's files, as its panel asks for it when there are more."""
+"""A session's list of files, page by page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inbox shows all that waits for somebody, over all sessions, and nothing else; its forms answer."""
+"""The inbox shows a person's open questions, and its forms answer them."""
 
 from __future__ import annotations
 

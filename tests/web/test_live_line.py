@@ -1,4 +1,4 @@
-"""The live line: what is recorded reaches the page in order and once, and only whom it belongs to."""
+"""The live connection sends events in order and once, only to their owner."""
 
 from contextlib import asynccontextmanager
 
@@ -7,6 +7,7 @@ from channels.testing import WebsocketCommunicator
 from django.conf import settings
 
 import db
+from apps.accounts.consumers import NOT_FOUND, SIGNED_OUT, TOO_SLOW
 from apps.record import ledger
 from apps.record.events import EventType
 from apps.record.models import Event
@@ -47,7 +48,7 @@ async def closed_with(socket):
 
 
 async def hear(socket, *, until):
-    """The entries up to one of the index `until`."""
+    """The entries up to index `until`."""
     heard = []
     while not heard or heard[-1]["index"] < until:
         said = await socket.receive_json_from(timeout=5)
@@ -77,12 +78,12 @@ async def test_a_page_is_told_how_the_session_stands_when_that_may_be_another(ad
     last = await db.run(Event.objects.count)
     async with line(finished.context, ada_browser, after=last) as socket:
         await socket.connect()
-        assert "Working" not in (await socket.receive_json_from(timeout=5))["standing"]
+        assert "Working" not in (await socket.receive_json_from(timeout=5))["status"]
         more = telling.said("and more", contextId=str(finished.context))
         begun = await db.run(telling.accept.accept, ada.principal, echo, more)
-        assert "Working" in (await socket.receive_json_from(timeout=5))["standing"]
+        assert "Working" in (await socket.receive_json_from(timeout=5))["status"]
         await db.run(goes_on, begun)
-        assert "standing" not in await socket.receive_json_from(timeout=5)
+        assert "status" not in await socket.receive_json_from(timeout=5)
 
 
 def goes_on(begun):
@@ -96,10 +97,10 @@ async def test_nobody_hears_without_signing_in_from_another_site_or_in_somebody_
 ):
     async with line(finished.context) as socket:
         await socket.connect()
-        assert await closed_with(socket) == consumers.SIGNED_OUT
+        assert await closed_with(socket) == SIGNED_OUT
     async with line(finished.context, bob_browser) as socket:
         await socket.connect()
-        assert await closed_with(socket) == consumers.NOT_FOUND
+        assert await closed_with(socket) == NOT_FOUND
     for origin in [b"http://evil.example", b"http://testserver:9000", b"null", b""]:
         foreign = [(b"host", b"testserver"), (b"origin", origin)]
         async with line(finished.context, ada_browser, headers=foreign) as socket:
@@ -108,22 +109,22 @@ async def test_nobody_hears_without_signing_in_from_another_site_or_in_somebody_
 
 
 async def test_signing_out_ends_the_line(ada_browser, finished, monkeypatch):
-    monkeypatch.setattr(consumers.SessionLine, "RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr(consumers.SessionConsumer, "RECHECK_SECONDS", 0.05)
     async with line(finished.context, ada_browser, after=1000) as socket:
         await socket.connect()
         first = await socket.receive_json_from(timeout=5)
         assert (first["entries"], first["last"]) == ([], 1000)
         assert (await socket.receive_json_from(timeout=5)) == {"alive": True}
         await db.run(ada_browser.post, "/sign-out")
-        assert await last_of(socket) == consumers.SIGNED_OUT
+        assert await last_of(socket) == SIGNED_OUT
 
 
 async def test_a_new_password_ends_the_line(ada_browser, ada, finished, monkeypatch):
-    monkeypatch.setattr(consumers.SessionLine, "RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr(consumers.SessionConsumer, "RECHECK_SECONDS", 0.05)
     async with line(finished.context, ada_browser, after=1000) as socket:
         await socket.connect()
         await db.run(change_password, ada)
-        assert await last_of(socket) == consumers.SIGNED_OUT
+        assert await last_of(socket) == SIGNED_OUT
 
 
 def change_password(user):
@@ -132,23 +133,23 @@ def change_password(user):
 
 
 async def last_of(socket):
-    """The code with which the line is closed in the end."""
+    """The final close code."""
     while (output := await socket.receive_output(timeout=5))["type"] != "websocket.close":
         continue
     return output["code"]
 
 
 async def test_a_page_that_takes_nothing_in_is_waited_for_and_then_let_go(ada_browser, ada, echo, monkeypatch):
-    monkeypatch.setattr(consumers.SessionLine, "UNSEEN_EVENTS", 20)
-    monkeypatch.setattr(consumers.SessionLine, "SLOW_SECONDS", 0.2)
+    monkeypatch.setattr(consumers.SessionConsumer, "UNSEEN_EVENTS", 20)
+    monkeypatch.setattr(consumers.SessionConsumer, "SLOW_SECONDS", 0.2)
     receipt = await db.run(streamed, ada, echo, 1200)
     async with line(receipt.context, ada_browser) as socket:
         await socket.connect()
-        assert await last_of(socket) == consumers.TOO_SLOW
+        assert await last_of(socket) == TOO_SLOW
 
 
 async def test_a_page_that_keeps_up_hears_everything(ada_browser, ada, echo, monkeypatch):
-    monkeypatch.setattr(consumers.SessionLine, "UNSEEN_EVENTS", 20)
+    monkeypatch.setattr(consumers.SessionConsumer, "UNSEEN_EVENTS", 20)
     receipt = await db.run(streamed, ada, echo, 1200)
     last = await db.run(Event.objects.count)
     text = ""

@@ -1,4 +1,4 @@
-"""Operators' pages are live: the panel comes anew when something happens, as long as its reader may see it."""
+"""Operators' pages are updated live while their reader may see them."""
 
 import uuid
 
@@ -33,8 +33,6 @@ def operator() -> Client:
 
 
 class Line:
-    """A page's end of the line, used as `async with Line(client, path) as line`."""
-
     def __init__(self, client: Client, path: str) -> None:
         cookie = f"sessionid={client.cookies['sessionid'].value}" if "sessionid" in client.cookies else ""
         self.end = WebsocketCommunicator(application, path, headers=[(b"cookie", cookie.encode())])
@@ -48,7 +46,6 @@ class Line:
         await self.end.disconnect()
 
     async def panel(self) -> str:
-        """The next panel, which the page shows."""
         html = await self.end.receive_from(timeout=10)
         await self.end.send_to("shown")
         return html
@@ -59,7 +56,7 @@ class Line:
         return html
 
     async def closed(self) -> int:
-        """The code with which the line is closed."""
+        """The close code."""
         while (message := await self.end.receive_output(timeout=10))["type"] != "websocket.close":
             await self.end.send_to("shown")
         return message["code"]

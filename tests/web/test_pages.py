@@ -1,4 +1,4 @@
-"""The lists of sessions and agents, an agent's page, and the pages that say what went wrong."""
+"""Lists of sessions and agents, an agent's page, and error pages."""
 
 from django.contrib.auth.models import Group
 

@@ -1,4 +1,4 @@
-"""Writing plans on people's pages: checked while they are written, saved as versions, and published by who may."""
+"""People write, check, save and publish plans."""
 
 from __future__ import annotations
 

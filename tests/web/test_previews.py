@@ -1,4 +1,4 @@
-"""A look at a file: each kind as what it is, in its encoding, bounded, and unable to do anything in our name."""
+"""Each kind of file has a bounded, safe preview."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from html import unescape
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -22,8 +23,6 @@ EVIL = "<script>alert(1)</script><img src=//evil.example onerror=alert(1)>"
 
 @pytest.fixture
 def look(ada_browser: Client, ada: User, echo: Agent) -> Look:
-    """What is shown of an artifact of one part."""
-
     def seen(part: telling.JSON, name: str = "file", query: str = "") -> str:
         receipt = telling.finished(ada, echo, {name: blobs.store_large([part])[0]})
         answer = ada_browser.get(f"/sessions/{receipt.context}/artifacts/{receipt.task}/{name}/0/preview{query}")
@@ -69,9 +68,14 @@ class TestText:
     def test_only_the_beginning_of_a_large_file_is_read(self, look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[int] = []
         [part] = blobs.store_large([telling.text("a,b\n" * 1_500_000)])  # 6 MB
-        beginning_of = blobs.head_of
+        beginning_of, content_of = blobs.head_of, blobs.content_of
+
+        def refuse_stored(part: dict[str, Any]) -> bytes:
+            assert "stored" not in part, "the whole file was read"
+            return content_of(part)
+
         monkeypatch.setattr(blobs, "head_of", lambda part, size: asked.append(size) or beginning_of(part, size))
-        monkeypatch.setattr(blobs, "content_of", lambda part: pytest.fail("the whole file was read"))
+        monkeypatch.setattr(blobs, "content_of", refuse_stored)
         for name in ("big.txt", "big.csv", "big.json", "big.md"):
             shown = look(part, name)
             assert "of 6.0 MB. Download the file to see all." in shown
@@ -105,12 +109,12 @@ class TestTables:
         unsorted = [["b", "10"], ["A", "9"], ["c", ""]]
         assert rows(look(part, "t.csv")) == unsorted
         up = look(part, "t.csv", "?as=table&sort=1")
-        assert rows(up) == [["A", "9"], ["b", "10"], ["c", ""]]  # by number; what is empty comes last
+        assert rows(up) == [["A", "9"], ["b", "10"], ["c", ""]]  # numeric order; empty values last
         assert up.count('aria-sort="ascending"') == 1
         down = look(part, "t.csv", "?as=table&sort=1&down")
         assert rows(down) == [["b", "10"], ["A", "9"], ["c", ""]]
         assert "preview?as=table&sort=1&down" in unescape(up)
-        assert rows(look(part, "t.csv", "?as=table&sort=0")) == [["A", "9"], ["b", "10"], ["c", ""]]  # capitals or not
+        assert rows(look(part, "t.csv", "?as=table&sort=0")) == [["A", "9"], ["b", "10"], ["c", ""]]  # ignoring case
         for sort in ["7", "-1", "9999999999", "x", "²", ""]:
             assert rows(look(telling.text(self.TEXT, "text/csv"), "t.csv", f"?sort={sort}"))[0] == ["b", "10"], sort
 
@@ -122,7 +126,7 @@ class TestTables:
             (["1,5", "10,25", "2"], ["1,5", "2", "10,25"]),
             (["1,000", "999", "12,345.6"], ["999", "1,000", "12,345.6"]),
             (["5 %", "-1", "1e2"], ["-1", "5 %", "1e2"]),
-            (["10", "9", "x"], ["10", "9", "x"]),  # words
+            (["10", "9", "x"], ["10", "9", "x"]),
             (["1" * 50, "2"], ["1" * 50, "2"]),
         ]:
             text = "n;\n" + "".join(f'"{cell}";\n' for cell in cells)
@@ -172,7 +176,7 @@ class TestFrames:
 
 
 class TestArtifacts:
-    """A whole artifact: its parts, and who may look."""
+    """Artifacts of several parts, and access."""
 
     def address(self, receipt: telling.Receipt, name: str = "notes.md") -> str:
         return f"/sessions/{receipt.context}/artifacts/{receipt.task}/{name}"

@@ -1,4 +1,4 @@
-"""Somebody else's session is not found, whatever is asked of it; and nothing that is asked of it happens."""
+"""Requests for another person's session get 404 and change nothing."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""The page that says what led to an artifact: its picture, its lists, and its JSON."""
+"""The page about an artifact's provenance: picture, lists and JSON."""
 
 from __future__ import annotations
 

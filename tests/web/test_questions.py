@@ -1,8 +1,9 @@
-"""A question's JSON Schema becomes a form, and what is filled in becomes values of the schema's types."""
+"""A question's JSON Schema becomes a form, and its input becomes typed values."""
 
 import pytest
 
-from apps.web.questions import InvalidAnswer, answer_from, fields_of, outline_of
+from apps.record.errors import InvalidParams
+from apps.web.questions import answer_from, fields_of, outline_of
 
 TRIP = {
     "type": "object",
@@ -69,7 +70,7 @@ def test_what_cannot_be_taken_is_refused_in_a_sentence_at_its_field():
         ({"class": "First", "people": "1", "budget": "-1"}, "Budget: the number must be 0 or more."),
         ({"class": "First", "people": "1", "wish": "x" * 11}, "Wish: at most 10 characters, these are 11."),
     ]:
-        with pytest.raises(InvalidAnswer) as refused:
+        with pytest.raises(InvalidParams) as refused:
             answers(**given)
         assert str(refused.value) == sentence, given
     for given, sentence, field in [
@@ -83,7 +84,7 @@ def test_what_cannot_be_taken_is_refused_in_a_sentence_at_its_field():
         ({"page": "example"}, "Page: “example” is not an address, such as https://example.org.", "page"),
         ({"name": "ab"}, "Name: at least 3 characters, these are 2.", "name"),
     ]:
-        with pytest.raises(InvalidAnswer) as refused:
+        with pytest.raises(InvalidParams) as refused:
             answers(MORE, **{"toppings": ["Ham"], **given})
         assert (str(refused.value), refused.value.field) == (sentence, f"answer-{field}"), given
 

@@ -1,4 +1,4 @@
-"""A page's composer queues what is said while an agent works."""
+"""The composer queues messages while an agent works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adding a remote agent on people's pages, and finding agents there."""
+"""People add remote agents and find agents on pages."""
 
 import json
 
@@ -25,7 +25,6 @@ def add(page, **form):
 
 
 def looked(page, **form):
-    """The fields of the preview's form."""
     response = add(page, **form)
     assert response.status_code == 200
     adding = response.context["form"]

@@ -1,4 +1,4 @@
-"""What people send from a page: words, files and answers; each once, and refused in a sentence where it cannot be."""
+"""People send words, files and answers from a page, each once."""
 
 import base64
 import uuid
@@ -164,7 +164,7 @@ class TestStoppingAndTryingAgain:
     def test_a_failed_task_is_sent_again_as_a_new_one(self, ada_browser, ada, echo):
         failed = telling.failed(ada, echo)
         said = {"message": str(uuid.uuid4()), "task": str(failed.task)}
-        for _ in range(2):  # a second time is the same time
+        for _ in range(2):
             assert ada_browser.post(f"/sessions/{failed.context}/again", said).status_code == 201
         new = Task.objects.exclude(pk=failed.task).get()
         assert new.references == []

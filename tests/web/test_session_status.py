@@ -1,6 +1,8 @@
-"""A session's page begins as the session stands, before any script has run."""
+"""A session's page is complete before any script runs."""
 
 from __future__ import annotations
+
+from html.parser import HTMLParser
 
 import pytest
 from django.test import Client
@@ -8,7 +10,7 @@ from django.test import Client
 from apps.engine import accept
 from apps.features.forks.forking import fork
 from apps.record.models import Context, Task
-from apps.web.sessions.status import session_status
+from apps.web.sessions.status import session_status, status_html
 from tests.web.test_inbox import ask
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -39,6 +41,37 @@ def test_a_page_begins_as_its_session_stands(ada_browser, ada, report, said, fin
     assert SEND_NOW_IS_HIDDEN not in page
 
 
+def test_each_root_of_the_status_has_a_first_class_that_is_unique_in_the_page(ada_browser, finished):
+    status, page = Classes(status_html(session_of(finished))), Classes(opened(ada_browser, finished.context))
+    assert status.roots
+    assert [page.classes.count(name) for name in status.roots] == [1] * len(status.roots)
+
+
+class Classes(HTMLParser):
+    """All classes of a document in their order, and the first one of each root (Django's parser sorts them)."""
+
+    VOID = {"input", "img", "br", "hr", "link", "meta", "path", "source", "use"}
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.depth, self.roots, self.classes = 0, [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        names = (dict(attrs).get("class") or "").split()
+        self.classes += names
+        if not self.depth:
+            self.roots.append(names[0] if names else "")
+        self.depth += tag not in self.VOID
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        self.depth -= tag not in self.VOID
+
+    def handle_endtag(self, tag):
+        self.depth -= tag not in self.VOID
+
+
 def session_of(receipt) -> Context:
     return Context.objects.select_related("agent").get(pk=receipt.context)
 
@@ -51,3 +84,6 @@ def test_what_a_fork_left_behind_is_not_worked_at_in_it(ada, report, said, djang
     forked = Context.objects.select_related("agent").get(pk=forked.pk)
     with django_assert_num_queries(2):
         assert session_status(forked).sign == ""
+    asked = session_of(ask(ada, report))
+    with django_assert_num_queries(2):
+        assert session_status(asked).sign == "waiting"

@@ -1,4 +1,4 @@
-"""The list of sessions beside a page, as the server draws it: what is pinned, new, at work, waiting, put away."""
+"""The sidebar as the server renders it."""
 
 import re
 
@@ -12,7 +12,7 @@ from tests.web import telling
 
 
 def listed(browser, query=""):
-    """Keys in their order, with whether they are new."""
+    """Keys in order, with whether they are new."""
     page = browser.get(f"/sidebar{query}").text
     rows = re.findall(r'<li data-key="([0-9a-f-]+)"(.*?)</li>', page, re.DOTALL)
     return {key: 'class="unread"' in rest for key, rest in rows}

@@ -1,4 +1,4 @@
-"""Whether a file is what its agent signed, said on the page in words that people know."""
+"""The page says in plain words whether a file matches its agent's signature."""
 
 from __future__ import annotations
 

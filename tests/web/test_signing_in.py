@@ -1,4 +1,4 @@
-"""Signing in: where it leads, what it refuses, and that nothing is to be seen without it."""
+"""Signing in, and what needs it."""
 
 from django.test import Client
 

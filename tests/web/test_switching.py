@@ -1,4 +1,4 @@
-"""A session goes on with another agent: the page says so, and names the agent of each message."""
+"""Switching a session's agent: the page names the agent of each message."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""A task's page: what a person is told of a task, and what they are not."""
+"""What a task's page shows to people, and what it hides."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ def opened(browser, task, ending="", **asked):
 
 @pytest.fixture
 def long_one(ada: User, echo: Agent) -> Receipt:
-    """A task at work that has said more than a page of events."""
     receipt = telling.begun(ada, echo)
     with ledger.writing(receipt.context) as log:
         telling.work(log, receipt)

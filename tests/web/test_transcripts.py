@@ -1,4 +1,4 @@
-"""A session in Markdown: who said what and when, and what was made."""
+"""A session exported as Markdown."""
 
 import re
 

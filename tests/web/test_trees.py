@@ -1,4 +1,4 @@
-"""The forks of a session: what its page knows of them, and the tree as a picture and a table."""
+"""The tree of a session's forks, as data, picture and table."""
 
 from xml.etree import ElementTree
 
@@ -16,7 +16,6 @@ from tests.web import telling
 
 @pytest.fixture
 def talk(ada, echo):
-    """A session in which two things were said."""
     receipt = telling.finished(ada, echo)
     context = Context.objects.get(pk=receipt.context)
     telling.begun(ada, echo, "and more", contextId=context.context_id)
@@ -25,7 +24,7 @@ def talk(ada, echo):
 
 @pytest.fixture
 def branch(ada, echo, talk):
-    """Another way on, from before the second thing."""
+    """A fork before the second message."""
 
     def branch(words="something else", title=""):
         place = next(one.index for one in talk.messages.order_by("-index") if one.role == "user")
@@ -39,10 +38,9 @@ def branch(ada, echo, talk):
 
 
 def picture(browser, context):
-    """The picture within the page, read as what it must be: well-formed."""
     page = browser.get(f"/sessions/{context.pk}/tree").text
     found = page[page.index('<svg class="tree"') :]
-    return ElementTree.fromstring(found[: found.index("</svg>") + 6].replace("&nbsp;", " "))  # our own
+    return ElementTree.fromstring(found[: found.index("</svg>") + 6].replace("&nbsp;", " "))
 
 
 def test_a_page_knows_where_ways_part(talk, branch, ada_browser):

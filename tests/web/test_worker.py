@@ -1,4 +1,4 @@
-"""What a browser gets to go on without a line: a service worker, a page for then, a fresh token, files in pieces."""
+"""The service worker, its offline page, fresh tokens, and uploads in pieces."""
 
 import re
 import uuid
@@ -67,7 +67,7 @@ def test_a_file_that_came_in_pieces_is_named_by_a_message_of_its_owner_alone(ada
     form = {"message": str(uuid.uuid4()), "upload": str(upload.pk)}
     first, second = (ada_browser.post(reverse("web:begin", args=["echo"]), form) for _ in range(2))
     assert first.status_code == 201
-    assert second.json() == first.json()  # sent again, it is not said again
+    assert second.json() == first.json()
     (part,) = Message.objects.get(message_id=form["message"]).parts
     assert part["filename"] == "notes.txt"
     assert part["stored"]["size"] == 9

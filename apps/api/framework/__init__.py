@@ -1,1 +1,1 @@
-"""How every endpoint is written: Django REST framework, as this API uses it."""
+"""The base of all endpoints, on Django REST framework."""

@@ -1,4 +1,4 @@
-"""Lists, page by page: a cursor names the last row of the page before, and is of use to its caller and list alone."""
+"""Keyset pagination: a cursor names a page's last row, for one caller and one list."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from apps.record.errors import InvalidFields
 
 
 def read_cursor(text: str, principal: Principal, *bound: Any) -> list[Any] | None:
-    """Where a list goes on, by the cursor that came; None of an empty one, with which it begins.
-
-    `bound` tells this list, with its filters, from others. Raises InvalidFields.
-    """
+    """The place of a cursor; None if empty. `bound` is the list and its filters. Raises InvalidFields."""
     if not text:
         return None
     try:
@@ -25,17 +22,20 @@ def read_cursor(text: str, principal: Principal, *bound: Any) -> list[Any] | Non
 
 
 def write_cursor(place: list[Any], principal: Principal, *bound: Any) -> str:
-    """The cursor of a place in a list: JSON values, in the list's order."""
+    """`place`: JSON values in the list's order."""
     return wire.encode_cursor(place, wire.binding("api", principal.sender, *bound))
 
 
 def paginate[M: Model](
     rows: QuerySet[M], order: tuple[str, ...], asked: dict[str, Any], principal: Principal, *bound: Any
 ) -> tuple[list[M], str]:
-    """The rows of a page, and the cursor of the next one or "".
+    """A page's rows, and the next page's cursor or "".
 
-    `order` names fields, each with "-" in front or none of them, of which the last tells all rows apart; `asked` is of
-    a `serializers.Listing`. Raises InvalidFields for a cursor of another caller or list.
+    Args:
+        order: field names, all ascending or all descending ("-"); the last is unique.
+        asked: values of a `serializers.Listing`.
+
+    Raises InvalidFields for another caller's or list's cursor.
     """
     names = [name.lstrip("-") for name in order]
     after = read_cursor(asked["cursor"], principal, *bound)
@@ -50,12 +50,11 @@ def paginate[M: Model](
 
 
 def _cursor_value(value: Any) -> Any:
-    """A value of a row as a cursor carries it."""
     return value if isinstance(value, int) else value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def _rows_after(model: type[Model], names: list[str], after: list[Any], way: str) -> Q:
-    """What comes after a row. Its first condition is implied; it lets an index begin at the right place."""
+    """The first condition is redundant; with it the database starts in the index."""
     fields = [cast("Field[Any, Any]", model._meta.get_field(name)) for name in names]
     place = [field.to_python(value) for field, value in zip(fields, after, strict=True)]
     first, value = names[0], place[0]

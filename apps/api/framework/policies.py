@@ -1,7 +1,4 @@
-"""DRF's policies, which settings name: who may call, and how JSON bodies are read and written.
-
-DRF loads this module while it defines its own views, so it imports none.
-"""
+"""DRF's permission, parser and renderer. Settings name them; DRF imports them early."""
 
 from __future__ import annotations
 
@@ -24,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class InScope(BasePermission):
-    """A known caller: one that may read for the methods that change nothing, one that may write for the others.
+    """Requires the scope to read, or to write for unsafe methods.
 
-    A view whose POST changes nothing says so by `scopes = {"POST": READ}`.
+    A view whose POST changes nothing declares `scopes = {"POST": READ}`.
     """
 
     def has_permission(self, request: Request, view: APIView) -> bool:
@@ -40,7 +37,7 @@ class InScope(BasePermission):
 
 
 class StrictJSON(BaseParser):
-    """A body that is one JSON value. Raises ParseError, UnsupportedMediaType for a compressed one."""
+    """Raises ParseError, UnsupportedMediaType for compressed bodies."""
 
     media_type = "application/json"
 
@@ -56,7 +53,7 @@ class StrictJSON(BaseParser):
 
 
 class PlainJSON(BaseRenderer):
-    """A JSON value, as it is: nothing is converted, so what goes out is what the shapes made."""
+    """Writes JSON."""
 
     media_type = "application/json"
     format = "json"
@@ -69,5 +66,4 @@ class PlainJSON(BaseRenderer):
 
 
 def encode_json(value: Any) -> bytes:
-    """A JSON value as bytes; the same value gives the same bytes."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

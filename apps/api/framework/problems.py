@@ -1,4 +1,4 @@
-"""What the client API refuses, and the one table of how each refusal is said over HTTP (RFC 9457)."""
+"""The client API's errors, and their table of HTTP problems (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class MediaTypeNotSupported(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How an error is said; `detail` instead of the exception's own words, where those are not meant for callers."""
+    """How an error is reported; `detail` replaces internal messages."""
 
     status: HTTPStatus
     code: str
@@ -77,7 +77,7 @@ TABLE: dict[type[Exception] | Kind, Row] = {
     Kind.UNAVAILABLE: Row(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable"),
     Kind.INTERNAL: Row(HTTPStatus.INTERNAL_SERVER_ERROR, "internal"),
     ContextNotFound: NO_SESSION,
-    Context.DoesNotExist: NO_SESSION,  # deleted just now
+    Context.DoesNotExist: NO_SESSION,
     QueuedNotFound: Row(HTTPStatus.NOT_FOUND, "not_found"),
     TaskFinished: Row(
         HTTPStatus.CONFLICT,
@@ -115,8 +115,6 @@ TABLE: dict[type[Exception] | Kind, Row] = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error as a caller is told it."""
-
     row: Row
     detail: str
     errors: list[JSON] = field(default_factory=list)
@@ -142,7 +140,7 @@ class Problem:
 
 
 def problem(error: Exception) -> Problem:
-    """What to tell a caller of an error, which is logged where it is the server's own."""
+    """What the caller sees of an error. Server errors are logged."""
     own = next((TABLE[base] for base in type(error).__mro__ if base in TABLE), None)
     row = own or TABLE[kind_of(type(error))]
     log_error(log, error, row.status)
@@ -161,7 +159,7 @@ def _violations(error: Exception) -> Sequence[tuple[str, str]]:
 
 
 def _flat(detail: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """The sentences within the detail of a ValidationError, each with the path of its field."""
+    """Messages in a ValidationError's detail, with field paths."""
     if isinstance(detail, dict):
         for name, inner in detail.items():
             step = f"[{name}]" if isinstance(name, int) else str(name)

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the views: what each takes, answers and refuses; and the page that shows it."""
+"""The OpenAPI document, generated from the views, and its page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KEY_PARAMETER = OpenApiParameter(
     IDEMPOTENCY_HEADER,
     OpenApiTypes.STR,
     OpenApiParameter.HEADER,
-    description="1 to 200 printable characters. Sent again with the same one, the request leads to nothing new.",
+    description="1 to 200 printable characters. A repeated request with the same key has no further effect.",
 )
 
 FILE_ANSWERS = {(200, "application/octet-stream"): OpenApiTypes.BINARY, (200, "*/*"): OpenApiTypes.BINARY}
@@ -48,7 +48,7 @@ FILE_ANSWERS = {(200, "application/octet-stream"): OpenApiTypes.BINARY, (200, "*
 
 
 class Violation(Shape):
-    field = serializers.CharField(help_text="The path of a field of the body, or the name of a parameter.")
+    field = serializers.CharField(help_text="The path of a field in the request's body, or the name of a parameter.")
     message = serializers.CharField()
 
 
@@ -70,11 +70,11 @@ class Violation(Shape):
 class Problem(Shape):
     """Why a request was refused (RFC 9457)."""
 
-    type = serializers.CharField(help_text="A URN that ends with the code.")
+    type = serializers.CharField(help_text="A URN that ends with `code`.")
     title = serializers.CharField()
     status = serializers.IntegerField()
     detail = serializers.CharField(help_text="A sentence for people that says what to do.")
-    code = serializers.CharField(help_text="For programs.")
+    code = serializers.CharField(help_text="A stable code for programs.")
     errors = Violation(many=True, required=False)  # type: ignore[assignment]
 
 
@@ -83,7 +83,7 @@ class Key(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     name = "key"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
-        return {"type": "http", "scheme": "bearer", "description": "An API key."}
+        return {"type": "http", "scheme": "bearer", "description": "An API key, sent as a bearer token."}
 
 
 class Cookie(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
@@ -91,27 +91,26 @@ class Cookie(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     name = "cookie"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
-        words = "A browser that is signed in. What writes sends the header X-CSRFToken too."
+        words = "The session cookie of a browser. Requests that change data must also send the header `X-CSRFToken`."
         return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME, "description": words}
 
 
 class Operations(AutoSchema):
-    """The operations of our endpoints: each is said by `documented`."""
+    """Reads what `documented` declares."""
 
     def get_operation_id(self) -> str:
         raise NotImplementedError(f"{self.view} {self.method} is not documented")
 
     def get_description(self) -> str:  # type: ignore[override]
-        """What the handler's docstring says; that of the class is for readers of the code."""
         handler = getattr(self.view, self.method.lower(), None)
         return inspect.getdoc(handler) or ""
 
     def get_tags(self) -> list[str]:
-        """The first word of the path below the prefix: sessions, tasks, …"""
+        """The first path component: sessions, tasks, …"""
         return [self.path.removeprefix("/api/v1/").partition("/")[0]]
 
     def _map_basic_serializer(self, serializer: Any, direction: Any) -> Any:
-        """What takes nothing that it does not know says so."""
+        """Strict serializers accept no other properties."""
         mapped = super()._map_basic_serializer(serializer, direction)  # type: ignore[no-untyped-call]
         return {**mapped, "additionalProperties": False} if isinstance(serializer, Strict) else mapped
 
@@ -127,39 +126,42 @@ def documented(
     keyed: bool = False,
     examples: Sequence[OpenApiExample] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare a handler to the schema; what its docstring says becomes the description.
+    """Declare a handler to the schema. Its docstring is the description.
 
-    `answers` are shapes by status, or by status and media type (None: no body), `refuses` the statuses that are its own
-    beside those of every operation, of a query and of a body. `keyed`: it takes an Idempotency-Key.
+    Args:
+        answers: shapes by status, or by status and media type; None for no body.
+        refuses: further error statuses, beyond those of every operation, query, body and path.
+        keyed: whether it takes an Idempotency-Key.
     """
-    refused = {
-        *ALWAYS,
-        *refuses,
-        *(OF_A_BODY if body else ()),
-        *((422,) if keyed else ()),
-        *(OF_A_QUERY if query else ()),
-    }
-    problems = {
-        (status, MEDIA_TYPE): OpenApiResponse(Problem, description=HTTPStatus(status).phrase)
-        for status in sorted(refused)
-    }
-    return extend_schema(
-        operation_id=operation_id,
-        summary=summary,
-        request=body,
-        parameters=[*([query] if query else []), *([KEY_PARAMETER] if keyed else [])],
-        responses={**answers, **problems},
-        examples=list(examples),
-    )
+    refused = {*ALWAYS, *refuses, *(OF_A_QUERY if query else ())}
+    refused |= set(OF_A_BODY if body else (422,) if keyed else ())
+    parameters: list[Any] = [*([query] if query else []), *([KEY_PARAMETER] if keyed else [])]
+
+    def decorate(handler: Callable[..., Any]) -> Callable[..., Any]:
+        has_path_parameters = len(inspect.signature(handler).parameters) > len(("self", "request"))
+        problems = {
+            (status, MEDIA_TYPE): OpenApiResponse(Problem, description=HTTPStatus(status).phrase)
+            for status in sorted(refused | ({404} if has_path_parameters else set()))
+        }
+        return extend_schema(
+            operation_id=operation_id,
+            summary=summary,
+            request=body,
+            parameters=parameters,
+            responses={**answers, **problems},
+            examples=list(examples),
+        )(handler)
+
+    return decorate
 
 
 def without_trailing_slashes(endpoints: list[Any]) -> list[Any]:
-    """Each address once: without the trailing slash with which it answers too."""
+    """Leaves out addresses with a trailing slash."""
     return [endpoint for endpoint in endpoints if not endpoint[0].endswith("/")]
 
 
 class Schema(Endpoint):
-    """The OpenAPI document of this API; anybody may read it."""
+    """The OpenAPI document, for anybody."""
 
     permission_classes = [AllowAny]
 
@@ -170,14 +172,12 @@ class Schema(Endpoint):
 
 @cache
 def openapi_document() -> bytes:
-    """The OpenAPI document: the same for as long as the code is the same."""
     generator: Any = SchemaGenerator
     return encode_json(generator().get_schema(request=None, public=True))
 
 
 @require_safe
 def docs(request: HttpRequest) -> HttpResponse:
-    """The page. Its scripts and styles are files of ours, as on every page."""
     return render(request, "api/docs.html")
 
 

@@ -1,7 +1,7 @@
-"""The serializers that endpoints are written with: they say it in camelCase and take nothing that they do not know.
+"""Serializers with camelCase names that refuse unknown fields.
 
-They read requests and declare answers to the schema. Answers themselves are plain values (see `shapes`), because a
-serializer's pace is a hundredth of a dictionary's; a test holds the two together.
+They parse requests and declare responses. Responses are plain dictionaries (`shapes`), which are a hundred times
+faster; tests compare both.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ def camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
+# A docstring of these base classes would be in the schema as the description of every shape.
+
+
 class Shape(serializers.Serializer[Any]):
-    """A JSON object whose fields are declared in Python's spelling and said in camelCase."""
+    # a JSON object: fields are declared in snake_case and appear in camelCase
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         said = {}
@@ -41,7 +44,7 @@ class Shape(serializers.Serializer[Any]):
 
 
 class Strict(serializers.Serializer[Any]):
-    """One that names what it does not know instead of leaving it out."""
+    # refuses unknown fields
 
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping) and (unknown := [name for name in data if name not in self.fields]):
@@ -59,7 +62,7 @@ JSON_KINDS: tuple[tuple[tuple[type, ...], tuple[type, ...], str], ...] = (
 
 
 class Body(Strict, Shape):
-    """The body of a request."""
+    # the body of a request
 
     def to_internal_value(self, data: Any) -> Any:
         given = data.items() if isinstance(data, Mapping) else ()
@@ -68,7 +71,7 @@ class Body(Strict, Shape):
         return super().to_internal_value(data)
 
     def _unfit(self, name: str, value: Any) -> str:
-        """What a value must be that is of another kind than its field; "" where it fits, or is left to the field."""
+        """The required kind; "" if the value is right or the field decides."""
         field = self.fields.get(name)
         if field is None or value is None:
             return ""
@@ -80,21 +83,21 @@ class Body(Strict, Shape):
 
 
 class Query(Strict):
-    """The query of an address; its names stay in snake_case."""
+    """The query string; names stay in snake_case."""
 
     def __init__(self, *, data: QueryDict | None = None, **options: Any) -> None:
-        given = data or QueryDict()  # the schema asks without any
+        given = data or QueryDict()  # none for the schema
         super().__init__(data={name: self._value(name, values) for name, values in given.lists()}, **options)
 
     def _value(self, name: str, values: list[str]) -> Any:
-        """A list is given by repeating its name, by commas, or both; anything else once."""
+        """Lists may be repeated, comma-separated, or both."""
         if isinstance(self.fields.get(name), serializers.ListField):
             return [one for value in values for one in value.split(",") if one]
         return values[0] if len(values) == 1 else values
 
 
 class Token(serializers.RegexField):
-    """A place that an answer named, in letters that an address can hold as they are."""
+    """A token from a response; URL-safe."""
 
     default_error_messages = {"invalid": "Is none that was given out here. Begin again without one."}
 
@@ -104,7 +107,7 @@ class Token(serializers.RegexField):
 
 
 class Choice(serializers.ChoiceField):
-    """One of some words; whoever says another one is told them."""
+    """Its error message lists the options."""
 
     def __init__(self, choices: Any, **options: Any) -> None:
         super().__init__(choices, **options)
@@ -112,15 +115,17 @@ class Choice(serializers.ChoiceField):
 
 
 class Listing(Query):
-    """The query of a list that comes page by page."""
+    """For paginated lists."""
 
-    limit = serializers.IntegerField(min_value=1, max_value=100, default=50, help_text="How many on a page.")
-    cursor = Token(help_text="`nextCursor` of the page before.")
+    limit = serializers.IntegerField(
+        min_value=1, max_value=100, default=50, help_text="The maximum number of items on a page."
+    )
+    cursor = Token(help_text="The `nextCursor` of the previous page.")
 
 
 @extend_schema_field(OpenApiTypes.ANY)
 class AnyValue(serializers.JSONField):
-    """Any JSON value that the record can take."""
+    """JSON that the database can store."""
 
     def to_internal_value(self, data: Any) -> Any:
         try:
@@ -131,8 +136,6 @@ class AnyValue(serializers.JSONField):
 
 @extend_schema_field(OpenApiTypes.OBJECT)
 class Struct(AnyValue):
-    """A JSON object."""
-
     def to_internal_value(self, data: Any) -> Any:
         if not isinstance(data, dict):
             raise ValidationError("Must be an object.")
@@ -140,7 +143,7 @@ class Struct(AnyValue):
 
 
 class Line(serializers.CharField):
-    """A text of one line, without control characters, such as an id."""
+    """One line without control characters, such as an id."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"max_length": settings.MAX_ID_LENGTH, "trim_whitespace": False, **options})
@@ -153,10 +156,9 @@ class Line(serializers.CharField):
 
 
 def page_of(shape: type[Shape]) -> type[Shape]:
-    """The shape of a page of a list."""
     fields = {
         "items": shape(many=True),
-        "next_cursor": serializers.CharField(help_text="For the next page; empty on the last one."),
+        "next_cursor": serializers.CharField(help_text="The `cursor` of the next page. Empty on the last page."),
         "__doc__": "",
     }
     return type(f"{shape.__name__.removesuffix('Shape')}Page", (Shape,), fields)

@@ -1,8 +1,7 @@
-"""The base of every endpoint: one asynchronous way in, on which waiting costs no thread and no connection.
+"""The base of all endpoints. Waiting holds no thread and no connection.
 
-DRF has no asynchronous views. Here its negotiation, authentication, permissions and counting run once, on the database
-bridge. A handler that is a plain method is called there too, with the database in hand; one that is `async def` is
-awaited on the event loop, may wait as long as it likes, and reaches the database by `db.run`.
+DRF's steps (negotiation, authentication, permissions) and plain handlers run in a database thread. `async def`
+handlers run on the event loop and use `db.run`.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from asgiref.sync import iscoroutinefunction
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from rest_framework.exceptions import APIException
@@ -24,7 +24,7 @@ import db
 from apps.accounts import quotas
 from apps.accounts.authentication import request_principal
 from apps.accounts.principals import ANONYMOUS, Principal
-from apps.api.framework import problems
+from apps.api.framework import pagination, problems
 from apps.api.framework.serializers import Body, Query
 from apps.record.errors import InvalidFields
 
@@ -35,7 +35,7 @@ KEY_PATTERN = re.compile(r"[!-~]([ -~]{0,198}[!-~])?")
 
 
 class Endpoint(APIView):
-    """An address of the client API, with a handler for each of its methods."""
+    """An address of the client API."""
 
     view_is_async = True
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
@@ -46,7 +46,7 @@ class Endpoint(APIView):
     async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:  # type: ignore[override]
         self.args, self.kwargs, self.headers = args, kwargs, self.default_response_headers
         try:
-            _ = request.body  # read before DRF does: the bridge may call a handler again
+            _ = request.body  # before DRF: the bridge may call a handler again
             self.request = self.initialize_request(request, *args, **kwargs)
             handler = self._handler()
             if iscoroutinefunction(handler):
@@ -70,7 +70,7 @@ class Endpoint(APIView):
         return self._render(handler(self.request, *self.args, **self.kwargs))
 
     def _render(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Rendered, which Django does only behind its middleware."""
+        """Render now; Django would render only in its middleware."""
         response = self.finalize_response(self.request, cast("Response", response), *self.args, **self.kwargs)
         response.headers.setdefault("Cache-Control", "no-store")
         if isinstance(response, Response):
@@ -78,7 +78,7 @@ class Endpoint(APIView):
         return response
 
     def perform_authentication(self, request: Request) -> None:
-        """Who is calling; every call is counted, one that is not let in by its address. Raises QuotaExceeded."""
+        """Also counts requests; failed ones by address. Raises QuotaExceeded."""
         try:
             self.principal = request_principal(request)
         except APIException:
@@ -88,17 +88,17 @@ class Endpoint(APIView):
 
     @property
     def address(self) -> str:
-        """Where the call comes from, as the server says."""
+        """The caller's IP address."""
         return str(self.request.META.get("REMOTE_ADDR", ""))
 
     @property
     def traceparent(self) -> str:
-        """The caller's span (W3C Trace Context), if it told one."""
+        """The caller's span (W3C Trace Context), or ""."""
         return self.request.headers.get("traceparent", "")
 
     @property
     def idempotency_key(self) -> str:
-        """The key that came, or a new one where none did. Raises InvalidFields."""
+        """The key or a new one. Raises InvalidFields."""
         key = self.request.headers.get(IDEMPOTENCY_HEADER)
         if key is None:
             return str(uuid.uuid4())
@@ -107,14 +107,26 @@ class Endpoint(APIView):
             raise InvalidFields([(IDEMPOTENCY_HEADER, sentence)])
         return key
 
+    def page[M: Model](
+        self,
+        rows: QuerySet[M],
+        order: tuple[str, ...],
+        asked: dict[str, Any],
+        show: Callable[[list[M]], Any],
+        *bound: Any,
+    ) -> Response:
+        """See `pagination.paginate`."""
+        shown, following = pagination.paginate(rows, order, asked, self.principal, *bound)
+        return Response({"items": show(shown), "nextCursor": following})
+
     def query[Q: Query](self, shape: type[Q]) -> dict[str, Any]:
-        """The values of the query, by their names in Python. Raises ValidationError."""
+        """Raises ValidationError."""
         given = shape(data=self.request.query_params)
         given.is_valid(raise_exception=True)
         return cast("dict[str, Any]", given.validated_data)
 
     def body[B: Body](self, shape: type[B]) -> dict[str, Any]:
-        """The values of the body, by their names in Python. Raises ValidationError, ParseError."""
+        """Raises ValidationError, ParseError."""
         if not isinstance(self.request.data, dict):
             raise InvalidFields([("", "The body must be a JSON object.")])
         given = shape(data=self.request.data, context={"caller": self.principal})
@@ -123,7 +135,5 @@ class Endpoint(APIView):
 
 
 class UnknownAddress(Endpoint):
-    """Every address that is none."""
-
     async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:  # type: ignore[override]
         return problems.problem(problems.NotFound("There is nothing at this address.")).response

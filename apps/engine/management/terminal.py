@@ -1,4 +1,4 @@
-"""Talking to an agent from a terminal: what it says goes to standard output, what happens to standard error."""
+"""Talks to an agent from a terminal: answers to standard output, events to standard error."""
 
 from __future__ import annotations
 
@@ -34,17 +34,16 @@ CONTENT = ("text", "raw", "url", "data")
 
 
 class Terminal:
-    """Shows the events of one task as they come, each text once; saves files into `folder`."""
+    """Shows the events of one task as they come, each text once. Saves files in `folder`."""
 
     def __init__(self, folder: Path, said: IO[str] | None = None, happened: IO[str] | None = None) -> None:
         self.folder = folder
         self._said, self._happened = said or sys.stdout, happened or sys.stderr
-        self._streamed: dict[str, str] = {}  # by artifact id: the text that has been printed so far
+        self._streamed: dict[str, str] = {}
         self._shown: set[str] = set()
         self._line_is_open = False
 
     def say(self, text: str) -> None:
-        """Print a text of the agent's, unless it has been."""
         self._close_line()
         shown = self._shown | {streamed.strip() for streamed in self._streamed.values()}
         if text.strip() and text.strip() not in shown:
@@ -52,16 +51,16 @@ class Terminal:
             print(text, file=self._said, flush=True)
 
     def note(self, text: str) -> None:
-        """Print a line about what happens."""
         self._close_line()
         print(text, file=self._happened, flush=True)
 
     def show(self, event: Event) -> None:
-        """Print what an event has for people."""
         payload = event.payload
         match event.type:
-            case EventType.AGENT_START if payload["attempt"] > 1:
-                self.note(f"Starting again (attempt {payload['attempt']}).")
+            case EventType.AGENT_START:  # a turn may repeat earlier words, such as its question
+                self._shown, self._streamed = set(), dict.fromkeys(self._streamed, "")
+                if payload["attempt"] > 1:
+                    self.note(f"Starting again (attempt {payload['attempt']}).")
             case EventType.AGENT_TOKEN | EventType.AGENT_TOKEN_END:
                 self._stream(payload["artifactId"], payload["text"])
             case EventType.ARTIFACT_UPDATE if is_read(payload["artifact"]):
@@ -103,17 +102,15 @@ class Terminal:
             self._said.flush()
             self._line_is_open = False
 
-    # What is left at the end
-
     def finish(self, artifacts: Iterable[Artifact]) -> None:
-        """Print or save the artifacts that were not printed as they came."""
+        """Print or save artifacts that were not streamed."""
         for artifact in artifacts:
             if artifact.artifact_id not in self._streamed:
                 self.deliver(artifact.parts, artifact.name)
         self._close_line()
 
     def deliver(self, parts: Iterable[JSON], name: str) -> None:
-        """Print text and data that is to be read; save what is a file."""
+        """Print readable text and data; save files."""
         for part in parts:
             if "url" in part:
                 self.say(part["url"])
@@ -132,7 +129,7 @@ class Terminal:
 
 
 def is_read(artifact: JSON) -> bool:
-    """Is this text that people read in a terminal, rather than a file?"""
+    """Is this text to read in a terminal, rather than a file?"""
     return all(
         _kind(part) == "text" and not _named_like_a_file(part, artifact.get("name", "")) for part in artifact["parts"]
     )
@@ -153,7 +150,7 @@ def _text_of(payload: JSON) -> str:
 
 
 def file_name(part: JSON, name: str) -> str:
-    """A name for a part's file: the last component of its own, never a path, with a suffix where one is known."""
+    """A name for a part's file: the last component of its own, with a suffix if known."""
     wanted = Path((part.get("filename") or name or "artifact").replace("\\", "/")).name.lstrip(".")
     safe = "".join(letter for letter in wanted if letter.isprintable()) or "artifact"
     suffix = {"text": ".txt", "data": ".json"}.get(_kind(part), ".bin")
@@ -161,7 +158,7 @@ def file_name(part: JSON, name: str) -> str:
 
 
 def free_path(folder: Path, name: str) -> Path:
-    """`name` in the folder, or `name-2`, `name-3`… where that exists already: nothing is ever overwritten."""
+    """`name` in the folder, or `name-2`, `name-3`… so that nothing is overwritten."""
     path, number = folder / name, 2
     while path.exists():
         path, number = folder / f"{Path(name).stem}-{number}{Path(name).suffix}", number + 1
@@ -172,7 +169,7 @@ CLAIM_POLL_SECONDS = 0.5
 
 
 def message_of(text: str, files: list[Path], *, context_id: str = "", task: uuid.UUID | None = None) -> JSON:
-    """A user's message in the A2A shape. Raises OSError for a file that cannot be read."""
+    """A user's message in the A2A shape. Raises OSError for an unreadable file."""
     parts: list[JSON] = [{"text": text}] if text else []
     for path in files:
         media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
@@ -184,7 +181,6 @@ def message_of(text: str, files: list[Path], *, context_id: str = "", task: uuid
 
 
 def waiting_task(principal: Principal, agent: Agent, context_id: str) -> uuid.UUID | None:
-    """The unfinished task of a conversation, which the next message is for."""
     context = Context.objects.visible_to(principal).filter(context_id=context_id, agent=agent).first()
     task = Task.objects.unfinished().filter(context=context).order_by("-created_at").first() if context else None
     return task.pk if task else None
@@ -193,7 +189,7 @@ def waiting_task(principal: Principal, agent: Agent, context_id: str) -> uuid.UU
 async def ask(
     principal: Principal, agent: Agent, message: JSON, show: Callable[[Event], None]
 ) -> tuple[Sent, Task | None]:
-    """Send a message and show what happens until the task ends or asks; without a task the answer is in `Sent`.
+    """Send a message and show events until the task ends or asks; without a task, `Sent` has the answer.
 
     Cancel it to cancel the task. Raises errors.Refusal.
     """
@@ -205,7 +201,7 @@ async def ask(
             async for event in (event async for events in batches for event in events):
                 if event.task_id == sent.task:
                     show(event)
-                    # A credential is given by its link: when it was, the task goes on by itself.
+                    # The person opens the credential's link; then the task continues.
                     if event.settles and "service" not in event.payload.get("slot", {}):
                         break
     except asyncio.CancelledError:
@@ -215,7 +211,6 @@ async def ask(
 
 
 def stop(task_id: uuid.UUID) -> None:
-    """Cancel the task, unless it has ended."""
     with contextlib.suppress(TaskNotCancelable):
         cancel.cancel_task(Task.objects.select_related("context").get(pk=task_id))
 
@@ -226,7 +221,7 @@ def artifacts_of(task: Task) -> list[Artifact]:
 
 @asynccontextmanager
 async def _runs_executed(task_id: uuid.UUID) -> AsyncIterator[None]:
-    """See to it that the task's runs are executed: by the workers, or in this process where no queue reaches any."""
+    """Have the task's runs executed: by workers, or in this process if no queue reaches any."""
     if not settings.CELERY_BROKER_URL.startswith("memory://"):
         yield
         return
@@ -238,10 +233,7 @@ async def _runs_executed(task_id: uuid.UUID) -> AsyncIterator[None]:
 
 
 async def _execute_runs(task_id: uuid.UUID) -> None:
-    """Take whatever run of the task, and of those it calls for, is to be had, again and again.
-
-    A server beside us may be faster.
-    """
+    """Take runs of the task and its children. A server beside us may be faster."""
     free = Q(state=Run.State.QUEUED) | Q(state=Run.State.RUNNING, lease_until__lt=Now())
     while True:
         for run in await db.run(lambda: list(Run.objects.filter(free, task__in=_task_tree(task_id)))):
@@ -250,7 +242,6 @@ async def _execute_runs(task_id: uuid.UUID) -> None:
 
 
 def _task_tree(task_id: uuid.UUID) -> set[uuid.UUID]:
-    """The task, its children, theirs, and so on."""
     family, newest = {task_id}, {task_id}
     while newest:
         newest = set(Task.objects.filter(parent__in=newest).values_list("pk", flat=True)) - family

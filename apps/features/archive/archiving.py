@@ -1,7 +1,7 @@
-"""Moving sessions into cold storage: the file is written, read back, and only then the rows are deleted.
+"""Moving sessions into cold storage: the file is written and read back, and only then are the rows deleted.
 
-A process that dies at any step leaves the session whole, in the tables or in the file. At most a file stays that
-nobody names, which `blobs.delete_unused` removes. Sessions that were archived long enough are moved regularly.
+If the process dies, the session is complete, in the tables or in the file; `blobs.delete_unused` removes files that no
+row names.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import datetime
 import logging
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from django.conf import settings
 from django.core.files.storage import default_storage
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from apps.accounts.models import Workspace
 from apps.features.archive import file_format
@@ -30,13 +29,10 @@ from db.sql import write_transaction
 log = logging.getLogger("parley.archives")
 
 SESSIONS_AT_ONCE = 100
-RETRY_AFTER = datetime.timedelta(days=1)  # after which a session is tried again that was read, or had to stay
+RETRY_AFTER = datetime.timedelta(days=1)  # between tries to archive a session
 
 Obstacle = Callable[[Context], str]
 """What `COLD_OBSTACLES` names: a sentence that says why a session has to stay in the tables, or ""."""
-
-LOOKED_UP_BY_KEY = (Task, Run)
-"""Rows that people and programs ask for by their key alone."""
 
 
 class CannotArchive(Exception):
@@ -44,30 +40,23 @@ class CannotArchive(Exception):
 
 
 def due_sessions() -> ContextQuerySet:
-    """The sessions that were archived long enough, the longest ago first."""
+    """Sessions that were archived longer ago than the limit of their workspace, or else of the installation; oldest
+    first.
+    """
     now = sql.database_time()
-    recently = Q(warmed_at__gt=now - RETRY_AFTER)
-    return (
-        Context.objects.filter(_archived_long_enough(now), deleted_at=None, cold_file="")
-        .exclude(recently)
-        .order_by("archived_at")
-    )
-
-
-def _archived_long_enough(now: datetime.datetime) -> Q:
-    """Each workspace's own number of days, or the installation's."""
     stated = Workspace.objects.exclude(cold_after_days=None)
     rules = Q(pk=None)
     for days in {None, *stated.values_list("cold_after_days", flat=True)}:
         length = datetime.timedelta(days=settings.COLD_AFTER_DAYS if days is None else days)
         rules |= Q(workspace__cold_after_days=days, archived_at__lt=now - length)
-    return rules
+    due = Context.objects.filter(rules, deleted_at=None, cold_file="").exclude(warmed_at__gt=now - RETRY_AFTER)
+    return due.order_by("archived_at")
 
 
 def archive_due_sessions() -> int:
-    """Move what is due, some of it at a time, and say how many sessions. It is safe anywhere, at any time, twice.
+    """Move some of the due sessions; returns how many. Several processes may call it at the same time.
 
-    A session that has to stay is tried again a day later, so that it does not keep others from their turn.
+    A session that has to stay is tried again a day later.
     """
     moved = 0
     for context in due_sessions()[:SESSIONS_AT_ONCE]:
@@ -84,23 +73,20 @@ def archive_due_sessions() -> int:
 
 
 def move_with_children(context: Context) -> None:
-    """Move a session, after the conversations in which agents worked for it.
-
-    Raises what `move_to_cold_storage` raises; then each of them is whole, in the tables or in its file.
-    """
+    """Move a session, after the sessions of its child tasks. Raises what `move_to_cold_storage` does."""
     for child in child_contexts(context):
         move_with_children(child)
     move_to_cold_storage(context.pk)
 
 
 def first_obstacle(context: Context) -> str:
-    """The first obstacle for a session or one in which agents worked for it; "" where there is none."""
+    """The first obstacle for a session or the sessions of its child tasks; "" if there is none."""
     below = (first_obstacle(child) for child in child_contexts(context))
     return next(filter(None, (*obstacles(context), *below)), "")
 
 
 def move_to_cold_storage(context_id: uuid.UUID) -> str:
-    """Move a session into cold storage; gives the name of its file.
+    """Move a session into cold storage; returns the name of its file.
 
     Raises CannotArchive, ContextCleared, Context.DoesNotExist; then nothing has changed.
     """
@@ -121,7 +107,7 @@ def move_to_cold_storage(context_id: uuid.UUID) -> str:
         _replace_rows_by_file(context, name, writer, now)
     except (CannotArchive, DamagedArchive, Context.DoesNotExist):
         default_storage.delete(name)
-        raise  # any other error may have come after the commit: a sweep deletes the file if nobody names it
+        raise  # other errors may come after the commit: a sweep deletes unused files
     return name
 
 
@@ -133,7 +119,7 @@ def _check_obstacles(context: Context) -> None:
 
 
 def obstacles(context: Context) -> Iterator[str]:
-    """The reasons why the session has to stay in the tables, apart from those in which agents worked for it."""
+    """The reasons why the session has to stay in the tables, apart from the sessions of its child tasks."""
     if context.cold_file:
         yield "It is in cold storage already."
     if context.deleted_at is not None:
@@ -144,21 +130,16 @@ def obstacles(context: Context) -> Iterator[str]:
         yield "Something in it has not ended."
     if Run.objects.unfinished().filter(task__context=context).exists():
         yield "A turn of it has not ended."
-    if _warm_forks(context).exists():
+    shared = Segment.objects.filter(source=context).exclude(context=context)
+    if shared.filter(context__deleted_at=None, context__cold_file="").exists():
         yield "Forks of it that are not in cold storage begin with what was said in it."
     if file_format.holds_secrets(context):
         yield "Secrets belong to it, such as a webhook's token, and those never leave the database."
     yield from filter(None, (obstacle(context) for obstacle in hooks("COLD_OBSTACLES")))
 
 
-def _warm_forks(context: Context) -> QuerySet[Segment]:
-    """What forks of it share that are in the tables."""
-    shared = Segment.objects.filter(source=context).exclude(context=context)
-    return shared.filter(context__deleted_at=None, context__cold_file="")
-
-
 def child_contexts(context: Context) -> ContextQuerySet:
-    """The conversations in the tables in which agents worked for this one: they are moved before it."""
+    """The sessions of its child tasks that are in the tables. They must be moved first."""
     tasks = Task.objects.filter(context=context).values("pk")
     return Context.objects.filter(parent_task__in=tasks, deleted_at=None, cold_file="")
 
@@ -166,7 +147,6 @@ def child_contexts(context: Context) -> ContextQuerySet:
 def _replace_rows_by_file(
     context: Context, name: str, writer: file_format.ArchiveWriter, now: datetime.datetime
 ) -> None:
-    """Delete the rows and name the file, if the rows are still exactly those that were written."""
     last_event = context.last_event
     with write_transaction():
         lineage.lock_shared_logs(context.workspace_id)
@@ -190,13 +170,10 @@ def _replace_rows_by_file(
 
 
 def _keep_keys(context: Context) -> None:
-    """Remember the keys of rows that are looked up by key, and of what repeated messages lead to."""
-    keys: list[tuple[str, Any]] = []
-    for model in LOOKED_UP_BY_KEY:
-        section = file_format.sections_by_name()[model._meta.label_lower]
-        keys += [(section.name, key) for key in section.rows(context).values_list("pk", flat=True)]
-    for reference in file_format.references():
-        if reference.model is Accepted:
-            keys += [(reference.name, key) for key in reference.rows(context).values_list("pk", flat=True)]
-    named = dict.fromkeys((kind, str(key)) for kind, key in keys)
+    """Remember the keys by which the session is found again: those of tasks, runs and accepted messages."""
+    kinds: list[file_format.Section | file_format.Reference] = [
+        *(file_format.sections_by_name()[model._meta.label_lower] for model in (Task, Run)),
+        *(reference for reference in file_format.references() if reference.model is Accepted),
+    ]
+    named = {(kind.name, str(key)) for kind in kinds for key in kind.rows(context).values_list("pk", flat=True)}
     ColdKey.objects.bulk_create([ColdKey(context=context, kind=kind, key=key) for kind, key in named], batch_size=500)

@@ -1,7 +1,7 @@
-"""The file of a session in cold storage: gzip'd JSON Lines that describe themselves (docs/archives.md).
+"""The file of a session in cold storage: gzip'd JSON Lines (docs/how-to/archives.md).
 
-The models say which rows are a session's own: its events, tasks and messages, and all rows that are deleted with one
-of those. A table that is added later, in any layer, is included by itself.
+The models say which rows belong to a session: its events, tasks and messages, and all rows that are deleted with those.
+New tables are included automatically.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROOTS: tuple[type[models.Model], ...] = (Event, Task, Message)
 FORMAT, VERSION = "parley-session", 1
 REFERENCES = "links"
 READ_ERRORS = (OSError, EOFError, ValueError, LookupError, TypeError, zlib.error)
-MEMORY_BYTES = 8 * 1024**2  # bytes of a session that are put together in memory; a larger one in a temporary file
+MEMORY_BYTES = 8 * 1024**2  # of a session held in memory; larger sessions use a temporary file
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,9 @@ class Section:
         lookup = self.field if self.of is None else f"{self.field}__in"
         return self.model._base_manager.filter(**{lookup: whose}).order_by("pk")
 
-    @property
-    def secrets(self) -> list[str]:
-        """The columns that are encrypted: what is in them never leaves the database."""
-        return [field.name for field in self.model._meta.local_fields if isinstance(field, EncryptedTextField)]
-
 
 @dataclass(frozen=True)
 class Reference:
-    """A column that may name a row of a session, in rows that are not the session's own."""
-
     model: type[models.Model]
     field: str
     to: Section
@@ -81,9 +74,9 @@ class Reference:
 
 @cache
 def all_sections() -> tuple[Section, ...]:
-    """Every section; one that depends on another comes after it."""
+    """All sections; each comes after those that it depends on."""
     found = [Section(model, "context") for model in ROOTS]
-    for section in found:  # which grows meanwhile
+    for section in found:  # the list grows during the loop
         for relation in _foreign_keys_to(section.model):
             is_known = relation.related_model in (one.model for one in found)
             if not is_known and not relation.field.null and relation.on_delete is models.CASCADE:
@@ -98,7 +91,7 @@ def sections_by_name() -> dict[str, Section]:
 
 @cache
 def references() -> tuple[Reference, ...]:
-    """The columns that are set to null while the rows that they name are in a file."""
+    """The columns that must be null while the rows that they name are in a file."""
     return tuple(
         Reference(relation.related_model, relation.field.name, section)
         for section in all_sections()
@@ -108,7 +101,6 @@ def references() -> tuple[Reference, ...]:
 
 
 def _foreign_keys_to(model: type[models.Model]) -> Iterator[Any]:
-    """The foreign keys to a model, also the hidden ones (`related_name="+"`)."""
     for relation in model._meta.get_fields(include_hidden=True):
         is_key = relation.auto_created and not relation.concrete and (relation.one_to_many or relation.one_to_one)
         related: Any = relation.related_model
@@ -117,16 +109,16 @@ def _foreign_keys_to(model: type[models.Model]) -> Iterator[Any]:
 
 
 def holds_secrets(context: Context) -> bool:
-    """Has the session rows with something in an encrypted column?"""
-    for section in all_sections():
-        for name in section.secrets:
-            if any(section.rows(context).values_list(name, flat=True).iterator()):
-                return True
-    return False
+    """Does an encrypted column of the session's rows hold a value? Such values never leave the database."""
+    return any(
+        any(section.rows(context).values_list(field.name, flat=True).iterator())
+        for section in all_sections()
+        for field in section.model._meta.local_fields
+        if isinstance(field, EncryptedTextField)
+    )
 
 
 def serialize_row(row: models.Model) -> JSON:
-    """A row as JSON: every column by its name."""
     return {field.attname: _serialize_value(field.value_from_object(row)) for field in row._meta.local_concrete_fields}
 
 
@@ -137,7 +129,6 @@ def _serialize_value(value: Any) -> Any:
 
 
 def deserialize_row(model: type[models.Model], row: JSON) -> models.Model:
-    """The row that was written. A column that was added since has its default; one that was removed is left out."""
     fields = {field.attname: field for field in model._meta.local_concrete_fields}
     values = {name: _deserialize_value(fields[name], value) for name, value in row.items() if name in fields}
     return model(**values)
@@ -161,7 +152,7 @@ class StoredFile(TypedDict):
 
 
 class Manifest(TypedDict):
-    """The first line. `context` is the session's own row; `digest` is of all the lines after this one."""
+    """The first line. `context` is the session's own row; `digest` covers all lines after this one."""
 
     format: str
     version: int
@@ -176,7 +167,7 @@ class Manifest(TypedDict):
 
 
 class ArchiveWriter:
-    """Writes the lines of a session from the tables, and collects what the manifest says of them."""
+    """Writes a session's lines from the tables, and collects the data for the manifest."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -190,7 +181,7 @@ class ArchiveWriter:
     def _section(self, name: str, rows: Iterable[JSON]) -> SectionSummary:
         digest, number = hashlib.sha256(), 0
         for row in rows:
-            line = _json_line({"in": name, **row})
+            line = _json_line({"in": name, "row": row})
             digest.update(line)
             self._all.update(line)
             self.lines.write(line)
@@ -201,7 +192,7 @@ class ArchiveWriter:
         for row in section.rows(self.context).iterator(chunk_size=500):
             if section.model in ROOTS:
                 self._collect(row)
-            yield {"row": serialize_row(row)}
+            yield serialize_row(row)
 
     def _collect(self, row: Any) -> None:
         if isinstance(row, Event):
@@ -214,12 +205,11 @@ class ArchiveWriter:
         for reference in references():
             rows = reference.rows(self.context).order_by("pk")
             for key, value in rows.values_list("pk", f"{reference.field}_id"):
-                named = {"model": reference.name, "key": str(key), "field": reference.field, "value": str(value)}
-                yield {"row": named}
+                yield {"model": reference.name, "key": str(key), "field": reference.field, "value": str(value)}
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of all lines: the same for the same rows."""
+        """The SHA-256 of all lines. The same rows give the same digest."""
         return self._all.hexdigest()
 
     @property
@@ -246,7 +236,7 @@ def _json_line(value: Any) -> bytes:
 
 
 def save_archive(writer: ArchiveWriter, now: datetime.datetime) -> str:
-    """Write the file so that it survives a loss of power, and return its name in the file storage."""
+    """Write the file and sync it to the disk; returns its name in the file storage."""
     with tempfile.TemporaryFile() as whole:
         with gzip.GzipFile(fileobj=whole, mode="wb", mtime=0) as packed:
             packed.write(_json_line(writer.manifest(now)))
@@ -260,7 +250,7 @@ def save_archive(writer: ArchiveWriter, now: datetime.datetime) -> str:
 
 
 def _sync_to_disk(name: str) -> None:
-    """Wait until the file and its name are on the disk. A storage without file system does so itself."""
+    """Sync the file and its folder. A storage without file system does so itself."""
     try:
         path = default_storage.path(name)
     except NotImplementedError:
@@ -274,7 +264,7 @@ def _sync_to_disk(name: str) -> None:
 
 
 class ArchiveReader:
-    """Reads a file: its manifest, then its lines, whose digests are compared after the last one."""
+    """Reads the manifest, then the lines. Compares the digest after the last line."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._lines = iter(gzip.GzipFile(fileobj=stream))
@@ -308,7 +298,6 @@ class ArchiveReader:
 
 
 def verify_archive(name: str) -> Manifest:
-    """Read the whole file back. Raises DamagedArchive, also where a file that it names is not there."""
     with default_storage.open(name) as stream:
         reader = ArchiveReader(stream)
         for _ in reader.rows():

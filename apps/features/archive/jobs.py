@@ -1,5 +1,3 @@
-"""The Celery task that archives what is due."""
-
 from celery import shared_task
 
 from apps.features.archive import archiving

@@ -23,7 +23,7 @@ ROWS_AT_ONCE = 500  # rows of one statement
 
 
 def restore_context(context_id: uuid.UUID) -> None:
-    """Fill the tables from the file of a context in cold storage, after those whose rows it needs.
+    """Restore a context from cold storage, after the contexts whose rows it refers to.
 
     Raises Context.DoesNotExist, DamagedArchive.
     """
@@ -33,25 +33,20 @@ def restore_context(context_id: uuid.UUID) -> None:
             restore_context(other)
         with suppress(ContextIsCold), write_transaction():
             for other in needed:
-                lock_context(Context(pk=other))  # or it might go again before this one is back
-            _restore_if_cold(context_id)
+                lock_context(Context(pk=other))  # otherwise it might be archived again before this one is restored
+            try:
+                lock_context(Context(pk=context_id))
+            except ContextIsCold:
+                restore_locked(Context.objects.get(pk=context_id))
             return
 
 
 def _prerequisites(context: Context) -> Iterator[uuid.UUID]:
-    """The sessions whose rows this one's rows refer to: those it was forked from, and the one that it works for."""
     for segment in Segment.objects.filter(context=context).exclude(source=context):
         yield segment.source_id
     if context.parent_task is not None:
         for kept in ColdKey.objects.filter(kind=Task._meta.label_lower, key=str(context.parent_task)):
             yield kept.context_id
-
-
-def _restore_if_cold(context_id: uuid.UUID) -> None:
-    with suppress(ContextIsCold):
-        lock_context(Context(pk=context_id))
-        return
-    restore_locked(Context.objects.get(pk=context_id))
 
 
 def restore_locked(context: Context) -> None:
@@ -60,7 +55,7 @@ def restore_locked(context: Context) -> None:
     Raises DamagedArchive; then nothing was changed.
     """
     name = context.cold_file
-    manifest = file_format.verify_archive(name)  # all of it before any is used: a damaged row could do anything
+    manifest = file_format.verify_archive(name)  # before any row is used
     if manifest.get("session") != str(context.pk):
         raise DamagedArchive("The file is of another session.")
     with default_storage.open(name) as stream:
@@ -72,7 +67,6 @@ def restore_locked(context: Context) -> None:
 
 
 def _insert_rows(reader: file_format.ArchiveReader) -> None:
-    """Each section's rows in batches, as they are read."""
     for name, lines in groupby(reader.rows(), key=lambda line: line[0]):
         for batch in batched((row for _, row in lines), ROWS_AT_ONCE, strict=False):
             if name == file_format.REFERENCES:
@@ -83,16 +77,15 @@ def _insert_rows(reader: file_format.ArchiveReader) -> None:
 
 
 def _restore_references(rows: Iterable[JSON]) -> None:
-    """Let rows that stayed in the tables refer again to what is back. A row that is gone meanwhile is not missed."""
     for row in rows:
         found = apps.get_model(row["model"])._base_manager.filter(pk=row["key"], **{f"{row['field']}__isnull": True})
         found.update(**{f"{row['field']}_id": row["value"]})
 
 
 def discard_archive(context: Context) -> list[uuid.UUID]:
-    """Give up a file that cannot be read, with all that was in it: the context is empty then, and can be deleted.
+    """Give up an unreadable file: the context is then empty, and can be deleted.
 
-    Returns the keys of the tasks in it, as far as they are known.
+    Returns the known keys of its tasks.
     """
     name = context.cold_file
     tasks = ColdKey.objects.filter(context=context, kind=Task._meta.label_lower).values_list("key", flat=True)

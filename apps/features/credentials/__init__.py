@@ -1,1 +1,1 @@
-"""Secrets that people give to agents: asked for by a one-time link, and lent to runs."""
+"""Secrets that people give to agents by a one-time link, and that runs may use."""

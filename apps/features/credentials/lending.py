@@ -1,4 +1,4 @@
-"""Lending a run the credentials that its task's owner gave its agent."""
+"""Gives a run the credentials that its task's owner gave its agent."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ audit = logging.getLogger("parley.audit")
 
 
 async def lend(assignment: Assignment, service: str) -> Lent | None:
-    """The credential for a service, if there is a usable one. From now on the run's output is redacted of it.
+    """The usable credential for a service, or None. From now on it is redacted from the run's output.
 
-    Raises LeaseLost where the run is no longer held.
+    Raises LeaseLost if the run's lease is lost.
     """
     lent = await db.run(_lend, assignment, service)
     if lent is not None:
@@ -39,7 +39,7 @@ def _lend(assignment: Assignment, service: str) -> Lent | None:
         raise LeaseLost
     allowed = assignment.options.get("credentials")
     if allowed is not None and service not in allowed:
-        return None  # its owner keeps it out of this conversation
+        return None  # the session's options exclude it
     found = Credential.objects.of_task(task).usable().filter(service=service).first()
     if found is None:
         return None
@@ -49,7 +49,6 @@ def _lend(assignment: Assignment, service: str) -> Lent | None:
 
 
 def _log_use(assignment: Assignment, found: Credential) -> None:
-    """Note the use of a credential in its row, in the run, and in the log."""
     lease, task = assignment.lease, assignment.task
     Credential.objects.filter(pk=found.pk).update(last_used_at=timezone.now())
     runs.add_note(lease.run_id, f"Was lent credential {found.pk}, for {found.service}.")

@@ -31,13 +31,13 @@ class CredentialQuerySet(models.QuerySet["Credential"]):
         return self.filter(revoked_at=None)
 
     def of_task(self, task: Task) -> CredentialQuerySet:
-        """The credentials that the task's owner gave its agent; for a task of nobody's, those of the task alone."""
+        """The credentials that the task's owner gave its agent. An anonymous task has its own."""
         giver = {"user_id": task.owner_id} if task.owner_id is not None else {"task_id": task.pk}
         return self.filter(agent_id=task.agent_id, **giver)
 
 
 class Credential(models.Model):
-    """A secret of one person for one service, for one agent. The database only ever sees it encrypted."""
+    """A person's secret for one service and one agent, encrypted in the database."""
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="credentials")
     user = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, related_name="credentials")
@@ -49,7 +49,7 @@ class Credential(models.Model):
         related_name="credentials",
         help_text="Of a task that is nobody's: what it was given is its own, and goes with its end.",
     )
-    service = models.CharField(max_length=outcomes.LONGEST_SERVICE)
+    service = models.CharField(max_length=outcomes.MAX_SERVICE_LENGTH)
     auth_type = models.CharField("kind", max_length=10, choices=AuthType)
     username = EncryptedTextField(blank=True)
     secret = EncryptedTextField(blank=True, help_text="Empty once it was revoked.")
@@ -81,14 +81,15 @@ class Credential(models.Model):
         return f"{self.service} for {self.agent_id}"
 
     def revoke(self) -> None:
-        """Erase the secret, so that nobody gets it any more."""
         self.username = self.secret = ""
         self.revoked_at = timezone.now()
         self.save(update_fields=["username", "secret", "revoked_at"])
 
 
 class CredentialRequest(models.Model):
-    """A question for a credential and the link that answers it, once. Of the link's token only the SHA-256 is kept."""
+    """A request for a credential, with a link that can be answered once. Only the SHA-256 of the link's token is
+    stored.
+    """
 
     class Answer(models.TextChoices):
         GIVEN = "given"
@@ -96,7 +97,7 @@ class CredentialRequest(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="credential_requests")
-    service = models.CharField(max_length=outcomes.LONGEST_SERVICE)
+    service = models.CharField(max_length=outcomes.MAX_SERVICE_LENGTH)
     auth_type = models.CharField("kind", max_length=10, choices=AuthType)
     digest = models.CharField(max_length=64, unique=True, editable=False)
     asked_at = models.DateTimeField("asked", help_text="The time of the task's status that it belongs to.")

@@ -1,7 +1,4 @@
-"""A task's request for a credential: the one-time link in its status message, and the answer to it.
-
-The credential is given, or declined, or asked for with a new link when the old one has expired.
-"""
+"""A task's request for a credential, with a one-time link in its status message, and the answer to it."""
 
 from __future__ import annotations
 
@@ -31,18 +28,16 @@ from apps.record.models import TERMINAL_STATES, Context, Task, TaskState
 audit = logging.getLogger("parley.audit")
 
 
-def _default_expiry() -> datetime.datetime:
-    return timezone.now() + datetime.timedelta(seconds=settings.CREDENTIAL_REQUEST_SECONDS)
-
-
 @dataclass(frozen=True, slots=True)
 class CredentialLink:
-    """A new link. Its token is in the link alone; the database gets the digest."""
+    """A new link. Only the link has its token; the database gets the digest."""
 
     service: str
     auth_type: str
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
-    expires_at: datetime.datetime = field(default_factory=_default_expiry)
+    expires_at: datetime.datetime = field(
+        default_factory=lambda: timezone.now() + datetime.timedelta(seconds=settings.CREDENTIAL_REQUEST_SECONDS)
+    )
 
     @property
     def url(self) -> str:
@@ -50,18 +45,15 @@ class CredentialLink:
 
     @property
     def part(self) -> Part:
-        """What the platform adds to the agent's words."""
         until = self.expires_at.astimezone(datetime.UTC)
         return {"text": f"To give it or to decline, open {self.url} (once, until {until:%Y-%m-%d %H:%M} UTC)."}
 
     @property
     def metadata(self) -> JSON:
-        """The same for programs."""
         expires = wire.timestamp(self.expires_at)
         return {"service": self.service, "auth_type": self.auth_type, "url": self.url, "expires": expires}
 
     def request(self, task: Task, asked_at: datetime.datetime) -> CredentialRequest:
-        """The row to be kept, for the task's status of that time."""
         return CredentialRequest(
             task=task,
             service=self.service,
@@ -73,20 +65,18 @@ class CredentialLink:
 
 
 def link_for(outcome: object) -> CredentialLink | None:
-    """The link of a turn that ends by asking for a credential; None for any other end."""
+    """The link for an outcome that asks for a credential; None for any other outcome."""
     if isinstance(outcome, AuthRequired) and outcome.service:
         return CredentialLink(outcome.service, outcome.auth_type)
     return None
 
 
 class RequestStatus(Enum):
-    """What can still be done with a link."""
-
     OPEN = "open"
-    EXPIRED = "expired"  # too old, or renewed; the task still waits: a new link can be made
+    EXPIRED = "expired"  # or renewed; the task still waits
     GIVEN = "given"
     DECLINED = "declined"
-    VOID = "void"  # the task waits no longer, or for something else
+    VOID = "void"  # the task no longer waits for it
 
 
 class LinkClosed(Exception):
@@ -95,20 +85,17 @@ class LinkClosed(Exception):
 
 @dataclass(frozen=True)
 class GivenCredential:
-    """What a person filled in."""
-
     secret: str = field(repr=False)
     username: str = field(default="", repr=False)
 
 
 def find_request(token: str) -> CredentialRequest | None:
-    """The request whose link has this token."""
     rows = CredentialRequest.objects.select_related("task__agent__current_version", "task__owner", "task__context")
     return rows.filter(digest=CredentialRequest.digest_of(token), task__context__deleted_at=None).first()
 
 
 def may_answer(request: CredentialRequest, user: User | None) -> bool:
-    """The task's owner, or an operator in their place; for a task that is nobody's, whoever has the link."""
+    """The task's owner, or an operator in their place. For an anonymous task, anybody with the link."""
     owner = request.task.owner_id
     if owner is None:
         return True
@@ -116,7 +103,6 @@ def may_answer(request: CredentialRequest, user: User | None) -> bool:
 
 
 def request_status(request: CredentialRequest) -> RequestStatus:
-    """The status of the request, by its row and its task's as they were read."""
     if request.answer:
         return RequestStatus(request.answer)
     task = request.task
@@ -128,7 +114,7 @@ def request_status(request: CredentialRequest) -> RequestStatus:
 
 
 def give(request: CredentialRequest, given: GivenCredential, by: User | None) -> None:
-    """Keep the credential, in place of an older one, and let the task go on: once. Raises LinkClosed."""
+    """Store the credential, replacing an older one, and resume the task. Raises LinkClosed."""
     _resume(request, by, given, (RequestStatus.OPEN,))
 
 
@@ -144,29 +130,29 @@ def _resume(
 
 
 def decline(request: CredentialRequest, by: User | None) -> None:
-    """End the task: it failed for want of the credential. Raises LinkClosed."""
+    """Fail the task because the person declined to give the credential. Raises LinkClosed."""
     with _locked_to_answer(request, CredentialRequest.Answer.DECLINED, by, (RequestStatus.OPEN,)) as (log, task):
         declined = Failed(f"The credential for {request.service} was declined.", "credential_declined")
         finish.fail_waiting(log, task, declined)
 
 
 def resume_waiting_tasks(agent: Agent, owner: User, by: User | None) -> None:
-    """Resume the owner's tasks that wait for a credential of the agent, which came by another way than their links.
+    """Resume the owner's tasks that wait for a credential of the agent that was given in another way.
 
-    Those whose links have expired go on as well.
+    Also resumes tasks whose link has expired.
     """
     waiting = Task.objects.filter(agent=agent, owner=owner, state=TaskState.AUTH_REQUIRED)
     for task in waiting:
         asked = CredentialRequest.objects.filter(task=task, asked_at=task.status_at, answer="").order_by("-created_at")
-        if request := asked.first():  # without one, what it waits for is arranged elsewhere
+        if request := asked.first():
             with suppress(LinkClosed):
                 _resume(request, by, None, (RequestStatus.OPEN, RequestStatus.EXPIRED))
 
 
 def renew(request: CredentialRequest) -> str:
-    """Make a new link for an expired request, and return its token. Raises LinkClosed.
+    """Make a new link for an expired request; returns its token. Raises LinkClosed.
 
-    Of a task of nobody's none is made: the link is all that its holder shows, so its end has to be the end.
+    Anonymous tasks get no new link: only the old link proved who may answer.
     """
     if request.task.owner_id is None:
         raise LinkClosed
@@ -178,14 +164,14 @@ def renew(request: CredentialRequest) -> str:
 
 @contextmanager
 def _locked(request: CredentialRequest, wanted: Sequence[RequestStatus]) -> Iterator[tuple[Ledger, Task]]:
-    """The log and the task, under the context's lock, if the request still has such a status. Raises LinkClosed."""
+    """The log and the task under the context's lock, if the request has one of these statuses. Raises LinkClosed."""
     try:
         with ledger.writing(request.task.context_id) as log:
             now = CredentialRequest.objects.select_related("task").get(pk=request.pk)
             if request_status(now) not in wanted:
                 raise LinkClosed
             yield log, log.task(now.task_id)
-    except (Context.DoesNotExist, CredentialRequest.DoesNotExist):  # it was cleared just now
+    except (Context.DoesNotExist, CredentialRequest.DoesNotExist):  # the conversation was deleted just now
         raise LinkClosed from None
 
 
@@ -224,5 +210,5 @@ def _store_credential(task: Task, request: CredentialRequest, given: GivenCreden
 
 
 def erase_task_credentials() -> None:
-    """Erase the credentials of tasks of nobody's that have ended."""
+    """Erase the credentials of anonymous tasks that have ended."""
     Credential.objects.filter(task__state__in=TERMINAL_STATES).delete()

@@ -1,1 +1,1 @@
-"""Sessions that go on from a point of another: forks, edits and branch points."""
+"""Forks of sessions, made by forking, editing and retrying; their tree and branch points."""

@@ -1,8 +1,7 @@
-"""The tree of a conversation's forks, the siblings of a message, the chosen leaf, and the branch points.
+"""The tree of a session's forks, the siblings of a message, the chosen leaf, and the branch points.
 
-A tree consists of contexts and their parents, deleted ones too; their segments say what they share (`lineage`).
-A branch point is a message. Conversations that were forked off between the same two messages go on from one place,
-whatever else (a rating, a new title) was recorded in between.
+A tree consists of contexts and their parents, including deleted ones; their segments say what they share (`lineage`).
+Forks that begin between the same two messages have one branch point, whatever other events are between the messages.
 """
 
 from __future__ import annotations
@@ -43,16 +42,12 @@ MEMBERS = f"""{ABOVE}, tree(id) AS (
 
 @dataclass(frozen=True, slots=True)
 class Sibling:
-    """A conversation that goes on from a place, with its first message there."""
-
     context: Context
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A conversation in the tree. Of a deleted one only its place is shown."""
-
     context: Context
     messages: int
 
@@ -63,7 +58,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A conversation and its forks: parents before their children, those by age. `chosen` is the caller's leaf."""
+    """A session and its forks: parents before their children, siblings by age. `chosen` is the caller's leaf."""
 
     root: uuid.UUID
     nodes: list[Node]
@@ -71,9 +66,9 @@ class Tree:
 
 
 def tree(principal: Principal, context: uuid.UUID) -> Tree:
-    """The whole tree that a conversation of the caller's is in; four queries. Raises ContextNotFound.
+    """The tree of one of the caller's sessions, in four queries. Raises ContextNotFound.
 
-    A deleted conversation is in it as long as a fork goes on from there.
+    Includes a deleted session while a fork of it exists.
     """
     members = tree_members(context)
     found = list(members.select_related("agent").order_by("created_at", "pk"))
@@ -83,15 +78,16 @@ def tree(principal: Principal, context: uuid.UUID) -> Tree:
         raise ContextNotFound
     ordered = _parents_first(found)
     counts = _message_counts(found, members)
-    chosen = ChosenLeaf.objects.visible_to(principal).filter(root=ordered[0].pk).values_list("leaf_id", flat=True)
+    root = ordered[0].pk
+    chosen = ChosenLeaf.objects.filter(user=principal.user_id, root=root).values_list("leaf_id", flat=True)
     leaf = next((key for key in chosen if key in by_key and by_key[key].deleted_at is None), None)
-    return Tree(ordered[0].pk, [Node(one, counts[one.pk]) for one in ordered], leaf)
+    return Tree(root, [Node(one, counts[one.pk]) for one in ordered], leaf)
 
 
 def siblings(context: Context, index: int) -> list[Sibling]:
-    """All conversations that go on from just before the message at `index` of one, which is among them.
+    """All sessions that continue from just before the message at `index`, the original first.
 
-    The original comes first. Raises InvalidParams for an index out of range.
+    Raises InvalidParams for an index out of range.
     """
     if not 0 < index <= context.last_event:
         raise InvalidParams(f"There is no event {index}. Choose one from 1 to {context.last_event}.", "index")
@@ -108,7 +104,7 @@ def siblings(context: Context, index: int) -> list[Sibling]:
 
 
 def save_chosen_leaf(principal: Principal, leaf: Context) -> None:
-    """Remember which of a conversation's forks the caller, if known, looks at."""
+    """Remember which fork the caller looks at; nothing for an anonymous caller."""
     if principal.user_id is None:
         return
     root = _root(leaf.pk)
@@ -117,10 +113,7 @@ def save_chosen_leaf(principal: Principal, leaf: Context) -> None:
 
 
 def choose_leaf(principal: Principal, context: uuid.UUID, leaf: uuid.UUID) -> None:
-    """Choose another conversation of the tree that a conversation is in.
-
-    Raises ContextNotFound, and InvalidParams for a leaf that is not in that tree; then nothing is changed.
-    """
+    """Choose another session of the tree. Raises ContextNotFound, and InvalidParams for a leaf of another tree."""
     found = {one.pk: one for one in Context.objects.visible_to(principal).filter(pk__in={context, leaf})}
     if context not in found:
         raise ContextNotFound
@@ -130,7 +123,6 @@ def choose_leaf(principal: Principal, context: uuid.UUID, leaf: uuid.UUID) -> No
 
 
 def _forks_at(point: forking.ForkPoint) -> QuerySet[Context]:
-    """The forks that begin at a point; at the beginning, all forks of the tree that share nothing."""
     if point.at == 0:
         return tree_members(point.parent.pk).filter(forked_at=0)
     shared = Segment.objects.filter(source=point.parent, last=point.at).values("context")
@@ -138,7 +130,6 @@ def _forks_at(point: forking.ForkPoint) -> QuerySet[Context]:
 
 
 def tree_members(context: uuid.UUID) -> QuerySet[Context]:
-    """All contexts of the tree that a context is in."""
     return Context.objects.filter(pk__in=_recursive_ids(MEMBERS, context))
 
 
@@ -153,7 +144,6 @@ def _recursive_ids(statement: str, context: uuid.UUID) -> RawSQL:
 
 
 def _parents_first(contexts: list[Context]) -> list[Context]:
-    """Parents before their children, those as they come; without deleted ones from which nothing goes on."""
     children: dict[uuid.UUID | None, list[Context]] = defaultdict(list)
     for one in contexts:
         children[one.parent_id].append(one)
@@ -169,7 +159,6 @@ def _parents_first(contexts: list[Context]) -> list[Context]:
 
 
 def _message_counts(contexts: list[Context], members: QuerySet[Context]) -> dict[uuid.UUID, int]:
-    """How many messages each conversation has, with its past. A shared past is read once."""
     keys = members.values("pk")
     indexes = _message_indexes(Message.objects.filter(context__in=keys))
     counts = {one.pk: len(indexes[one.pk]) if one.forked_at is None else 0 for one in contexts}
@@ -180,7 +169,7 @@ def _message_counts(contexts: list[Context], members: QuerySet[Context]) -> dict
 
 
 class Branch(NamedTuple):
-    """The session that a branch leads to, and the index of its own first message there."""
+    """A session, and the index of its own first message after the branch point."""
 
     session: uuid.UUID
     first_message: int
@@ -188,9 +177,9 @@ class Branch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BranchPoint:
-    """The message at `index` is one of several that begin differently: the one at `position` (from 1) of `branches`.
+    """The message at `index` is one of several versions: the one at `position` (from 1) of `branches`.
 
-    The original comes first, the forks by age.
+    The original comes first, then the forks by age.
     """
 
     index: int
@@ -199,7 +188,7 @@ class BranchPoint:
 
 
 class _Gap(NamedTuple):
-    """The place in a log before its own message `next`, at which forks begin; None is after its last message."""
+    """The place before a log's own message `next`, where forks begin; None: after its last message."""
 
     source: uuid.UUID
     next: int | None
@@ -210,7 +199,7 @@ MessageIndexes = dict[uuid.UUID, list[int]]
 
 
 def branch_points(context: Context) -> list[BranchPoint]:
-    """The branch points of a conversation by index: six queries at most, and one where nothing was ever forked."""
+    """The branch points of a session by index. At most six queries; one if there are no forks."""
     if context.parent_id is None and not Context.objects.filter(parent=context).exists():
         return []
     ranges = lineage.log_ranges(context, ENDLESS)
@@ -230,7 +219,6 @@ def _message_indexes(messages: QuerySet[Message]) -> MessageIndexes:
 
 
 def _forks_by_gap(ranges: list[LogRange], indexes: MessageIndexes) -> dict[_Gap, list[Branch]]:
-    """The forks that begin along these ranges, by the gap where they do, oldest first."""
     shared = Segment.objects.filter(source__in={one.source for one in ranges}, context__forked_at=F("last"))
     forks = shared.filter(context__deleted_at=None).annotate(first_message=_first_own_message("context"))
     rows = forks.exclude(first_message=None).order_by("context__created_at", "context")
@@ -248,7 +236,6 @@ def _next_index(indexes: list[int], at: int) -> int | None:
 def _branch_point_at(
     gap: _Gap, forks: list[Branch], ranges: list[LogRange], indexes: MessageIndexes
 ) -> BranchPoint | None:
-    """What a gap is on these ranges, which pass it in the source's own log or in a fork's; None if they do not."""
     branches = forks if gap.next is None else [Branch(gap.source, gap.next), *forks]
     for one, after in [*pairwise(ranges), (ranges[-1], None)]:
         if one.source != gap.source:
@@ -261,7 +248,6 @@ def _branch_point_at(
 
 
 def _branch_point(source: uuid.UUID, index: int | None, branches: list[Branch]) -> BranchPoint | None:
-    """A branch point with more than one branch, of which this one was taken."""
     positions = [position for position, branch in enumerate(branches, start=1) if branch.session == source]
     if index is None or not positions or len(branches) == 1:
         return None
@@ -269,7 +255,6 @@ def _branch_point(source: uuid.UUID, index: int | None, branches: list[Branch]) 
 
 
 def _first_branch_point(context: Context, first: LogRange, indexes: MessageIndexes) -> BranchPoint | None:
-    """The branch point at the first message, for forks that share nothing with the others of the tree."""
     unshared = tree_members(context.pk).filter(Q(forked_at=0) | Q(parent=None), deleted_at=None)
     begun = unshared.annotate(first_message=_first_own_message("pk")).exclude(first_message=None)
     rows = begun.order_by(F("forked_at").asc(nulls_first=True), "created_at", "pk").values_list("pk", "first_message")
@@ -279,7 +264,7 @@ def _first_branch_point(context: Context, first: LogRange, indexes: MessageIndex
 
 
 def _first_own_message(context: str) -> Coalesce:
-    """The index of a conversation's own first message; in cold storage about where that is; None without one."""
+    """The index of a session's own first message, or None. Approximate for cold storage."""
     own = Message.objects.filter(context=OuterRef(context)).order_by("index").values("index")[:1]
     path = "" if context == "pk" else f"{context}__"
     cold = Case(When(**{f"{path}cold_messages__gt": 0}, then=Coalesce(F(f"{path}forked_at"), 0) + 2))

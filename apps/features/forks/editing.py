@@ -1,7 +1,7 @@
 """Editing and retrying a message: a fork begins before it, and the new message is sent to the fork.
 
-Fork and message are two transactions under one key of the caller's. A request that is repeated with the key finds what
-is there already, and does what a crash prevented.
+Fork and message are two transactions with the same caller's key. A repeated request finds what exists, and completes it
+after a crash.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ USED_KEY = "This key was used for another message. Use a new key."
 
 @dataclass(frozen=True, slots=True)
 class _NewFork:
-    """A fork that was made, and what is to be sent to it."""
-
     agent: Agent
     message: JSON
     question: Question | None
@@ -56,15 +54,13 @@ async def edit(
     keep_files: bool = False,
     traceparent: str = "",
 ) -> Sent:
-    """Replace a message of the caller's by another one: in a fork that begins just before it.
+    """Replace a message of the caller in a fork that begins just before it.
 
-    `parts` are A2A parts, checked by the edge; with `keep_files` the message's files follow them. `running` says what
-    becomes of the running work in the conversation itself; it never reaches the fork. The same `key` (1 to 200
-    characters) gives the same fork and the same answer.
+    `parts` are checked A2A parts; with `keep_files` the message's files follow them. `running` says whether running
+    work in the session itself is canceled. The same `key` (1 to 200 characters) gives the same fork and answer.
 
-    Raises ContextNotFound, MessageNotFound, UnsupportedOperation for a message of an agent's or an agent that the
-    caller may not use any more, ContentTypeNotSupported, and InvalidParams for a key that was used for something else;
-    then nothing was recorded.
+    Raises ContextNotFound, MessageNotFound, UnsupportedOperation for an agent's message or an agent that the caller may
+    not use, ContentTypeNotSupported, and InvalidParams for a key that was used otherwise; then nothing was recorded.
     """
 
     def make_fork() -> _NewFork:
@@ -89,10 +85,10 @@ async def retry(
     running: RunningPolicy = "cancel",
     traceparent: str = "",
 ) -> Sent:
-    """Send a message again: in a fork that begins just before it.
+    """Send a message again in a fork that begins just before it.
 
-    It is the caller's newest message, or `message`, which may also be an answer to the one that is meant. `agent`
-    answers in the place of the one that did. The rest is as in `edit`, which raises the same errors.
+    By default this is the caller's newest message. `message` may be the caller's message or an answer to it. `agent`
+    replaces the agent that answered. The other arguments and errors are as in `edit`.
     """
 
     def make_fork() -> _NewFork:
@@ -109,7 +105,7 @@ async def _send(principal: Principal, fork: _NewFork, traceparent: str) -> Sent:
 
 
 def find_message(context: Context, message: uuid.UUID) -> Message:
-    """A message of a conversation or of its past. Raises MessageNotFound."""
+    """A message of a session or of its past. Raises MessageNotFound."""
     found = lineage.messages(context).select_related("task__agent").filter(pk=message).first()
     if found is None:
         raise MessageNotFound
@@ -117,7 +113,7 @@ def find_message(context: Context, message: uuid.UUID) -> Message:
 
 
 def _message_to_retry(context: Context, message: Message | None, key: str) -> Message:
-    """The caller's message that led to this one; without one, the newest when the key came first.
+    """The caller's message that led to this one; by default the newest at the time when the key was first used.
 
     Raises UnsupportedOperation.
     """
@@ -143,16 +139,15 @@ def _fork_before(
     key: str,
     how: dict[str, Any],
 ) -> _NewFork:
-    """Fork just before a message, and build the message that replaces it."""
     before = _addressed_agent(context, row)
     receiver = agent or before
     if refused := receiver.refused_type(parts):
         raise ContentTypeNotSupported(f"{receiver.name} does not take {refused}. Send something else.")
-    # Before the task ends: forking may cancel it, and then its agent's memory is gone.
+    # Read this before forking, which may cancel the task and erase its memory.
     question = _question(row) if receiver == before else None
     _check_key(principal, context, key)
     for kept in blobs.stored_files(parts):
-        blobs.touch(kept)  # it stays even if all that name it are deleted before the message is sent
+        blobs.touch(kept)  # keeps the content until the message is sent
     child = forking.fork(principal, context, row.index - 1, agent=receiver, key=key, **how)
     branches.save_chosen_leaf(principal, child)
     skill = row.task.metadata.get("skill") if question and row.task else None
@@ -160,14 +155,12 @@ def _fork_before(
 
 
 def _addressed_agent(context: Context, row: Message) -> Agent:
-    """The agent that the message was for."""
     return row.task.agent if row.task else Agent.objects.get(pk=lineage.agent_at(context, row.index - 1)[0])
 
 
 def _message(row: Message, parts: list[JSON], child: Context, key: str, *, same_agent: bool) -> JSON:
-    """The message that replaces another one. Content in files stays there, and counts as used once more."""
     references = list(row.references)
-    if row.task and row.task.first_event < row.index:  # it went on with a task, which the fork leaves behind
+    if row.task and row.task.first_event < row.index:  # the fork does not include the task
         references = [str(row.task_id), *(one for one in references if one != str(row.task_id))]
     metadata = row.metadata if same_agent else {name: row.metadata[name] for name in row.metadata if name != "skillId"}
     named = {"referenceTaskIds": references, "metadata": metadata, "extensions": row.extensions}
@@ -178,7 +171,7 @@ def _message(row: Message, parts: list[JSON], child: Context, key: str, *, same_
 def _question(row: Message) -> Question | None:
     """The question that the message answered, if its agent can be given another answer.
 
-    It cannot once the task has ended, since its memory is gone, nor where a child of the task had asked, which goes on
+    None if the task has ended, because its memory is gone, and if a child task asked, because the child continues
     elsewhere. The answer is then a request, whose reference and history show the question.
     """
     task = row.task
@@ -192,7 +185,7 @@ def _question(row: Message) -> Question | None:
 
 
 def _check_key(principal: Principal, context: Context, key: str) -> None:
-    """Raises InvalidParams for a key under which the caller sent a message elsewhere."""
+    """Raises InvalidParams for a key under which the caller sent a message in another place."""
     used = Accepted.objects.filter(sender=principal.sender, message_id=key).exists()
     if used and forking.find_fork(context, key) is None:
         raise InvalidParams(USED_KEY, "Idempotency-Key")

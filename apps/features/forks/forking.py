@@ -1,6 +1,6 @@
-"""Forking a conversation: another one goes on from an event of its log. Nothing of its past is copied.
+"""Forking a session: a new session continues from an event of its log. Nothing is copied.
 
-The workspace is locked before any context, so that what forks share is not moved at the same time.
+The workspace is locked before any context, so that shared logs do not move in the meantime.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ WORKING_STATES = (TaskState.SUBMITTED, TaskState.WORKING)
 
 @dataclass(frozen=True, slots=True)
 class ForkPoint:
-    """Where a fork begins: after event `at` of `parent`, which goes on from there by lines of its own."""
-
     parent: Context
     at: int
 
@@ -46,17 +44,15 @@ def fork(
     running: RunningPolicy = "finish",
     edited_message: str = "",
 ) -> Context:
-    """A conversation that begins with the events up to `at` of the caller's; 0 is before its first.
+    """A session that begins with the caller's events up to `at`; 0 is before the first event.
 
-    It is with `agent`, or with whom the conversation was with at that event. What had not ended there is canceled in
-    the fork. Directly after a fork's own beginning it is the conversation before that which is forked, so that all
-    that go on from the same place are siblings. `running` of "cancel" cancels what agents work at in the conversation
-    itself; tasks that wait for an answer go on waiting. `edited_message` is the id of a message that the fork
-    replaces. The same `key` (the caller's own choice) gives the same fork again, whatever came of it.
+    The fork has `agent`, or the session's agent at that event. Unfinished tasks are canceled in the fork. A fork that
+    begins directly after another fork's beginning gets that fork's parent, so that the two are siblings. With
+    `running="cancel"`, submitted and working tasks in the session itself are canceled. `edited_message` is the id of a
+    message that the fork replaces. The caller chooses `key`; the same key gives the same fork again.
 
     Raises ContextNotFound, InvalidParams for an index out of range or a key that was used for another fork, and
-    UnsupportedOperation for an agent that the caller may not use, or a conversation in which agents work for other
-    agents; then nothing was recorded.
+    UnsupportedOperation for an agent that the caller may not use, or a child task's session; then nothing was recorded.
     """
     found = _forkable(principal, context, agent)
     child = Context(pk=fork_id(found, key) if key else uuid.uuid4())
@@ -79,7 +75,7 @@ def fork(
                     stopped = [run for task in canceled for run in cancel.record_cancel(log, task)]
                 if edited_message:
                     log.add(EventType.EDIT, {"messageId": edited_message, "session": str(child.pk)})
-    except Context.DoesNotExist:  # it was cleared just now
+    except Context.DoesNotExist:  # the context was deleted just now
         raise ContextNotFound from None
     for run in stopped:
         notifications.stop(run)
@@ -89,12 +85,10 @@ def fork(
 
 
 def fork_id(context: Context, key: str) -> uuid.UUID:
-    """The fork that is made of a context with a key, if it is made."""
     return uuid.uuid5(context.pk, key)
 
 
 def find_fork(context: Context, key: str) -> Context | None:
-    """The fork that was made of a context with a key: who repeats a request says by it where that was."""
     return Context.objects.filter(pk=fork_id(context, key)).first()
 
 
@@ -109,7 +103,7 @@ def _forkable(principal: Principal, context: uuid.UUID | Context, agent: Agent |
 
 
 def fork_point(context: Context, at: int) -> ForkPoint:
-    """From where all go on that are forked off after event `at` of a context. Raises InvalidParams."""
+    """Where forks after event `at` of a context begin. Raises InvalidParams."""
     if not 0 <= at <= context.last_event:
         raise InvalidParams(f"There is no event {at}. Choose one from 0 to {context.last_event}.", "at")
     if context.forked_at is None or at > context.forked_at + 1:
@@ -123,7 +117,7 @@ def fork_point(context: Context, at: int) -> ForkPoint:
 
 
 def _existing_fork(key: uuid.UUID, point: ForkPoint, reason: Reason, agent: Agent | None) -> Context | None:
-    """The fork that was made with the same key. Raises InvalidParams where it was another one."""
+    """The fork with the same key. Raises InvalidParams if that is a different fork."""
     child = Context.objects.filter(pk=key).first()
     if child is None:
         return None
@@ -137,17 +131,16 @@ def _existing_fork(key: uuid.UUID, point: ForkPoint, reason: Reason, agent: Agen
 
 
 def _title(context: Context, at: int) -> str:
-    """The conversation's title; none where it was made of a first message that the fork does not share."""
+    """The session's title; "" if the title comes from a first message that the fork does not share."""
     called = lineage.events(context).filter(type=EventType.SESSION_RENAMED).exclude(payload__title="")
     shares_some = lineage.messages(context).filter(index__lte=at).exists()
     return context.title if shares_some or called.exists() else ""
 
 
 def _create_fork(child: Context, point: ForkPoint, reason: Reason, agent: Agent | None) -> None:
-    """Write the first event of the fork, whose title and memory are given, and what it shares."""
     parent, at, memory = point.parent, point.at, child.memory
     child.last_event = at
-    restored(parent)  # one of which nothing is shared may be in cold storage
+    restored(parent)
     before, options = lineage.agent_at(parent, at)
     with ledger.writing(child) as log:
         opens: Opening = {
@@ -157,7 +150,7 @@ def _create_fork(child: Context, point: ForkPoint, reason: Reason, agent: Agent 
             "agent": agent.pk if agent else before,
             "title": child.title,
         }
-        if options and opens["agent"] == before:  # what one agent was set to means nothing to another
+        if options and opens["agent"] == before:
             opens["options"] = options
         left = [str(task) for task in _unfinished_tasks(parent, at)]
         payload: Fork = {
@@ -177,7 +170,7 @@ def _create_fork(child: Context, point: ForkPoint, reason: Reason, agent: Agent 
 
 
 def _unfinished_tasks(context: Context, at: int) -> list[uuid.UUID]:
-    """A context's own tasks that had not ended at an event; those of its past were left before."""
+    """A context's own tasks that had not ended at an event. Forks do not include unfinished tasks of the past."""
     unfinished_tasks = Q(state__in=UNFINISHED_STATES) | Q(status_event__gt=at)
     found = Task.objects.filter(unfinished_tasks, context=context, first_event__lte=at).order_by("first_event")
     return list(found.values_list("pk", flat=True))

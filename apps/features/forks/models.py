@@ -1,28 +1,20 @@
-"""What people look at of a conversation and its forks. No part of replay."""
+"""Which fork of a conversation a person looks at. Not part of replay."""
 
 from __future__ import annotations
 
 from django.db import models
 
 from apps.accounts.models import User
-from apps.accounts.principals import Principal
 from apps.record.models import Context
 
 
-class ChosenLeafQuerySet(models.QuerySet["ChosenLeaf"]):
-    def visible_to(self, principal: Principal) -> ChosenLeafQuerySet:
-        return self.filter(user_id=principal.user_id) if principal.user_id is not None else self.none()
-
-
 class ChosenLeaf(models.Model):
-    """In which of a conversation's forks a person is: in the newest that they made, or where they went since."""
+    """The fork of a session that a person looks at: the newest that they made, or one that they chose since."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, db_index=False, related_name="+")
     root = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="+")
     leaf = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="+")
     chosen_at = models.DateTimeField(auto_now=True)
-
-    objects = ChosenLeafQuerySet.as_manager()
 
     class Meta:
         verbose_name_plural = "chosen leaves"

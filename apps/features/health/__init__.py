@@ -1,1 +1,1 @@
-"""How agents do: measured latency and success, and whether they can work at all."""
+"""The health of agents: measured latency and success, and whether they can work."""

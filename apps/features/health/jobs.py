@@ -1,5 +1,3 @@
-"""The Celery task that looks after agents: at a worker's start, and regularly."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -19,6 +17,6 @@ def observe_agents() -> None:
 
 @worker_ready.connect  # type: ignore[untyped-decorator]
 def observe_at_the_start(sender: Any = None, **_: Any) -> None:
-    """What this process can load is known before the first period is over. The embedded worker does so itself."""
+    """Observe agents without waiting for the first period. The embedded worker does so itself."""
     if getattr(sender, "hostname", "") != EMBEDDED_NODE:
         db.later(observe)

@@ -1,7 +1,7 @@
-"""Monitoring agents: how they do, measured by their work, and whether they can work at all.
+"""Monitoring agents: their stats, measured from the record, and their health.
 
-What `AgentStats` says comes from the record, in a few statements for all agents. Nothing is counted while work is done:
-the newest runs are found along an index for each agent, and totals are counted from where the last time ended.
+All agents are measured every half minute, in a few statements. Then `EXAMINERS`, by kind, say whether each can work.
+The newest runs are found along an index, and totals continue from the last count.
 """
 
 from __future__ import annotations
@@ -25,19 +25,18 @@ from db.sql import write_transaction
 
 log = logging.getLogger("parley.engine")
 
-MIN_RUNS = 5  # runs, before an agent is said to fail more often than not
-MEASURED_RUNS = 200  # recent runs by which an agent is measured
-SEARCHED_TASKS = 400  # newest tasks among which they are looked for: a task may have been stopped, or be waiting
-LATENCY_TASKS = 30  # newest tasks of an agent whose latencies are shown
-HEALTH_RUNS = 20  # of these runs, by which health is told
+MIN_RUNS = 5  # before an agent can be degraded by failures
+MEASURED_RUNS = 200  # newest runs
+SEARCHED_TASKS = 400  # newest tasks among which those are found
+LATENCY_TASKS = 30
+HEALTH_RUNS = 20  # newest runs that decide health
 DAY = datetime.timedelta(days=1)
-LONGEST_TRANSACTION = datetime.timedelta(minutes=5)  # no transaction is older: what was created before is there by now
+LONGEST_TRANSACTION = datetime.timedelta(minutes=5)  # older rows are visible by now
 Row = dict[str, Any]
 RUN_COLUMNS = (
     "runs", "succeeded", "newest_runs", "newest_succeeded", "took_p50", "took_p95", "waited_p50", "waited_p95",
     "input_tokens", "output_tokens",
 )  # fmt: skip
-# How each database says the seconds between two times, a number in JSON, the beginning of time, and stars.
 SECONDS_SQL = {
     "postgresql": "EXTRACT(EPOCH FROM {to} - {since})::float8",
     "sqlite": "(julianday({to}) - julianday({since})) * 86400.0",
@@ -55,7 +54,7 @@ RATING_SQL = {
 
 @dataclass(frozen=True, slots=True)
 class Impairment:
-    """An ailment with which an agent can work, but not as well as it should."""
+    """Why an agent works, but not well."""
 
     reason: str
 
@@ -64,24 +63,22 @@ Examiner = Callable[[Agent], str | Impairment]
 
 
 def observe() -> None:
-    """Measure all agents and note how they are. It is safe to run it anywhere, at any time, twice."""
+    """Measure all agents and update their health. Several processes may call it at the same time."""
     measure_agents()
     examine_agents()
 
 
 def examine_agents() -> None:
-    """Note the health of every agent that is switched on, and log what changed."""
     stats = AgentStats.objects.in_bulk()
     for agent in Agent.objects.enabled().select_related("current_version"):
         record_health(agent, stats.get(agent.pk))
 
 
 def record_health(agent: Agent, stats: AgentStats | None) -> None:
-    """Note the health of an agent; its card changes with it."""
     health, ailment = health_of(agent, stats)
     if (agent.health, agent.ailment) == (health, ailment):
         return
-    # Only from what was read: what another process has noted meanwhile is newer.
+    # Writes only if these values are unchanged: another process may have noted newer ones.
     read = {name: getattr(agent, name) for name in ("health", "ailment", "handler", "current_version_id")}
     noted = Agent.objects.filter(pk=agent.pk, **read)
     if noted.update(health=health, ailment=ailment, updated_at=timezone.now()):
@@ -95,8 +92,7 @@ def record_health(agent: Agent, stats: AgentStats | None) -> None:
 
 
 def health_of(agent: Agent, stats: AgentStats | None) -> tuple[Agent.Health, str]:
-    """The health of an agent, and what is wrong with it as a sentence for operators."""
-    ailment = ailment_of(agent)
+    ailment = health_problem(agent)
     if isinstance(ailment, str) and ailment:
         return Agent.Health.UNAVAILABLE, ailment
     if isinstance(ailment, Impairment):
@@ -107,8 +103,8 @@ def health_of(agent: Agent, stats: AgentStats | None) -> tuple[Agent.Health, str
     return Agent.Health.OK, ""
 
 
-def ailment_of(agent: Agent) -> str | Impairment:
-    """What is wrong with the agent, by whoever `EXAMINERS` names for its kind: a plain sentence if it cannot work."""
+def health_problem(agent: Agent) -> str | Impairment:
+    """Why the agent cannot work, by the examiner of its kind; a plain sentence, or ""."""
     path = settings.EXAMINERS.get(agent.kind)
     if not path:
         return ""
@@ -117,7 +113,6 @@ def ailment_of(agent: Agent) -> str | Impairment:
 
 
 def measure_agents() -> None:
-    """Bring the stats of all agents up to date. It is safe to run it anywhere, at any time, twice."""
     now = sql.database_time()
     measured: dict[int, Row] = {agent: {} for agent in Agent.objects.values_list("pk", flat=True)}
     sources = (
@@ -136,7 +131,7 @@ def measure_agents() -> None:
     ]
     fields = [field.name for field in AgentStats._meta.fields if not field.primary_key]
     with write_transaction():
-        known = set(Agent.objects.values_list("pk", flat=True))  # without those that were deleted meanwhile
+        known = set(Agent.objects.values_list("pk", flat=True))
         AgentStats.objects.bulk_create(
             [one for one in stats if one.pk in known],
             update_conflicts=True, unique_fields=["agent"], update_fields=fields, batch_size=500,
@@ -177,7 +172,7 @@ FROM recent GROUP BY agent_id"""  # noqa: S608 (nothing in it comes from outside
 def _newest_tasks_sql(number: int, condition: str = "") -> str:
     """`newest`: that many tasks of each agent (for which the condition holds), along their index.
 
-    SQLite knows no LATERAL. On PostgreSQL a border in time, as for SQLite, would make the planner's estimates wrong.
+    SQLite has no LATERAL. On PostgreSQL a time limit, as for SQLite, would make the planner's estimates wrong.
     """
     if connection.vendor == "postgresql":
         return f"""newest AS (
@@ -213,7 +208,6 @@ def _unfinished_run_counts() -> Iterator[Row]:
 
 
 def _task_counts(now: datetime.datetime) -> Iterator[Row]:
-    """How many tasks each agent was given: those that were counted before, and those since."""
     created = "SELECT COUNT(*) FROM record_task task WHERE task.agent_id = agent.id AND task.created_at >"
     before = f"COALESCE(stats.counted_to, {BEGINNING_SQL[connection.vendor]})"
     counted = f"""
@@ -228,7 +222,6 @@ FROM agents_agent agent LEFT JOIN agents_agentstats stats ON stats.agent_id = ag
 
 
 def _message_counts(now: datetime.datetime) -> Iterator[Row]:
-    """How many messages each agent answered with, counted in the same way along an index by time."""
     counted = f"""
 WITH known AS MATERIALIZED (
     SELECT agent.id AS agent_id, COALESCE(stats.messages_counted, 0) AS counted,
@@ -270,7 +263,7 @@ def _rows(statement: str, *times: datetime.datetime) -> list[tuple[Any, ...]]:
 
 
 def recent_latencies(agents: Collection[Agent]) -> dict[int, list[float]]:
-    """The seconds that the newest successful turns took, oldest first, by the agents' keys; one statement."""
+    """By agent key, the seconds that its newest successful turns took, oldest first. One statement."""
     found: dict[int, list[float]] = {agent.pk: [] for agent in agents}
     if not found:
         return {}

@@ -1,4 +1,4 @@
-"""Agents without code: a language model takes their turns, by the version of the agent that the run names."""
+"""Takes turns of agents without code, by the agent version that the run names."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ NO_VERSION = "The agent {} has no version: save it once more in admin."
 
 
 class ModelHandler(SkillHandler):
-    """What a definition does with a turn."""
-
     def __init__(self, worker: LlmWorker, *, streaming: bool) -> None:
         self.worker = worker
         self.streaming = streaming
@@ -35,7 +33,7 @@ class ModelHandler(SkillHandler):
 
 
 async def execute(assignment: Assignment, task: TaskContext, _: ReleaseSlot) -> Outcome:
-    """Let the agent take one turn. Raises HandlerError where it lacks what its version speaks of."""
+    """Take one turn. Raises HandlerError if the version names something that is missing."""
     agent = assignment.agent
     version = agent.current_version
     if version is None:
@@ -53,8 +51,8 @@ async def execute(assignment: Assignment, task: TaskContext, _: ReleaseSlot) -> 
     return await drive(ModelHandler(worker, streaming=definition.streaming), task)
 
 
-def ailment_of(agent: Agent) -> str:
-    """Why the agent cannot work here, as a sentence for operators; "" where it can."""
+def health_problem(agent: Agent) -> str:
+    """Why the agent cannot work here, as a sentence for operators; "" if it can."""
     version = agent.current_version
     if version is None:
         return NO_VERSION.format(agent.slug)
@@ -62,7 +60,7 @@ def ailment_of(agent: Agent) -> str:
         definition = Definition.read(version.content)
         language_models.check_model(definition.model)
         _functions(definition.tools)
-    except ValidationError as error:  # of a version that an older Parley made
+    except ValidationError as error:
         return f"Its version {version.number} cannot be read: save it once more in admin. {error_text(error)}"
     except (NoModel, HandlerError) as error:
         return str(error)
@@ -77,7 +75,6 @@ def _functions(names: Iterable[str]) -> list[ToolFunction]:
 
 
 def _tools(agent: Agent, definition: Definition, task_id: str) -> list[Tool]:
-    """Its functions, the agents that the task's owner may use now, and its MCP servers."""
     headers = definitions.tool_server_headers(agent, definition)
     return [
         *_functions(definition.tools),
@@ -90,7 +87,7 @@ def _tools(agent: Agent, definition: Definition, task_id: str) -> list[Tool]:
 
 
 def _callable_agents(slugs: Sequence[str], task_id: str) -> list[Agent]:
-    """Those of the agents that the task's owner may use. The model must not learn of others."""
+    """The agents among these that the task's owner may use. The model must not learn of others."""
     if not slugs:
         return []
     owner = principal_of(Task.objects.select_related("owner").get(pk=task_id))

@@ -1,4 +1,4 @@
-"""The language models of this installation, by name, at the endpoint in settings. All calls go through `outbound`."""
+"""The language models of this installation, at the endpoint in settings. All calls go through `outbound`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 MEGABYTE = 1024 * 1024
-LIMITS = outbound.Limits(seconds=None, bytes=50 * MEGABYTE)  # a turn's own time limit ends what takes too long
+LIMITS = outbound.Limits(seconds=None, bytes=50 * MEGABYTE)  # the turn's own time limit ends long calls
 
 
 def configure() -> None:
@@ -48,12 +48,12 @@ def build_model(name: str | None) -> Model:
 
 
 def check_model(name: str | None) -> str:
-    """The model's name, by default `LLM_MODEL`. Raises agentkit.llm.NoModel where nothing says how it is reached."""
+    """The model's name, by default `LLM_MODEL`. Raises agentkit.llm.NoModel if no endpoint is known for it."""
     name = name or settings.LLM_MODEL
     check_endpoint(name, settings.LLM_BASE_URL, settings.LLM_API_KEY)
     return name
 
 
 def tool_server_client(**options: Any) -> Any:
-    """The HTTP client for an MCP server; what is on no public address must be opened by `OUTBOUND_ALLOW`."""
+    """The HTTP client for an MCP server; private addresses need `OUTBOUND_ALLOW`."""
     return transports.client(outbound.exchange(LIMITS), **options)

@@ -1,4 +1,4 @@
-"""The tools that every installation can give to its agents without code; AGENT_TOOLS names further modules."""
+"""The tools of agents without code that every installation has; AGENT_TOOLS names further modules."""
 
 import ast
 import datetime
@@ -12,12 +12,12 @@ from agentkit import File, TaskContext, UnreadableContent, tool
 Number = int | float
 
 MAX_EXPRESSION_LENGTH = 500  # characters of an expression
-MAX_BITS = 4096  # of a whole number on the way
+MAX_BITS = 4096  # of an integer
 TOO_LARGE = "The number becomes too large."
 
 
 def _round(number: Number, digits: int = 0) -> Number:
-    """Python's `round` would work for hours on a billion digits."""
+    """`round`, which would otherwise take hours for a billion digits."""
     return round(number, digits) if 0 < abs(digits) <= MAX_BITS else round(number)
 
 
@@ -89,7 +89,7 @@ def _evaluate(node: ast.AST) -> Number:
 def _call(name: str, numbers: list[Number]) -> Number:
     try:
         return FUNCTIONS[name](*numbers)
-    except ValueError as error:  # a number that the function is not defined for
+    except ValueError as error:
         raise ArithmeticError(str(error)) from None
 
 

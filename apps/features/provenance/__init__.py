@@ -1,5 +1,4 @@
-"""What an artifact came of: the tasks, messages, agents, versions and files that led to it.
+"""What led to an artifact: tasks, messages, agents, versions and files.
 
-`traversal.provenance_of` finds it, level by level; `queries` reads the rows of one level, and `graph` is
-what comes of it.
+Provenance is computed on request, level by level, with a fixed number of queries for each level.
 """

@@ -1,7 +1,6 @@
-"""The graph of what led to an artifact, in the terms of W3C PROV. Its nodes are made of rows of the record.
+"""The graph of what led to an artifact, in the terms of W3C PROV (https://www.w3.org/TR/prov-dm/, §2.1).
 
-Nodes are entities, activities and agents of the PROV data model, and each edge is one of its relations
-(https://www.w3.org/TR/prov-dm/, §2.1). As there, an edge goes from what came later to what it came of.
+An edge goes from a later node to an earlier one that contributed to it.
 """
 
 from __future__ import annotations
@@ -21,38 +20,36 @@ from apps.record.content.strict_json import digest_of
 from apps.record.events import JSON
 from apps.record.models import Artifact, Message, Task
 
-EDGES_PER_NODE = 5  # where every task of many refers to every other of many, there are millions
-MAX_TEXT_LENGTH = 300  # characters of what a message says
-FILE_TEXT_BYTES = 1_000  # bytes of a text from which on it is something that was given, and no longer just said
+EDGES_PER_NODE = 5
+MAX_TEXT_LENGTH = 300  # characters
+FILE_TEXT_BYTES = 1_000  # longer texts count as files
 
 
 class NodeKind(StrEnum):
-    """What a node is."""
-
     ARTIFACT = "artifact"
     TASK = "task"
     MESSAGE = "message"
     FILE = "file"
     AGENT_VERSION = "agent_version"
     PERSON = "person"
-    UNAVAILABLE = "unavailable"  # a task that was deleted, or is not the reader's
+    UNAVAILABLE = "unavailable"  # a task that was deleted, or that the reader may not see
 
 
 class EdgeKind(StrEnum):
-    """How one node came of another; the comments name both ends."""
+    """How one node contributed to another; the comments name both ends, the later one first."""
 
     DELIVERED_BY = "delivered_by"  # artifact, task
     CARRIED_OUT_BY = "carried_out_by"  # task, the version of an agent
     ASKED_IN = "asked_in"  # task, message to it
-    ANSWERED_IN = "answered_in"  # message of the agent's, task
+    ANSWERED_IN = "answered_in"  # message from the agent, task
     SAID_BY = "said_by"  # message, person
-    SENT_BY = "sent_by"  # message, task that called for another one
+    SENT_BY = "sent_by"  # message, task that called another one
     GIVEN = "given"  # task, file
     CAME_FROM = "came_from"  # file, artifact or file with the same content
     REFERS_TO = "refers_to"  # task, task or its artifact
-    CONTINUES = "continues"  # task, task before it in the same conversation
+    CONTINUES = "continues"  # task, previous task in the same session
     CALLED_FOR_BY = "called_for_by"  # task, task
-    RECEIVED = "received"  # task, artifact of a task that it called for
+    RECEIVED = "received"  # task, artifact of a task that it called
 
 
 PROV_TYPES = {
@@ -84,8 +81,8 @@ PROV_RELATIONS = {
 class Node:
     """Attributes:
     name: what people call it, in one line.
-    at: when it was begun, said or made, where that is known.
-    details: what more there is, by its kind.
+    at: when it began, was sent or was made, if known.
+    details: further data, depending on its kind.
     """
 
     id: str
@@ -103,8 +100,6 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """From a node to one that it came of, by their ids."""
-
     later: str
     earlier: str
     kind: EdgeKind
@@ -119,9 +114,9 @@ class Edge:
 
 @dataclass(slots=True)
 class Provenance:
-    """What led to the node `artifact`: nodes in the order in which they were found, which is the same every time.
+    """What led to the node `artifact`; the order of nodes is always the same.
 
-    `truncated`: there is more than `most` nodes or EDGES_PER_NODE times as many edges. The nearest are here.
+    `truncated`: there are more than `most` nodes, or EDGES_PER_NODE times as many edges. The nearest are here.
     """
 
     artifact: str
@@ -141,14 +136,13 @@ class Provenance:
 
     @property
     def remaining(self) -> int:
-        """How many more nodes there may be."""
         return self.most - len(self._nodes)
 
     def has(self, node: str) -> bool:
         return node in self._nodes
 
     def add(self, node: Node) -> bool:
-        """Add a node, and say whether it is there now: no more than `most` are."""
+        """Add a node, up to `most`; returns whether it is in the graph."""
         if node.id not in self._nodes:
             if self.remaining <= 0:
                 self.truncated = True
@@ -157,7 +151,7 @@ class Provenance:
         return True
 
     def link(self, later: str, kind: EdgeKind, earlier: str, details: JSON | None = None) -> None:
-        """Link two nodes, once. Nothing happens where one of both is missing, or there are too many edges."""
+        """Link two nodes once. Does nothing if one is missing, or there are too many edges."""
         key = (later, earlier, kind)
         if key in self._edges or later == earlier or not (self.has(later) and self.has(earlier)):
             return
@@ -179,7 +173,6 @@ class Provenance:
 
 
 def task_node_id(key: object) -> str:
-    """The id of a task's node."""
     return f"task:{key}"
 
 
@@ -189,7 +182,7 @@ def task_node(task: Task) -> Node:
 
 
 def unavailable_node(key: uuid.UUID) -> Node:
-    """A task that was deleted or is not the reader's; the node does not say which."""
+    """A task that was deleted or that the reader may not see; the node does not say which."""
     return Node(task_node_id(key), NodeKind.UNAVAILABLE, "Not available", details={"taskId": str(key)})
 
 
@@ -223,7 +216,7 @@ def message_node(message: Message) -> Node:
 
 
 def agent_version_node(task: Task, run: JSON) -> Node:
-    """The agent version that took a turn of a task: the task's agent or the one in its place."""
+    """The agent version that took a turn of a task: of the task's agent, or of a fallback."""
     slug, name = run["agent__slug"] or task.agent.slug, run["agent__name"] or task.agent.name
     kept = run["input__agent"] or {}
     number = kept.get("number")
@@ -233,7 +226,6 @@ def agent_version_node(task: Task, run: JSON) -> Node:
 
 
 def person_node(principal: Principal) -> Node:
-    """The owner of all of it."""
     name = principal.name or "Somebody"
     return Node("person:owner", NodeKind.PERSON, name, details={"name": name})
 
@@ -248,12 +240,10 @@ def content_digest(part: JSON) -> str:
 
 
 def content_digests(parts: list[JSON]) -> set[str]:
-    """The digests of all that the parts of an artifact hold."""
     return {content_digest(part) for part in pieces_joined(parts)} - {""}
 
 
 def file_nodes(message: Message) -> Iterator[Node]:
-    """What was given with a message: its files, links to files, values, and long texts."""
     for number, part in enumerate(message.parts):
         if not (is_file(part) or "data" in part or (size_of(part) or 0) > FILE_TEXT_BYTES):
             continue

@@ -1,4 +1,4 @@
-"""The rows of one level of the traversal: a fixed number of queries each, for however many tasks."""
+"""The rows of one level of the traversal: a fixed number of queries, however many tasks there are."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from apps.record.models import Accepted, Artifact, ArtifactQuerySet, Context, Ev
 
 Keys = Collection[uuid.UUID]
 
-CHUNK_SIZE = 100  # rows whose parts are held at once
+CHUNK_SIZE = 100  # rows whose parts are in memory at the same time
 
 
 def tasks(principal: Principal, keys: Keys) -> list[Task]:
-    """The caller's tasks of these keys, in the order of time; from cold storage too."""
+    """The caller's tasks with these keys by age, including those in cold storage."""
     mine = Task.objects.visible_to(principal).filter(pk__in=keys).select_related("agent", "context")
     found = mine.defer("status_message", "slot", "metadata", "context__memory").order_by("created_at", "pk")
     missing = set(keys) - {one.pk for one in found}
@@ -32,7 +32,6 @@ def tasks(principal: Principal, keys: Keys) -> list[Task]:
 
 
 def children(principal: Principal, keys: Keys, most: int) -> list[uuid.UUID]:
-    """The keys of the tasks that were called for by these, in the order of time."""
     archived = Context.objects.visible_to(principal).filter(parent_task__in=keys).exclude(cold_file="")
     for context in archived.order_by("pk")[:most]:
         with suppress(DamagedArchive, Context.DoesNotExist):
@@ -42,19 +41,18 @@ def children(principal: Principal, keys: Keys, most: int) -> list[uuid.UUID]:
 
 
 def messages(keys: Keys, most: int) -> Iterable[Message]:
-    """The messages to the tasks and from them, in the order of time."""
     said = Message.objects.filter(task__in=keys).defer("metadata", "extensions", "references")
     return said.order_by("created_at", "context", "index")[:most].iterator(CHUNK_SIZE)
 
 
 def senders(keys: Keys) -> dict[tuple[uuid.UUID | None, str], str]:
-    """Who sent which message (by its task and its sender's id of it), as idempotency remembers: `user:…`, `task:…`."""
+    """The sender of each message, by its task and message id, as idempotency stores it: `user:…`, `task:…`."""
     remembered = Accepted.objects.filter(task__in=keys).values_list("task", "message_id", "sender")
     return {(task, message): sender for task, message, sender in remembered.order_by("pk")}
 
 
 def runs(keys: Keys, most: int) -> list[JSON]:
-    """The started turns of the tasks, each with its agent and its version (`versions.reference`), if that is known."""
+    """The started turns of the tasks, each with its agent and, if known, its version (`versions.reference`)."""
     begun = Run.objects.filter(task__in=keys, started_at__isnull=False).order_by("task", "turn")
     whose = ("pk", "task", "turn", "input_hash", "input__agent", "agent__slug", "agent__name")
     rows = [dict(one) for one in begun.values(*whose, by=Coalesce("agent", "task__agent"))[:most]]
@@ -64,7 +62,7 @@ def runs(keys: Keys, most: int) -> list[JSON]:
 
 
 def _add_logged_versions(runs: dict[uuid.UUID, JSON]) -> None:
-    """Fill in the agent version from the log, where a run's input was erased."""
+    """Fill in the agent version from the log if a run's input was erased."""
     begins = Event.objects.filter(task__in={row["task"] for row in runs.values()}, run__in=runs)
     begins = begins.filter(type__in=(EventType.AGENT_START, EventType.AGENT_STATUS), payload__has_key="version")
     named = begins.order_by("index").values_list("run", "payload__version")
@@ -77,12 +75,10 @@ def _add_logged_versions(runs: dict[uuid.UUID, JSON]) -> None:
 
 
 def artifacts(keys: Keys, most: int) -> Iterable[Artifact]:
-    """What the tasks delivered, in the order of time."""
     return _with_parts(Artifact.objects.delivered().filter(task__in=keys), most)
 
 
 def sibling_artifacts(principal: Principal, parents: Keys, known: Keys, most: int) -> Iterable[Artifact]:
-    """The artifacts of other tasks that the same tasks called for."""
     others = Task.objects.visible_to(principal).filter(parent__in=parents).exclude(pk__in=known)
     return _with_parts(Artifact.objects.delivered().filter(task__in=others), most)
 
@@ -95,5 +91,5 @@ def _with_parts(found: ArtifactQuerySet, most: int) -> Iterable[Artifact]:
 
 
 def fork_sources(contexts: Keys) -> set[tuple[uuid.UUID, uuid.UUID]]:
-    """Forks, each with the conversations that it goes on from."""
+    """Forks, each with the contexts that it continues."""
     return {(one.context_id, one.source_id) for one in Segment.objects.filter(context__in=contexts)}

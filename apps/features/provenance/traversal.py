@@ -1,7 +1,6 @@
-"""The traversal from an artifact back to all that led to it, level by level, as far as the reader may see.
+"""The traversal from an artifact to everything that led to it and that the reader may see, level by level.
 
-Where files came from is found by the digests of their content: the artifact, or the file of a calling task, that holds
-the same.
+Files are traced by the digests of their content, to an artifact or to a parent task's file.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ MAX_NODES = 2_000  # nodes
 
 
 def provenance_of(principal: Principal, artifact: Artifact, most: int = MAX_NODES) -> Provenance:
-    """What led to a delivered artifact: a fixed number of queries for each level of tasks, however many these are.
+    """What led to a delivered artifact: a fixed number of queries for each level of tasks.
 
-    From its task it goes to the tasks that this one refers to and called for, and from each on in the same way; and up
-    to the tasks that called for them, for what these were given. What was deleted, or is not the caller's, is a node
-    that says so. Raises Task.DoesNotExist where the artifact itself is not the caller's.
+    The traversal goes from a task to the tasks that it refers to and to its child tasks, and so on; and up to parent
+    tasks, for the files that these were given. Deleted tasks and other people's are unavailable nodes. Raises
+    Task.DoesNotExist if the artifact is not the caller's.
     """
     Task.objects.visible_to(principal).only("pk").get(pk=artifact.task_id)
     root = artifact_node(artifact)
@@ -57,10 +56,10 @@ def provenance_of(principal: Principal, artifact: Artifact, most: int = MAX_NODE
 @dataclass(slots=True)
 class _Traversal:
     """Attributes:
-    frontier: tasks of the next level; True to expand them too, False for those that only called for a task.
-    tasks: those that were visited.
-    expanded: those of them whose artifacts and children were visited too.
-    delivered: the nodes of their artifacts, but for the one from which the traversal begins.
+    frontier: tasks of the next level; True to expand them too, False for mere parents.
+    tasks: the visited tasks.
+    expanded: tasks whose artifacts and children were visited too.
+    delivered: the nodes of their artifacts, except the root.
     sent_by_task: messages, each with the task that sent it.
     """
 
@@ -79,7 +78,6 @@ class _Traversal:
         self.frontier[self.root] = True
 
     def visit_level(self) -> None:
-        """Add the tasks of the frontier to the graph, and put those that led to them into the next one."""
         frontier, self.frontier = self.frontier, {}
         found = self._find([key for key in frontier if key not in self.tasks])
         self._add_runs(found)
@@ -92,9 +90,8 @@ class _Traversal:
                 self._enqueue(caller, expand=False)
 
     def find_siblings(self) -> bool:
-        """Put tasks into the empty frontier whose artifacts a file may come from: called for by the same task.
-
-        Says whether there are any.
+        """Enqueue child tasks of the same parents whose artifacts a file may come from; returns whether there are
+        any.
         """
         callers = self.origins.unmatched() if self.graph.remaining else {}
         parents = {key for calling in callers.values() for key in calling}
@@ -105,14 +102,13 @@ class _Traversal:
         return bool(self.frontier)
 
     def link_contents(self) -> None:
-        """Link messages and files to where they came from."""
         for message, sender in self.sent_by_task:
             self.graph.link(message, EdgeKind.SENT_BY, task_node_id(sender))
         for file, source in self.origins.matches():
             self.graph.link(file, EdgeKind.CAME_FROM, source)
 
     def link_tasks(self) -> None:
-        """Link tasks and their artifacts. Where there are too many edges, the nearest tasks come first."""
+        """Link tasks and their artifacts. If there are too many edges, the nearest tasks come first."""
         forks = {task.context_id for task in self.tasks.values() if task.context.forked_at is not None}
         shared = queries.fork_sources(forks) if forks else set()
         for task in self.tasks.values():
@@ -139,7 +135,7 @@ class _Traversal:
             self.frontier[key] = self.frontier.get(key, False) or expand
 
     def _find(self, keys: list[uuid.UUID]) -> list[Task]:
-        """The caller's tasks of these keys, as far as there is room for them. The others are not available."""
+        """The caller's tasks with these keys, up to the limit. The others become unavailable nodes."""
         wanted = keys[: self.graph.remaining]
         self.graph.truncated |= len(wanted) < len(keys)
         found = queries.tasks(self.principal, wanted)
@@ -178,16 +174,14 @@ class _Traversal:
                     self.origins.add_given(file, task.pk, said.created_at)
 
     def _add_sender(self, message: str, task: Task, sender: str) -> None:
-        """Who sent the message, by its idempotency key: the task that called for this one, or the owner."""
         caller = _caller(task)
         if caller and not sender.startswith("user:"):
-            self.sent_by_task.append((message, caller))  # its node comes with the next level
+            self.sent_by_task.append((message, caller))
         else:
             self.graph.add(person_node(self.principal))
             self.graph.link(message, EdgeKind.SAID_BY, "person:owner")
 
     def _expand(self, keys: list[uuid.UUID]) -> None:
-        """Add the artifacts of tasks, and put the tasks that they called for into the frontier."""
         new = [key for key in keys if key not in self.expanded]
         self.expanded.update(new)
         if not new:
@@ -202,7 +196,7 @@ class _Traversal:
 
 
 def _references(task: Task) -> list[uuid.UUID]:
-    """The tasks that one refers to. Old rows may refer by other things than ids."""
+    """The tasks that one refers to. In old rows, references may not be task ids."""
     keys = []
     for one in task.references:
         with suppress(ValueError):
@@ -211,14 +205,11 @@ def _references(task: Task) -> list[uuid.UUID]:
 
 
 def _caller(task: Task) -> uuid.UUID | None:
-    """The task that called for this one, also where that was deleted."""
     return task.parent_id or task.context.parent_task
 
 
 @dataclass(frozen=True, slots=True)
 class ContentUse:
-    """Content that a node holds: of which task, since when."""
-
     node: str
     task: uuid.UUID
     at: datetime.datetime
@@ -241,14 +232,13 @@ class Origins:
             self._given[file.details["sha256"]].append(ContentUse(file.id, task, at))
 
     def matches(self) -> Iterator[tuple[str, str]]:
-        """Each file with what it came from."""
         for digest, files in self._given.items():
             for file in files:
                 if source := self._source(digest, file):
                     yield file.node, source.node
 
     def unmatched(self) -> dict[str, set[uuid.UUID]]:
-        """Digests of files without a known origin, each with the tasks whose calls gave them."""
+        """Digests of files without a known origin, each with the parent tasks that gave them."""
         callers: dict[str, set[uuid.UUID]] = defaultdict(set)
         for digest, files in self._given.items():
             for file in files:
@@ -258,7 +248,7 @@ class Origins:
         return callers
 
     def _source(self, digest: str, file: ContentUse) -> ContentUse | None:
-        """What was there before it: of a task that is referred to, then a file of the calling task, then any other."""
+        """The earlier content: of a referenced task, else a file of the parent task, else any."""
         task = self.tasks[file.task]
         earlier = [one for one in self._delivered[digest] if one.task != file.task and one.at <= file.at]
         named = [one for one in earlier if str(one.task) in task.references]

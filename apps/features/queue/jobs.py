@@ -1,5 +1,3 @@
-"""The Celery task that sends what is queued in a session."""
-
 import asyncio
 import uuid
 

@@ -1,8 +1,8 @@
 """The queue of a session: messages that its owner writes while an agent works are sent in order when it is done.
 
-A row is claimed by compare-and-swap and goes in the transaction that records its message: whatever dies in between, it
-is sent once. A ledger listener learns that a task has settled and names the session to the workers; the sweep finds
-what that missed.
+A row is claimed by compare-and-swap and deleted in the transaction that records its message. So the message is sent
+once, even if a process dies. A ledger listener sends the queue after a task has settled; the sweep finds what the
+listener missed.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from db import sql
 from db.sql import write_transaction
 
 MAX_QUEUED = 20  # messages of one session
-REMOVED_SECONDS = 60  # in which what was deleted can be had back
+REMOVED_SECONDS = 60  # in which a deletion can be undone
 SWEPT_AT_ONCE = 500
-CLAIM_SECONDS = settings.ANSWER_SECONDS + 15  # within which a message was sent, or its sender died
+CLAIM_SECONDS = settings.ANSWER_SECONDS + 15  # after which the sender has died
 
 HOLD_REASONS = {
     TaskState.CANCELED: "You stopped the work, so this waits. Send it now, or delete it.",
@@ -56,7 +56,7 @@ HOLD_REASONS = {
 
 
 class QueueFull(UnsupportedOperation):
-    """So many messages wait already that no more are claimed."""
+    """So many messages wait already that no more are queued."""
 
 
 class QueuedNotFound(Refusal):
@@ -73,11 +73,11 @@ class SessionBusy(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedMessage:
-    """A message that one process alone sends, with its sender, its agent and its session."""
+    """A message that only one process sends."""
 
     row: QueuedMessage
     context: Context
-    task: Task | None  # that it goes on with
+    task: Task | None  # that the message continues
 
     @property
     def agent(self) -> Agent:
@@ -94,10 +94,10 @@ class ClaimedMessage:
 
 
 def enqueue(principal: Principal, context: Context, key: str, message: JSON) -> bool:
-    """Queue a message (checked A2A parts, references) under a key; False where it was queued, deleted or sent before.
+    """Queue a message (checked A2A parts, references) under a key; False if the key was queued or sent before.
 
-    Raises QueueFull, InvalidParams for a key that was used for another message, ContextNotFound for a session that was
-    deleted just now; then nothing was stored.
+    Raises QueueFull, InvalidParams for a key that was used for another message, ContextNotFound; then nothing was
+    stored.
     """
     if principal.user_id is None:
         raise ContextNotFound
@@ -114,16 +114,15 @@ def enqueue(principal: Principal, context: Context, key: str, message: JSON) -> 
         _check_room(context)
         QueuedMessage.objects.create(context=context, owner_id=principal.user_id, message_id=key, message=stored)
         blobs.count_uses(context.workspace_id, stored["parts"])
-        # From here on the end of a task is told to `wake_after_settled_tasks`.
         Context.objects.filter(pk=context.pk, is_watched=False).update(is_watched=True)
     return True
 
 
 def edit(context: Context, queued: uuid.UUID, text: str) -> None:
-    """Let a queued message say something else; its files stay. Raises QueuedNotFound, BeingSent, InvalidParams."""
+    """Replace the text of a queued message; its files stay. Raises QueuedNotFound, BeingSent, InvalidParams."""
     said = blobs.store_large([{"text": text}]) if text.strip() else []
     with write_transaction():
-        _lock_context(context.pk)  # nobody claims it meanwhile
+        _lock_context(context.pk)  # keeps others from claiming it
         row = _find(context, queued)
         parts = [*said, *(part for part in row.parts if not _is_said(part))]
         if not parts:
@@ -136,15 +135,14 @@ def edit(context: Context, queued: uuid.UUID, text: str) -> None:
 
 
 def _is_said(part: JSON) -> bool:
-    """Is it text that is no file?"""
     is_text = "text" in part or part.get("stored", {}).get("kind") == "text"
     return is_text and not part.get("filename")
 
 
 def remove(context: Context, queued: uuid.UUID) -> None:
-    """Delete a queued message; `undo_remove` brings it back for a while. Raises QueuedNotFound, BeingSent."""
+    """Delete a queued message; `undo_remove` restores it for a while. Raises QueuedNotFound, BeingSent."""
     with write_transaction():
-        _lock_context(context.pk)  # nobody claims it meanwhile
+        _lock_context(context.pk)  # keeps others from claiming it
         row = _find(context, queued)
         if not QueuedMessage.objects.free().filter(pk=row.pk).update(removed_at=sql.database_time()):
             raise BeingSent
@@ -163,17 +161,8 @@ def undo_remove(context: Context, queued: uuid.UUID) -> None:
                 raise QueuedNotFound
 
 
-def delete_removed() -> None:
-    """Erase what was deleted too long ago to be undone."""
-    long_ago = sql.database_time() - datetime.timedelta(seconds=REMOVED_SECONDS)
-    removed = QueuedMessage.everything.filter(removed_at__lt=long_ago)
-    for row in removed.select_related("context")[:SWEPT_AT_ONCE]:
-        with write_transaction():
-            _delete(removed.all(), row, row.context.workspace_id)
-
-
 def hold_reason(context: Context) -> str:
-    """Why queued messages are held back, as a sentence; empty where they are sent by themselves."""
+    """Why queued messages are held back, as a sentence; "" if they are sent automatically."""
     newest = _newest_task(context)
     return HOLD_REASONS.get(TaskState(newest.state), "") if newest else ""
 
@@ -184,33 +173,34 @@ def _check_room(context: Context) -> None:
 
 
 def wake_after_settled_tasks(context: Context, events: Sequence[Event]) -> None:
-    """A ledger listener: when a task has settled, the queue of its session is sent after the commit."""
     if any(event.settles for event in events):
         transaction.on_commit(lambda: db.later(wake_queue, context.pk))
 
 
 def wake_queue(context_id: uuid.UUID) -> None:
-    """Name a session to the workers, if it has a queue."""
     if QueuedMessage.everything.filter(context=context_id).exists():
         publish_queue(context_id)
 
 
 def sweep_queues() -> int:
-    """Name sessions again whose queue is due, and say how many; drop what was deleted.
-
-    It is safe to run it anywhere, at any time, twice.
+    """Publish the sessions again whose queue is due, and erase what can no longer be undone. Returns the number of
+    sessions.
     """
-    long_ago = sql.database_time() - datetime.timedelta(seconds=settings.SWEEP_SECONDS)
+    now = sql.database_time()
+    long_ago = now - datetime.timedelta(seconds=settings.SWEEP_SECONDS)
     due = QueuedMessage.objects.free().filter(queued_at__lt=long_ago).due().order_by("context")
     sessions = list(due.values_list("context_id", flat=True).distinct()[:SWEPT_AT_ONCE])
     for context_id in sessions:
         publish_queue(context_id)
-    delete_removed()
+    removed = QueuedMessage.everything.filter(removed_at__lt=now - datetime.timedelta(seconds=REMOVED_SECONDS))
+    for row in removed.select_related("context")[:SWEPT_AT_ONCE]:
+        with write_transaction():
+            _delete(removed.all(), row, row.context.workspace_id)
     return len(sessions)
 
 
 async def send_due(context_id: uuid.UUID) -> int:
-    """Send due messages in order, until a task works on one or something holds the rest. Returns how many were sent."""
+    """Send due messages in order until a task works on one or something holds the rest. Returns their number."""
     sent = 0
     while (claimed := await db.run(claim_next, context_id)) is not None:
         try:
@@ -228,9 +218,9 @@ async def send_due(context_id: uuid.UUID) -> int:
 
 
 async def send_now(context: Context, message: uuid.UUID) -> Sent:
-    """Send a queued message at once: to the task that works or asks, or as what comes next.
+    """Send a queued message at once: to the task that works or asks, or as the next message.
 
-    Raises QueuedNotFound, BeingSent, and errors.Refusal for what cannot be sent, which stays in the queue.
+    Raises QueuedNotFound, BeingSent, and errors.Refusal if it cannot be sent; then it stays in the queue.
     """
     claimed = await db.run(claim, context, message)
     try:
@@ -244,40 +234,36 @@ async def send_now(context: Context, message: uuid.UUID) -> Sent:
 
 
 async def _send_claimed(claimed: ClaimedMessage) -> Sent:
-    """Raises errors.Refusal; then the message is still this caller's to send, or to give back."""
+    """Raises errors.Refusal; then the message is still claimed."""
     await db.run(_check_agent, claimed)
     delete = partial(delete_with_record, claimed)
     sent = await send.send(claimed.principal, claimed.agent, claimed.message, extra_writes=delete)
-    await db.run(delete_sent, claimed)  # unless it went with the record
+    await db.run(delete_sent, claimed)  # unless it was deleted with the record
     return sent
 
 
 def _check_agent(claimed: ClaimedMessage) -> None:
-    """Raises UnsupportedOperation, ContentTypeNotSupported: the agent may be another one by now."""
+    """Raises UnsupportedOperation, ContentTypeNotSupported: the session's agent may have changed."""
     check_may_use(claimed.principal, claimed.agent)
     if refused := claimed.agent.refused_type(claimed.row.parts):
         raise ContentTypeNotSupported(f"{claimed.agent.name} does not take {refused}. Switch to another agent.")
 
 
 def claim_next(context_id: uuid.UUID) -> ClaimedMessage | None:
-    """Claim the first message of a queue, if it is its turn: nobody works or asks, nothing holds it."""
     with write_transaction():
         if (context := _lock_context(context_id)) is None or context.deleted_at or context.cold_file:
             return None
         first = _first_unsent(context)
-        if first is None or first.problem or first.is_being_sent or not first.owner.is_active:
+        if first is None or first.problem or first.is_being_sent or not first.owner.is_active or not _is_idle(context):
             return None
-        if not _is_idle(context):
-            return None
-        newest = _newest_task(context)
-        if newest is not None and newest.state in HELD_AFTER:
+        if (newest := _newest_task(context)) is not None and newest.state in HELD_AFTER:
             return None
         _set_claimed(first)
     return ClaimedMessage(first, context, None)
 
 
 def claim(context: Context, queued: uuid.UUID) -> ClaimedMessage:
-    """Claim a message whatever holds it, for the task that works or asks. Raises QueuedNotFound, BeingSent."""
+    """Claim a message, even of a held queue, for the task that works or asks. Raises QueuedNotFound, BeingSent."""
     with write_transaction():
         now = _lock_context(context.pk)
         if now is None:
@@ -293,25 +279,22 @@ def claim(context: Context, queued: uuid.UUID) -> ClaimedMessage:
 
 
 def release_claim(claimed: ClaimedMessage, problem: str = "") -> None:
-    """Give back a message that could not be sent."""
     QueuedMessage.objects.filter(pk=claimed.row.pk).update(claimed_until=None, problem=problem)
 
 
 def delete_sent(claimed: ClaimedMessage) -> None:
-    """Delete a message that was sent."""
     with write_transaction():
         _delete(QueuedMessage.objects.all(), claimed.row, claimed.context.workspace_id)
 
 
 def delete_with_record(claimed: ClaimedMessage, log: Ledger, task: uuid.UUID) -> None:
-    """Delete it in the transaction that records it. Raises SessionBusy where another task is not done."""
+    """Delete it in the transaction that records it. Raises SessionBusy if another task is unfinished."""
     if claimed.task is None and not _is_idle(log.context, besides=task):
         raise SessionBusy
     _delete(QueuedMessage.objects.all(), claimed.row, claimed.context.workspace_id)
 
 
 def _lock_context(context_id: uuid.UUID) -> Context | None:
-    """The context, locked, with its agent."""
     return Context.objects.select_related("agent").select_for_update(of=("self",)).filter(pk=context_id).first()
 
 
@@ -329,7 +312,7 @@ def _is_recorded(context: Context, key: str) -> bool:
 
 
 def _first_unsent(context: Context) -> QueuedMessage | None:
-    """The first message that is not recorded yet. A recorded one was sent by a process that died right after."""
+    """The first message that is not recorded yet. A recorded one remains if its sender died right after."""
     rows = QueuedMessage.objects.select_related("owner").filter(context=context)
     for row in rows:
         if row.claimed_until is None or not _is_recorded(context, row.message_id):
@@ -341,7 +324,7 @@ def _first_unsent(context: Context) -> QueuedMessage | None:
 def _find(context: Context, queued: uuid.UUID) -> QueuedMessage:
     row = QueuedMessage.objects.select_related("owner").filter(context=context, pk=queued).first()
     if row is not None and row.claimed_until is not None and _is_recorded(context, row.message_id):
-        row = None  # its sender died before it could say so
+        row = None  # its sender died after recording it
     if row is None:
         raise QueuedNotFound
     return row
@@ -353,21 +336,19 @@ def _set_claimed(row: QueuedMessage) -> None:
 
 
 def _delete(rows: QueuedMessageQuerySet, row: QueuedMessage, workspace: int) -> None:
-    """Delete the row if it is still one of these."""
     with transaction.atomic():
         if rows.filter(pk=row.pk).delete()[0]:
             _release(workspace, row.parts)
 
 
 def _release(workspace: int, parts: list[JSON]) -> None:
-    """Count the content of parts as used no longer. Files that nobody uses go after the commit."""
     blobs.release_uses(workspace, parts)
     if released := blobs.stored_files(parts).keys():
         transaction.on_commit(lambda: blobs.delete_unused(released), robust=True)
 
 
 def erase_queue(context: Context) -> list[JSON]:
-    """Delete the queue of a context that is being erased. Returns the stored parts, whose uses the caller releases."""
+    """Delete the queue of a context that is being erased. Returns the stored parts; the caller releases their uses."""
     queued = QueuedMessage.everything.filter(context=context)
     stored = [part for row in queued for part in row.parts if "stored" in part]
     queued.delete()

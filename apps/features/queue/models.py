@@ -1,5 +1,3 @@
-"""Messages that wait until whoever works in a session has ended."""
-
 from __future__ import annotations
 
 import uuid
@@ -18,11 +16,11 @@ HELD_AFTER = (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED)
 
 class QueuedMessageQuerySet(models.QuerySet["QueuedMessage"]):
     def free(self) -> QueuedMessageQuerySet:
-        """Those that nobody is sending."""
+        """Messages that no process is sending."""
         return self.filter(models.Q(claimed_until=None) | models.Q(claimed_until__lt=Now()))
 
     def due(self) -> QueuedMessageQuerySet:
-        """Those of sessions where no task is unfinished, no message is stuck, and the owner is active."""
+        """Messages of sessions where no task is unfinished, no message has a problem, and the owner is active."""
         beside = {"context": models.OuterRef("context")}
         tasks = Task.objects.filter(**beside)
         newest = tasks.order_by("-created_at", "-pk").values("state")[:1]
@@ -36,8 +34,12 @@ class QueuedMessageQuerySet(models.QuerySet["QueuedMessage"]):
 
 
 class WaitingManager(models.Manager["QueuedMessage"]):
+    """Leaves out deleted messages. `is_being_sent` uses the database's clock."""
+
     def get_queryset(self) -> QueuedMessageQuerySet:
-        return QueuedMessageQuerySet(self.model, using=self._db).filter(removed_at=None)
+        found = QueuedMessageQuerySet(self.model, using=self._db).filter(removed_at=None)
+        claimed = {"is_being_sent": models.Q(claimed_until__isnull=False, claimed_until__gt=Now())}
+        return found.annotate(**claimed)
 
     def all(self) -> QueuedMessageQuerySet:
         return self.get_queryset()
@@ -47,10 +49,9 @@ class WaitingManager(models.Manager["QueuedMessage"]):
 
 
 class QueuedMessage(models.Model):
-    """What somebody said while an agent worked, to be sent when it is done. Execution state, no part of replay.
+    """A message to be sent when the agent is done. Not part of replay. Content in files is counted as used.
 
-    The content of its parts that is kept in files is counted as used. What was deleted stays for a while, for whoever
-    takes that back: `objects` has what waits, `everything` that too.
+    Deleted messages stay for a while, so that deletion can be undone: `objects` leaves them out, `everything` has them.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -62,6 +63,8 @@ class QueuedMessage(models.Model):
     claimed_until = models.DateTimeField(null=True, blank=True, help_text="Until when somebody is sending it.")
     queued_at = models.DateTimeField(default=timezone.now)
     removed_at = models.DateTimeField(null=True, blank=True, help_text="When its owner deleted it.")
+
+    is_being_sent: bool  # set by `objects`
 
     objects: ClassVar[WaitingManager] = WaitingManager()
     everything = QueuedMessageQuerySet.as_manager()
@@ -77,7 +80,3 @@ class QueuedMessage(models.Model):
     @property
     def parts(self) -> list[dict[str, Any]]:
         return list(self.message["parts"])
-
-    @property
-    def is_being_sent(self) -> bool:
-        return self.claimed_until is not None and self.claimed_until > timezone.now()

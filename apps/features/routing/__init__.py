@@ -1,1 +1,1 @@
-"""Which agent fits a piece of work: ranking, and the agent that routes."""
+"""Which agent fits a piece of work: ranking, and the router."""

@@ -1,4 +1,4 @@
-"""Embeddings of texts, by a model behind an OpenAI-compatible `/embeddings`; without a model there are none."""
+"""Embeddings of texts, by a model behind an OpenAI-compatible `/embeddings`, if one is set."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Vector = Sequence[float]
 
 OPENAI = "https://api.openai.com/v1"
 BATCH_SIZE = 100  # texts of one call
-MAX_TEXT_LENGTH = 8_000  # characters of a text: models take no more
+MAX_TEXT_LENGTH = 8_000  # characters
 
-_kept: dict[tuple[str, str], Vector] = {}  # by model and text: those of the skills that were last compared
+_kept: dict[tuple[str, str], Vector] = {}  # by model and text
 
 
 class EmbeddingFailed(Exception):
-    """The model could not be asked; the text says why, for operators."""
+    """The call to the model failed; the text says why, for operators."""
 
 
 async def vectors_of(asked: str, texts: Sequence[str]) -> tuple[Vector, list[Vector]] | None:
-    """The vector of a search text, and those of all skills, which are cached; None where there is no model.
+    """The vector of a search text, and those of all skills, which are cached; None without a model.
 
-    Trouble with the model is logged and no error: words alone have to do then.
+    A failure is logged and also gives None.
     """
     global _kept
     if not settings.EMBEDDING_MODEL:
@@ -51,9 +51,9 @@ async def vectors_of(asked: str, texts: Sequence[str]) -> tuple[Vector, list[Vec
 
 
 def cosine_similarity(one: Vector, other: Vector) -> float:
-    """How alike two meanings are, from 0 to 1: the cosine, and 0 where it is negative.
+    """The similarity of two meanings from 0 to 1: the cosine, and 0 if it is negative.
 
-    Vectors of different lengths, as of a model that was exchanged for another of the same name, are not alike.
+    Vectors of different lengths have similarity 0: the model of that name may have been exchanged.
     """
     return max(0.0, min(1.0, math.sumprod(one, other))) if len(one) == len(other) else 0.0
 
@@ -82,7 +82,6 @@ async def _ask(way: outbound.Exchange, texts: Sequence[str]) -> list[Vector]:
 
 
 def _read(content: bytes, expected: int) -> list[Vector]:
-    """The vectors of an answer, in the order of the texts, each of length 1. Raises EmbeddingFailed."""
     try:
         rows: list[Any] = sorted(json.loads(content)["data"], key=lambda row: row["index"])
         vectors = [_normalized(row["embedding"]) for row in rows]
@@ -94,7 +93,7 @@ def _read(content: bytes, expected: int) -> list[Vector]:
 
 
 def _normalized(numbers: Sequence[float]) -> Vector:
-    """Raises ValueError for what has no direction."""
+    """Raises ValueError for the zero vector and infinite ones."""
     length = math.hypot(*numbers)
     if not length or not math.isfinite(length):
         raise ValueError("no direction")

@@ -1,4 +1,4 @@
-"""Which of the agents that a caller may use fit a piece of work best: negotiation, and the router's choice."""
+"""Ranking the agents that a caller may use for a piece of work: for negotiation, search and the router."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Stamps = Mapping[int, datetime.datetime]
 class Registry:
     """All enabled agents as they were at these times, and the index of their skills.
 
-    Every caller's ranking uses the whole of it: what an agent scores does not depend on who asks, or for how many.
+    Every ranking uses all agents, so that an agent's score does not depend on who asks.
     """
 
     stamps: Stamps
     agents: Mapping[int, Agent]
-    owners: Sequence[int]  # of the index's texts: the key of the agent that each is a skill of
+    owners: Sequence[int]  # the agent of each text of the index
     index: SkillIndex
 
     @classmethod
@@ -44,7 +44,7 @@ class Registry:
         return cls(stamps, agents, [key for key, _ in skills], SkillIndex(skill for _, skill in skills))
 
     def matches(self, text: str, vectors: tuple[Vector, list[Vector]] | None) -> dict[int, list[SkillMatch]]:
-        """How the skills of each agent fit a text: by words, and with vectors half by meaning."""
+        """How the skills of each agent fit a text: by words, or with vectors half by words and half by meaning."""
         found = self.index.matches(words_of(text))
         if vectors is not None:
             asked, known = vectors
@@ -64,9 +64,9 @@ _registry_lock = threading.Lock()
 
 
 async def rank_agents(principal: Principal, ask: WorkRequest, agent: Agent | None = None) -> list[Assessment]:
-    """All agents that the caller may use but the router, the best first; those that would not take it come last.
+    """The agents that the caller may use, without the router, best first; those that would decline come last.
 
-    With an agent, which the caller may use, that one alone.
+    With `agent`, which the caller may use, only that one.
     """
     registry, measured = await db.run(usable_agents, principal, agent)
     vectors = await embeddings.vectors_of(ask.text, [text.plain for text in registry.index.texts])
@@ -80,9 +80,8 @@ async def rank_agents(principal: Principal, ask: WorkRequest, agent: Agent | Non
 
 
 def usable_agents(principal: Principal, agent: Agent | None = None) -> tuple[Registry, dict[int, Measurements]]:
-    """The agents that a caller may use, by key, with what is measured of each now.
-
-    Two queries, whatever the number of agents; more only after the registry has changed.
+    """The agents that a caller may use, by key, with their measurements. Two queries while the registry is
+    unchanged.
     """
     usable = Agent.objects.visible_to(principal).filter(pk=OuterRef("pk"))
     known = Agent.objects.enabled().order_by().annotate(is_usable=Exists(usable))
@@ -98,13 +97,12 @@ def usable_agents(principal: Principal, agent: Agent | None = None) -> tuple[Reg
 
 
 def queue_depths() -> dict[int, int]:
-    """How many turns are queued or running now, of each agent that has any."""
     unfinished: Any = Run.objects.unfinished().values_list("task__agent").order_by()
     return dict(unfinished.annotate(Count("pk")))
 
 
 def _current_registry(stamps: Stamps) -> Registry:
-    """The registry, read again where its stamps differ. One thread of a process reads, the others wait."""
+    """The registry, read again if its stamps differ, by one thread at a time."""
     global _registry
     with _registry_lock:
         if _registry is None or _registry.stamps != stamps:
@@ -114,8 +112,6 @@ def _current_registry(stamps: Stamps) -> Registry:
 
 @dataclass(frozen=True, slots=True)
 class FoundAgent:
-    """An agent that a search found, and how it fits what was searched for; the router is not assessed."""
-
     agent: Agent
     assessment: Assessment | None
 
@@ -126,7 +122,7 @@ class FoundAgent:
 
 
 async def search_agents(principal: Principal, text: str, **narrowed: str) -> list[FoundAgent]:
-    """The agents that the caller may use and that fit, the best first: by their words, or well enough by a skill.
+    """The agents that the caller may use and that fit by their words or a skill, best first.
 
     `narrowed` are the other arguments of `agents.search.find_agents`. The agents' stats are loaded.
     """

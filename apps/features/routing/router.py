@@ -1,6 +1,6 @@
-"""The router: an agent that passes on what it is sent to the agent that fits best, and says why.
+"""The router: an agent that delegates messages to the agent that fits best, and says why.
 
-At the front door it answers to who names no agent (`settings.ROUTER_AGENT`).
+It answers messages that name no agent (`settings.ROUTER_AGENT`).
 """
 
 from __future__ import annotations
@@ -25,18 +25,16 @@ from apps.record import lineage
 from apps.record.models import Message, Task, TaskState
 
 HANDLER = "apps.features.routing.router:Router"
-MIN_SKILL_SCORE = 0.3  # the score of a best skill below which an agent is not thought to fit
-SWITCH_SKILL_SCORE = 0.6  # that of another agent to which a conversation changes without being told to
-MAX_COMPARED = 3  # agents of which is said how well they fit
-MAX_LISTED = 20  # agents that are named where none fits
+MIN_SKILL_SCORE = 0.3  # of an agent that fits
+SWITCH_SKILL_SCORE = 0.6  # of another agent, to switch to it without being asked
+MAX_COMPARED = 3  # agents in the reason
+MAX_LISTED = 20  # agents, if none fits
 MENTION = re.compile(r"(?<!\w)@([a-z0-9][a-z0-9-]*)")
-MAX_TEXT_LENGTH = settings.MAX_SUMMARY_LENGTH  # characters of a message that are looked at
+MAX_TEXT_LENGTH = settings.MAX_SUMMARY_LENGTH  # characters
 
 
 @dataclass(frozen=True)
 class DelegatedTask:
-    """A task to which the router delegated a message."""
-
     slug: str
     name: str
     task_id: str
@@ -49,8 +47,6 @@ class DelegatedTask:
 
 @dataclass(frozen=True)
 class Situation:
-    """The caller of the router, and the tasks to which it delegated this message and the one before."""
-
     principal: Principal
     current: DelegatedTask | None
     previous: DelegatedTask | None
@@ -58,8 +54,6 @@ class Situation:
 
 @dataclass(frozen=True)
 class Choice:
-    """The agent to delegate a message to, the reason as a sentence for people, and the tasks that it refines."""
-
     slug: str
     why: str
     refines: Sequence[str] = ()
@@ -80,11 +74,11 @@ class Router(SkillHandler):
     )
     input_modes = ("*/*",)
     output_modes = ("*/*",)
-    retry_safe = True  # a call that was made is found again
+    retry_safe = True
     time_limit = 4 * 3600.0
 
     async def on_request(self, task: TaskContext) -> Completed | Rejected:
-        if task.memory.get("message") != task.message.id:  # a turn that is taken again stays with what it chose
+        if task.memory.get("message") != task.message.id:  # a new attempt keeps the choice
             choice = await _choose_for_task(task)
             if isinstance(choice, Rejected):
                 return choice
@@ -125,7 +119,7 @@ def _situation(task_id: uuid.UUID, message_id: str) -> Situation:
 
 
 def choose(text: str, ranked: Sequence[Assessment], previous: DelegatedTask | None = None) -> Choice | Rejected:
-    """The agent to delegate a message to: the one it names, the one of the message before, or the best match."""
+    """The agent for a message: the one it names, the previous message's agent, or the best match."""
     usable = {one.agent.slug: one for one in ranked if one.accepted}
     names = MENTION.findall(text)
     if names and names[0] not in usable:
@@ -146,7 +140,6 @@ def choose(text: str, ranked: Sequence[Assessment], previous: DelegatedTask | No
 
 
 def _is_asked_for(best: Assessment, before: Assessment) -> bool:
-    """Does the text ask for another agent than the one that worked before?"""
     return best.subscores.skill >= SWITCH_SKILL_SCORE and best.subscores.skill > before.subscores.skill
 
 
@@ -167,7 +160,7 @@ def _listing(ranked: Sequence[Assessment]) -> str:
 
 
 def register_router() -> None:
-    """Register the router where there is none; leave what people changed, and somebody's own agent of that name."""
+    """Register the router if it is missing. Keeps people's changes, and another agent of that name."""
     found = Agent.objects.filter(slug=settings.ROUTER_AGENT).first()
     if found is None or found.handler == HANDLER:
         register_hosted(settings.ROUTER_AGENT, HANDLER)

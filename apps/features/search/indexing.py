@@ -1,8 +1,7 @@
-"""Bringing the search index up to date with the record, later than the record: a job does it, and every search.
+"""The search index. A job updates it, and so does every search.
 
-How far each conversation is in the index says its `Indexed` row, which is locked while entries are written: whoever
-comes second finds the work done. What is read from files is read before that. Nothing that writes the record indexes
-it; deletion and forks' inheritance change the index in their own transactions.
+A session's `Indexed` row says how far it is indexed. It is locked while entries are written; files are read before. The
+ledger does not index; deletion and forks change the index in their own transactions.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
@@ -32,15 +32,14 @@ from apps.record.models import Artifact, Context, ContextQuerySet, Event, Messag
 from db.sql import write_transaction
 
 CONTEXTS_AT_ONCE = 100
-EVENTS_AT_ONCE = 1_000  # of all of these: it is what somebody who searches waits for, and what memory holds
-NEWEST_CONTEXTS = 200  # of a caller, that are looked at when something is searched
-NEWEST_EVENTS = 20_000  # of the whole record, that are looked at every few seconds
-MAX_WORDS = 16_000  # of one entry: PostgreSQL counts places up to 16,383
-MAX_WORD_BYTES = 500_000  # of its words: a tsvector may have a megabyte
-UPDATED_FIELDS = ("owner", "index", "at", "name", "text", "words")
-MAX_TEXT_LENGTH = 400_000  # characters of one message or artifact that are looked at
-MAX_PIECE_LENGTH = 60_000  # characters of one of its parts, so that a long file does not hide what stands beside it
-MAX_FILE_BYTES = 400_000  # bytes of a file that are read
+EVENTS_AT_ONCE = 1_000  # of all sessions: a search waits for them
+NEWEST_CONTEXTS = 200  # of a caller, checked by a search
+NEWEST_EVENTS = 20_000  # of the record, checked by the job
+MAX_WORDS = 16_000  # PostgreSQL counts places up to 16,383
+MAX_WORD_BYTES = 500_000  # a tsvector may have a megabyte
+MAX_TEXT_LENGTH = 400_000  # characters of a message or artifact
+MAX_PIECE_LENGTH = 60_000  # characters of one part
+MAX_FILE_BYTES = 400_000
 TEXT_MEDIA_TYPES = re.compile(
     r"text/.*|application/(json|xml|yaml|x-yaml|toml|javascript|sql|x-sh|x-ndjson|csv)|.*\+(json|xml|yaml)"
 )
@@ -49,66 +48,51 @@ CONTROL_TO_SPACE = str.maketrans(dict.fromkeys([*range(9), 11, 12, *range(14, 32
 
 @dataclass(frozen=True, slots=True)
 class UnindexedEvents:
-    """The next events of a conversation to be indexed: those after `after`, up to `upto`."""
-
     context: Context
     after: int
     upto: int
 
 
 def indexable_contexts() -> ContextQuerySet:
-    """Conversations of somebody, that people lead: not those in which agents work for other agents.
-
-    What is in cold storage was indexed before, and is found as it was.
-    """
+    """People's sessions, without those of child tasks. Archived ones were indexed before."""
     found: ContextQuerySet = Context.objects.listed().filter(deleted_at=None, owner__isnull=False, cold_file="")
     return found
 
 
 def catch_up(principal: Principal) -> int:
-    """Bring what the caller said or was told lately into the index: a bounded piece of work.
-
-    Returns how many conversations it brought further.
-    """
+    """Index the caller's newest sessions, up to EVENTS_AT_ONCE events. Returns how many sessions changed."""
     newest = indexable_contexts().visible_to(principal).order_by("-updated_at", "-pk")[:NEWEST_CONTEXTS]
     return index_contexts(_behind(indexable_contexts().filter(pk__in=newest.values("pk"))))
 
 
 def catch_up_newest() -> int:
-    """Index the conversations of the newest events in the whole record."""
     last = Event.objects.aggregate(last=Max("pk"))["last"] or 0
     grown = Event.objects.filter(pk__gt=last - NEWEST_EVENTS).values("context")
     return index_contexts(_behind(indexable_contexts().filter(pk__in=grown)))
 
 
 def catch_up_all() -> int:
-    """Index any conversations that are behind. It reads all conversations' rows, which takes a while."""
     return index_contexts(_behind(indexable_contexts()))
 
 
 def index_completely(context: Context) -> None:
-    """Index all of a conversation, before its rows leave the tables."""
     while index_contexts(_behind(indexable_contexts().filter(pk=context.pk))):
         pass
 
 
 def reset_index() -> None:
-    """Have everything indexed again. Entries stay, and are found, until they are replaced."""
+    """Index everything again. Old entries can be found until they are replaced."""
     with write_transaction():
         Indexed.objects.update(upto=0)
 
 
 def _behind(contexts: ContextQuerySet) -> list[Context]:
-    """Some of the conversations that are not completely indexed, the newest first."""
     behind = contexts.filter(Q(indexed=None) | Q(indexed__upto__lt=F("last_event"))).select_related("indexed")
     return list(behind.defer("memory").order_by("-updated_at", "-pk")[:CONTEXTS_AT_ONCE])
 
 
 def index_contexts(contexts: list[Context]) -> int:
-    """Index the next events of these conversations, or of the first of them; returns of how many.
-
-    A few statements for all of them.
-    """
+    """Index the next events of the first of these sessions; returns how many sessions. A few statements for all."""
     batches = list(_next_events(contexts))
     if not batches:
         return 0
@@ -125,7 +109,13 @@ def index_contexts(contexts: list[Context]) -> int:
             for batch in batches
             if current[batch.context.pk] == batch.after and batch.context.pk not in cleared
         }
-        upsert_entries([one for one in made if one.context_id in current_ends])
+        SearchEntry.objects.bulk_create(
+            [one for one in made if one.context_id in current_ends],
+            batch_size=200,
+            update_conflicts=True,
+            unique_fields=("context", "kind", "key"),
+            update_fields=("owner", "index", "at", "name", "text", "words"),
+        )
         Indexed.objects.bulk_update(
             [Indexed(context_id=key, upto=upto) for key, upto in current_ends.items()], ["upto"]
         )
@@ -164,13 +154,11 @@ def _artifact_entries(batches: list[UnindexedEvents]) -> Iterator[SearchEntry]:
 
 
 def _covered(batches: list[UnindexedEvents]) -> Q:
-    """The condition for rows of these events."""
     conditions = (Q(context=one.context, index__gt=one.after, index__lte=one.upto) for one in batches)
     return reduce(or_, conditions, Q())
 
 
 def text_of(parts: Iterable[dict[str, Any]]) -> str:
-    """The searchable text of these parts, one below the other."""
     pieces: list[str] = []
     left = MAX_TEXT_LENGTH
     for piece in chain.from_iterable(map(_pieces, parts)):
@@ -191,11 +179,11 @@ def _pieces(part: dict[str, Any]) -> Iterator[str]:
     elif "data" in part:
         yield from _json_values(part["data"])
     elif kind in ("text", "data") or (("raw" in part or kind == "raw") and TEXT_MEDIA_TYPES.fullmatch(media_type)):
-        yield _first_bytes(part).decode(errors="replace")
+        with suppress(OSError, binascii.Error):  # a message is indexed even if a file is missing
+            yield blobs.head_of(part, MAX_FILE_BYTES).decode(errors="replace")
 
 
 def _json_values(value: Any) -> Iterator[str]:
-    """The words and numbers of JSON, without the names of its fields."""
     waiting = [value]
     while waiting:
         one = waiting.pop()
@@ -207,18 +195,10 @@ def _json_values(value: Any) -> Iterator[str]:
             yield str(one)
 
 
-def _first_bytes(part: dict[str, Any]) -> bytes:
-    """The first bytes of a file; none of a missing one, so that its message is still indexed."""
-    try:
-        return blobs.head_of(part, MAX_FILE_BYTES)
-    except (OSError, binascii.Error):
-        return b""
-
-
 def make_entry(
     context: Context, kind: str, key: str, index: int, at: datetime.datetime, text: str, name: str = ""
 ) -> SearchEntry:
-    """An entry, not written yet, of somebody's conversation. Of a very long text the beginning can be found."""
+    """An unsaved entry. Only the beginning of a very long text can be found."""
     assert context.owner_id is not None
     found, end = _first_words(text)
     return SearchEntry(
@@ -235,7 +215,6 @@ def make_entry(
 
 
 def _first_words(text: str) -> tuple[list[str], int]:
-    """The words that are kept, and where they end."""
     found: list[str] = []
     size = 0
     for word in tokenize(text):
@@ -247,7 +226,6 @@ def _first_words(text: str) -> tuple[list[str], int]:
 
 
 def words_value(found: list[str], owner: int) -> str:
-    """The words as the database takes them; on PostgreSQL with the mark of their owner."""
     if connection.vendor != "postgresql":
         return " ".join(found)
     places: defaultdict[str, list[str]] = defaultdict(list)
@@ -257,25 +235,14 @@ def words_value(found: list[str], owner: int) -> str:
 
 
 def owner_mark(owner: int) -> str:
-    """A word that nobody can write. With it the index finds one owner's entries without reading others'."""
+    """A word that nobody can write. With it the index finds one owner's entries."""
     return f"@{owner}"
 
 
-def upsert_entries(made: list[SearchEntry]) -> None:
-    """Write the entries, in place of older ones of the same message, artifact or title."""
-    SearchEntry.objects.bulk_create(
-        made,
-        batch_size=200,
-        update_conflicts=True,
-        unique_fields=("context", "kind", "key"),
-        update_fields=UPDATED_FIELDS,
-    )
-
-
 def lock_indexed(contexts: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
-    """Lock the `Indexed` rows of these conversations, inside a transaction; gives how far each is.
+    """Lock the `Indexed` rows of these sessions in a transaction; returns how far each is indexed.
 
-    A row that is missing is made: also who deletes entries waits here for who is writing some.
+    Creates missing rows.
     """
     keys = sorted(contexts)
     Indexed.objects.bulk_create([Indexed(context_id=key) for key in keys], ignore_conflicts=True)
@@ -284,16 +251,15 @@ def lock_indexed(contexts: Iterable[uuid.UUID]) -> dict[uuid.UUID, int]:
 
 
 def delete_entries(context: Context) -> None:
-    """Nothing of the conversation is found any more."""
     lock_indexed([context.pk])
     SearchEntry.objects.filter(context=context).delete()
     Indexed.objects.filter(pk=context.pk).update(upto=context.last_event)
 
 
 def move_entries(context: Context, heir: Context, upto: int) -> None:
-    """Give the entries up to that event, a past that was shared, to the heir."""
+    """Give the entries up to that event, a shared past, to the heir."""
     known = lock_indexed([context.pk, heir.pk])
     moved = SearchEntry.objects.filter(context=context, index__lte=upto)
     moved.exclude(kind=SearchEntry.Kind.SESSION).update(context=heir)
-    if known[context.pk] < upto:  # what was not in the index yet comes into it as the heir's
+    if known[context.pk] < upto:  # the rest is indexed as the heir's
         Indexed.objects.filter(pk=heir.pk, upto__gt=known[context.pk]).update(upto=known[context.pk])

@@ -1,5 +1,3 @@
-"""The Celery tasks that bring the index up to date."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -18,7 +16,7 @@ def index_newest() -> None:
 
 @shared_task(name="search.index_all")  # type: ignore[untyped-decorator]
 def index_all() -> None:
-    """Index what `index_newest` does not see, such as what was said before there was an index."""
+    """Index what `index_newest` misses, such as sessions from before there was an index."""
     _repeat(indexing.catch_up_all)
 
 

@@ -1,4 +1,4 @@
-"""The full-text index of conversations. It can be made again from the record at any time."""
+"""The full-text index. It can be rebuilt from the record."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from apps.record.models import Context
 
 
 class WordsField(models.Field):  # type: ignore[type-arg]
-    """The words of a text in order: a tsvector on PostgreSQL, on SQLite the text of which FTS5 keeps an index.
-
-    It is given in the form that `search.indexing` makes for the database, and nobody reads it.
-    """
+    """The words of a text in order: a tsvector on PostgreSQL, on SQLite the text for FTS5 (`indexing.words_value`)."""
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
         return "tsvector" if connection.vendor == "postgresql" else "text"
@@ -27,14 +24,14 @@ class WordsField(models.Field):  # type: ignore[type-arg]
 
 class SearchEntryQuerySet(models.QuerySet["SearchEntry"]):
     def visible_to(self, principal: Principal) -> SearchEntryQuerySet:
-        """The entries of a caller's own conversations; an anonymous caller finds nothing."""
+        """The entries of a caller's own sessions; an anonymous caller finds nothing."""
         return self.filter(owner=principal.user_id, context__deleted_at=None) if principal.is_known else self.none()
 
 
 class SearchEntry(models.Model):
-    """One thing that can be found: a message, a delivered artifact, or the title of a conversation.
+    """A message, a delivered artifact, or the title of a session.
 
-    Its relations are not held by the database, whose check would lock the conversation.
+    Its relations have no database constraint, whose check would lock the context.
     """
 
     class Kind(models.TextChoices):
@@ -65,7 +62,7 @@ class SearchEntry(models.Model):
 
 
 class SearchWords(models.Model):
-    """SQLite's FTS5 table over the entries' words, which `search.sql` makes."""
+    """SQLite's FTS5 table over the entries' words (`search.sql`)."""
 
     entry = models.OneToOneField(
         SearchEntry, primary_key=True, db_column="rowid", on_delete=models.DO_NOTHING, related_name="found"
@@ -82,7 +79,7 @@ class SearchWords(models.Model):
 
 
 class Indexed(models.Model):
-    """How far a conversation's log is in the index. Who changes entries of a conversation locks its row here."""
+    """How far a session's log is indexed. Lock its row before changing entries of the session."""
 
     context = models.OneToOneField(
         Context, primary_key=True, on_delete=models.CASCADE, db_constraint=False, related_name="indexed"

@@ -1,7 +1,7 @@
-"""Searching what was said and delivered in a caller's own conversations: the query, its results, their excerpts.
+"""Searching a caller's own sessions: the query, its results, their excerpts.
 
-A query mixes `words`, `"phrases"`, `-not` and `begin*`. Only a very long text is an error: what cannot be a word is
-left out, and an open quotation mark holds to the end. The database gets only words, in its own query language.
+A query mixes `words`, `"phrases"`, `-not` and `begin*`. Only a very long text is an error; anything that is not a word
+is left out. The database gets only words, in its own query language.
 """
 
 from __future__ import annotations
@@ -34,29 +34,27 @@ MAX_QUERY_LENGTH = 500  # characters of a query
 TERM = re.compile(r'(?P<no>-?)(?:"(?P<phrase>[^"]*)(?:"|$)|(?P<bare>[^\s"]+))(?P<rest>\*?)')
 EXCERPT_LENGTH = 160  # characters between the first and the last hit
 EXCERPT_MARGIN = 60  # characters around them
-EXCERPT_SEARCHED = 20_000  # characters of a text in which hits are looked for
+EXCERPT_SEARCHED = 20_000  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """Words in a row; with `is_prefix` the last one is the beginning of a word."""
+    """Consecutive words. With `is_prefix` the last one is the beginning of a word."""
 
     words: tuple[str, ...]
     is_prefix: bool = False
 
     def for_postgresql(self) -> str:
-        """As a tsquery, in its textual form."""
         quoted = [f"'{word}'" for word in self.words]
         return f"({' <-> '.join(quoted)}{':*' if self.is_prefix else ''})"
 
     def for_sqlite(self) -> str:
-        """As an expression of FTS5."""
         return f'"{" ".join(self.words)}"{" *" if self.is_prefix else ""}'
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What all `included` clauses find, and none of the `excluded`."""
+    """Finds what matches all `included` clauses and none of the `excluded`."""
 
     included: tuple[Clause, ...]
     excluded: tuple[Clause, ...]
@@ -83,9 +81,9 @@ Hit = tuple[int, int, Clause]
 
 
 class PageCursor(NamedTuple):
-    """Where a list of results goes on: after the one of this score, time and key.
+    """Where a list of results continues: after the one with this score, time and key.
 
-    `newest` is the last entry that there was when the list began: what comes later does not disturb it.
+    `newest` is the last entry when the list began; later ones are left out.
     """
 
     score: int
@@ -96,8 +94,6 @@ class PageCursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """One result, in the conversation in which it was said (`index`: of the event that brought it)."""
-
     kind: str
     context: Context
     key: str
@@ -109,8 +105,6 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class ResultPage:
-    """Results, the best first, of equal ones the newest; `after` is where the next page begins."""
-
     results: list[SearchResult]
     after: PageCursor | None = None
 
@@ -126,11 +120,10 @@ def search(
     limit: int = 50,
     after: PageCursor | None = None,
 ) -> ResultPage:
-    """What the caller may see and the query `text` finds, in pages of `limit`.
+    """What the query `text` finds for the caller, in pages of `limit`.
 
-    It is narrowed to `kinds` of entries, to what a `session` shows (of a fork also what it goes on from), to sessions
-    with an `agent` (its slug), and to what is older than `before`. What was said a moment ago is found.
-    Raises InvalidParams for a text that is too long, ContextNotFound.
+    Filters: `kinds` of entries, a `session` (with the past of a fork), an `agent` (its slug), and entries older than
+    `before`. New messages are indexed first. Raises InvalidParams for a text that is too long, ContextNotFound.
     """
     query = parse_query(text)
     if not (query and principal.is_known):
@@ -159,7 +152,7 @@ def search(
 
 
 def matching_sessions(principal: Principal, text: str) -> QuerySet[SearchEntry, uuid.UUID]:
-    """The keys of the caller's conversations in which the query finds anything, for a filter `pk__in`.
+    """The keys of the caller's sessions in which the query finds anything, for a filter `pk__in`.
 
     Raises InvalidParams for a text that is too long.
     """
@@ -178,8 +171,6 @@ class WithoutIndex(Func):
 @WordsField.register_lookup
 @TextField.register_lookup
 class FullText(Lookup):
-    """`words @@ query` on PostgreSQL, `table MATCH query` on SQLite."""
-
     lookup_name = "fulltext"
 
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[Any, ...]]:
@@ -190,7 +181,7 @@ class FullText(Lookup):
 
 
 def parse_query(text: str) -> Query:
-    """What the text asks for; false where that is no word at all. Raises InvalidParams for a text that is too long."""
+    """The query; false if the text has no words. Raises InvalidParams for a text that is too long."""
     if len(text) > MAX_QUERY_LENGTH:
         raise InvalidParams(f"Look for something shorter: at most {MAX_QUERY_LENGTH} characters.", "q")
     included: list[Clause] = []
@@ -208,7 +199,7 @@ def _parse_clause(text: str, *, is_prefix: bool) -> Clause | None:
     if not found:
         return None
     if len(found[-1]) == 1 and is_unspaced(found[-1]):
-        # The last character of such a text is a word of its own, which need not be the last where it is found.
+        # The last character is a word of its own only in the query.
         if len(found) > 1 and found[-2].endswith(found[-1]):
             return Clause(tuple(found[:-1]), is_prefix=False)
         return Clause(tuple(found), is_prefix=True)
@@ -216,7 +207,6 @@ def _parse_clause(text: str, *, is_prefix: bool) -> Clause | None:
 
 
 def _matching_entries(principal: Principal, query: Query) -> QuerySet[Any]:
-    """The entries that the query finds, with a `score`."""
     found = SearchEntry.objects.visible_to(principal)
     if not query or principal.user_id is None:
         return found.none()
@@ -231,7 +221,7 @@ def _matching_entries(principal: Principal, query: Query) -> QuerySet[Any]:
             .alias(entry_id=F("pk"), entry_kind=F("kind"), entry_context=F("context_id"))
         )
     own = f'(owner_id : "{principal.user_id}") AND (words : {query.for_sqlite()})'
-    # Its planner would begin with whatever has an index, and ask FTS5 once for each row.
+    # Without indexes, SQLite asks FTS5 once instead of for each row.
     return (
         found.filter(found__match__fulltext=own)
         .annotate(score=Cast(Round(F("found__rank") * -1000), IntegerField()))
@@ -240,7 +230,6 @@ def _matching_entries(principal: Principal, query: Query) -> QuerySet[Any]:
 
 
 def _within(principal: Principal, session: uuid.UUID) -> Q:
-    """What a session's log shows, also of the logs that it goes on from, and its own title."""
     context = find_session(principal, session)
     found = Q(entry_context=context.pk)
     for lines in lineage.log_ranges(context, context.last_event):
@@ -255,7 +244,7 @@ def _comes_after(cursor: PageCursor) -> Q:
 
 
 def excerpt(text: str, query: Query) -> list[ExcerptPiece]:
-    """The pieces in order; the beginning of a text whose hits are too far in it."""
+    """The pieces in order; the beginning of the text if the hits are too far in it."""
     best = _best_hits(text, query)
     if not best:
         return _pieces(text, 0, min(len(text), EXCERPT_LENGTH + EXCERPT_MARGIN), [])
@@ -265,7 +254,6 @@ def excerpt(text: str, query: Query) -> list[ExcerptPiece]:
 
 
 def _best_hits(text: str, query: Query) -> list[Hit]:
-    """The hits that stand together and are of most clauses; the first of several such groups."""
     window: deque[Hit] = deque()
     best: list[Hit] = []
     most = 0
@@ -282,7 +270,6 @@ def _best_hits(text: str, query: Query) -> list[Hit]:
 
 
 def _hits(text: str, clauses: tuple[Clause, ...]) -> Iterator[Hit]:
-    """Where each clause stands, in the order of their ends."""
     longest = max(len(clause.words) for clause in clauses)
     last: deque[tuple[str, int, int]] = deque(maxlen=longest)
     for word in tokenize(text):
@@ -293,7 +280,6 @@ def _hits(text: str, clauses: tuple[Clause, ...]) -> Iterator[Hit]:
 
 
 def _ends_with(last: deque[tuple[str, int, int]], clause: Clause) -> tuple[int, int] | None:
-    """Where the clause stands, if these words end with it."""
     count = len(clause.words)
     if len(last) < count:
         return None
@@ -322,7 +308,6 @@ def _pieces(text: str, start: int, end: int, hits: list[Hit]) -> list[ExcerptPie
 
 
 def _with_ellipsis(piece: ExcerptPiece, *, at_start: bool) -> ExcerptPiece:
-    """A piece that begins or ends inside the text: with an ellipsis, and without half a word where possible."""
     text = piece["text"]
     if piece["hit"]:
         return piece

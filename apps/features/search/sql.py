@@ -1,4 +1,4 @@
-"""What the two databases need for the search index beside its tables: called by a migration."""
+"""SQL for the search index that Django's migrations cannot express; a migration calls this."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 POSTGRESQL = ["CREATE INDEX search_words ON search_searchentry USING gin (words) WITH (fastupdate = off)"]
 NOT_POSTGRESQL = ["DROP INDEX search_words"]
 
-# An external content table (https://sqlite.org/fts5.html#external_content_tables): it keeps the index alone. Our words
-# are plain runs of letters, so that the simplest tokenizer takes them as they are.
+# An external content table (https://sqlite.org/fts5.html#external_content_tables) stores only the index. Our words are
+# plain runs of letters, so the simplest tokenizer takes them unchanged.
 OLD = "INSERT INTO search_searchwords (search_searchwords, rowid, owner_id, words)"
 NEW = "INSERT INTO search_searchwords (rowid, owner_id, words) VALUES (new.id, new.owner_id, new.words);"
 OLD += " VALUES ('delete', old.id, old.owner_id, old.words);"

@@ -1,8 +1,7 @@
 """Splits texts and queries into words, in the same way on every database.
 
-A word is a run of letters and digits, without case and accents. Scripts that put no spaces between words give a word
-for each pair of neighbors and one for the last character: whatever part of such a text is looked for is a phrase
-of those.
+A word is a run of letters and digits, without case and accents. A script without spaces gives a word for each pair of
+neighbors and one for the last character, so that any part of such a text is a phrase.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-MAX_WORD_LENGTH = 60  # characters; what is longer is known by its beginning
+MAX_WORD_LENGTH = 60  # characters; of longer words only the beginning counts
 
 UNSPACED = (
     "\u0e00-\u0eff"  # Thai, Lao
@@ -35,7 +34,6 @@ class Word(NamedTuple):
 
 
 def tokenize(text: str) -> Iterator[Word]:
-    """The words of a text in order."""
     for found in _pattern().finditer(text):
         run, start = found[0], found.start()
         if found.lastgroup == "unspaced":
@@ -53,12 +51,11 @@ def fold(word: str) -> str:
 
 
 def _belongs(character: str) -> bool:
-    """Can it be in a word? Taking characters apart brings signs to light that cannot."""
+    """Can it be in a word? Normalization may produce signs that cannot."""
     return character.isalnum() or unicodedata.category(character) in ("Mn", "Mc", "Me", "So")
 
 
 def is_unspaced(word: str) -> bool:
-    """Is it of a script without spaces between words?"""
     return UNSPACED_CHARACTER.match(word) is not None
 
 
@@ -71,7 +68,7 @@ def _pairs(run: str, start: int) -> Iterator[Word]:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """Letters and digits with the marks that belong to them; `re` has no class of marks, so they are listed."""
+    """Letters and digits with their marks; `re` has no class of marks, so they are listed."""
     marks = "".join(chr(code) for code in range(0x300, 0x11000) if unicodedata.category(chr(code))[0] == "M")
     letters = rf"(?:(?![{UNSPACED}_{PICTURES}])[\w{marks}])"
     return re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?P<picture>[{PICTURES}])|(?P<word>{letters}+)")

@@ -1,1 +1,1 @@
-"""What owners do with sessions: create, name, mark, switch, rate, delete, keep."""
+"""What owners do with sessions: create, rename, archive, mark, switch, rate, delete."""

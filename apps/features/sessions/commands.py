@@ -22,13 +22,11 @@ from apps.record.models import Context, Event
 
 KEY_NAMESPACE = uuid.UUID("8f0b6f0e-4c0f-5f6c-9a53-0a4f6f1d7f5e")
 MAX_RATING = 5  # stars
-MAX_FEEDBACK_LENGTH = 10_000  # characters of what is said with them
+MAX_FEEDBACK_LENGTH = 10_000  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedSession:
-    """A conversation, and whether it was there already."""
-
     context: Context
     repeated: bool = False
 
@@ -42,12 +40,12 @@ def create_session(
     options: JSON | None = None,
     key: str = "",
 ) -> CreatedSession:
-    """A conversation of a known caller with an agent; the same `key` of the caller's gives the same one again.
+    """A session of a known caller with an agent. The same `key` from the caller gives the same session again.
 
-    Without a title it gets that of its first message; without a `context_id` (A2A's) it gets its own key.
-    Raises UnsupportedOperation for an agent that the caller may not use, ContextNotFound where it was deleted since,
-    and InvalidParams for options that the agent does not take, a `context_id` that is in use, or a key that was used
-    for another conversation; then nothing was recorded.
+    Without a title it gets that of its first message; without a `context_id` (A2A's) it gets its own key. Raises
+    UnsupportedOperation for an agent that the caller may not use, ContextNotFound if the session was deleted since, and
+    InvalidParams for wrong options, a `context_id` that is in use, or a key that was used for another session; then
+    nothing was recorded.
     """
     check_may_use(principal, agent)
     opens: Opening = {
@@ -65,7 +63,7 @@ def create_session(
     try:
         with ledger.writing(Context(pk=session)) as log:
             log.add(EventType.SESSION_RENAMED, {"title": title, "opens": log.opening(opens)})
-    except IntegrityError:  # the same key came at this very moment, or the contextId is in use
+    except IntegrityError:  # a concurrent request, or the contextId is in use
         if earlier := _existing_session(session, opens):
             return earlier
         raise InvalidParams("This contextId is in use. Choose another, or none.", "contextId") from None
@@ -73,7 +71,6 @@ def create_session(
 
 
 def _existing_session(session: uuid.UUID, opens: Opening) -> CreatedSession | None:
-    """What was begun with the same key."""
     context = Context.objects.select_related("agent").filter(pk=session).first()
     if context is None:
         return None
@@ -87,13 +84,11 @@ def _existing_session(session: uuid.UUID, opens: Opening) -> CreatedSession | No
 
 
 def switch_agent(principal: Principal, session: uuid.UUID, agent: Agent, options: JSON | None = None) -> bool:
-    """Switch the caller's conversation to `agent` with these options; False where it is so already.
+    """Switch the caller's session to `agent` with these options; False if nothing changes.
 
-    Without `options` an agent that the conversation is with keeps what it has, and another has none.
-    Its tasks stay with whom they were given to, and so do the answers to what those ask.
-    Raises ContextNotFound, also for a cleared one, InvalidParams for options that the agent does not take, and
-    UnsupportedOperation for an agent that the caller may not use, or a conversation in which agents work for other
-    agents; then nothing was recorded.
+    Without `options`, the session's agent keeps its options and a new agent gets none. Unfinished tasks stay with their
+    agents. Raises ContextNotFound, InvalidParams for wrong options, and UnsupportedOperation for an agent that the
+    caller may not use, or a child task's session; then nothing was recorded.
     """
     found = lookup.find_session(principal, session)
     check_may_use(principal, agent)
@@ -110,13 +105,13 @@ def switch_agent(principal: Principal, session: uuid.UUID, agent: Agent, options
             if wanted:
                 switched["options"] = wanted
             log.add(EventType.AGENT_SWITCHED, switched)
-    except Context.DoesNotExist:  # it was cleared just now
+    except Context.DoesNotExist:  # the context was deleted just now
         raise ContextNotFound from None
     return True
 
 
 def read_options(agent: Agent, options: JSON) -> JSON:
-    """The options, checked for the agent. Raises InvalidParams, which names what the agent does not take."""
+    """The options, checked for the agent. Raises InvalidParams."""
     try:
         return agent_options.read_options(agent, options)
     except ValidationError as error:
@@ -125,7 +120,7 @@ def read_options(agent: Agent, options: JSON) -> JSON:
 
 
 def rename_session(principal: Principal, session: uuid.UUID, title: str) -> Context:
-    """Rename the caller's conversation (1 to 200 characters). Raises ContextNotFound."""
+    """Rename the caller's session (1 to 200 characters). Raises ContextNotFound."""
     with _writing(principal, session) as log:
         if log.context.title != title:
             log.add(EventType.SESSION_RENAMED, {"title": title})
@@ -133,7 +128,7 @@ def rename_session(principal: Principal, session: uuid.UUID, title: str) -> Cont
 
 
 def archive_session(principal: Principal, session: uuid.UUID) -> Context:
-    """Archive the caller's conversation: lists leave it out until a new message comes. Raises ContextNotFound."""
+    """Archive the caller's session: lists leave it out until a new message comes. Raises ContextNotFound."""
     with _writing(principal, session) as log:
         if log.context.archived_at is None:
             log.add(EventType.SESSION_ARCHIVED, {})
@@ -150,7 +145,7 @@ def unarchive_session(principal: Principal, session: uuid.UUID) -> Context:
 
 @contextmanager
 def _writing(principal: Principal, session: uuid.UUID) -> Iterator[Ledger]:
-    """The log of the caller's conversation. Raises ContextNotFound."""
+    """The log of the caller's session. Raises ContextNotFound."""
     context = lookup.find_session(principal, session, "agent")
     try:
         with ledger.writing(context) as log:
@@ -160,7 +155,6 @@ def _writing(principal: Principal, session: uuid.UUID) -> Iterator[Ledger]:
 
 
 def parse_feedback(rating: str, text: str) -> Feedback:
-    """Feedback from a form. Raises InvalidParams."""
     if rating not in map(str, range(1, MAX_RATING + 1)):
         raise InvalidParams(f"Give 1 to {MAX_RATING} stars.", "rating")
     if len(text) > MAX_FEEDBACK_LENGTH:
@@ -170,10 +164,10 @@ def parse_feedback(rating: str, text: str) -> Feedback:
 
 
 def give_feedback(principal: Principal, agent: Agent, task_id: str, feedback: Feedback) -> None:
-    """Record feedback on the caller's task, whatever state it is in. Raises TaskNotFound."""
+    """Record feedback on the caller's task, in any state. Raises TaskNotFound."""
     task = lookup.find_agent_task(principal, agent, task_id)
     try:
         with ledger.writing(task.context) as log:
             log.add(EventType.FEEDBACK, feedback, task=task.pk)
-    except Context.DoesNotExist:  # it was cleared just now
+    except Context.DoesNotExist:  # the context was deleted just now
         raise TaskNotFound from None

@@ -1,6 +1,7 @@
-"""Deleting a conversation: its running work is canceled, and only a tombstone and an audit line stay.
+"""Deleting a session: its running work is canceled, and only a tombstone and an audit line stay.
 
-Sessions are deleted by their owners, and by retention: when they are older than their workspace or agent keeps them.
+Files that nothing uses are deleted after the commit. Owners delete sessions; retention deletes those older than their
+workspace or agent keeps them.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ class _Touched(Exception):
 
 
 def delete_context(principal: Principal, agent: Agent, context_id: str) -> None:
-    """Delete the caller's context with this agent. Raises ContextNotFound, also for one that was deleted before.
+    """Delete the caller's context with this agent. Raises ContextNotFound.
 
-    The caller may use the same contextId again: that opens another conversation, which knows nothing of this one.
+    The caller may use the same contextId again for a new context.
     """
     context = lookup.context_of(principal, context_id)
     if context is None or context.agent_id != agent.pk:
@@ -55,33 +56,20 @@ def delete_context(principal: Principal, agent: Agent, context_id: str) -> None:
 
 
 def delete_session(principal: Principal, session: uuid.UUID) -> None:
-    """Delete the caller's context of this key, with whatever agent. Raises ContextNotFound."""
     delete(lookup.find_session(principal, session), principal)
 
 
-def delete_if_untouched(context: Context, actor: Actor) -> bool:
-    """Delete a context in which nothing has happened since it was read; says whether it was deleted.
-
-    Raises ContextNotFound.
-    """
-    try:
-        delete(context, actor, untouched_at=context.last_event)
-    except _Touched:
-        return False
-    return True
-
-
 def delete(context: Context, actor: Actor, untouched_at: int | None = None) -> None:
-    """Delete a context that the actor may delete. Raises ContextNotFound where somebody else did so just now."""
+    """Delete a context that the actor may delete. Raises ContextNotFound if it was deleted just now."""
     with write_transaction():
         lineage.lock_shared_logs(context.workspace_id)
         _delete_with_children(context, actor, untouched_at)
 
 
 def _delete_with_children(context: Context, actor: Actor, untouched_at: int | None = None) -> None:
-    """Delete the conversations in which agents worked for this one, then itself, then those that came meanwhile.
+    """Delete the contexts of its child tasks, then itself, then those that were created in the meantime.
 
-    What agents did for tasks that forks share stays with those.
+    Keeps contexts of tasks that forks share.
     """
     _restore_from_archive(context, actor)
     tasks = lineage.unshared_tasks(context)
@@ -91,7 +79,7 @@ def _delete_with_children(context: Context, actor: Actor, untouched_at: int | No
 
 
 def _restore_from_archive(context: Context, actor: Actor) -> None:
-    """Restore the context, and forks of it, so that all their rows are deleted. A damaged file is discarded."""
+    """Restore the context, and forks of it, so that all their rows are deleted. Discards a damaged file."""
     try:
         lookup.restored(context)
     except UNREADABLE_ARCHIVE:
@@ -99,7 +87,7 @@ def _restore_from_archive(context: Context, actor: Actor) -> None:
         _delete_children(hook("DISCARD_ARCHIVE")(context), actor)
     for fork in Context.objects.filter(segments__source=context).exclude(cold_file="").distinct():
         try:
-            lookup.restored(fork)  # what it begins with becomes its own
+            lookup.restored(fork)  # the fork takes over its shared beginning
         except UNREADABLE_ARCHIVE:
             logger.exception("session %s, a fork of one that is deleted, stays as it is", fork.pk)
 
@@ -127,7 +115,6 @@ def _delete_alone(context: Context, actor: Actor, untouched_at: int | None) -> N
 
 
 def _row_counts(context: Context) -> dict[str, int]:
-    """How many rows of its own it has."""
     return {
         "events": Event.objects.filter(context=context).count(),
         "messages": Message.objects.filter(context=context).count(),
@@ -137,9 +124,9 @@ def _row_counts(context: Context) -> dict[str, int]:
 
 
 def expired_sessions() -> ContextQuerySet:
-    """The sessions that are overdue, in cold storage or not, the longest untouched first.
+    """The sessions past their retention, in cold storage or not, the longest unchanged first.
 
-    One in which something has not ended is not untouched, however long that takes.
+    Leaves out sessions with unfinished tasks.
     """
     now = sql.database_time()
     rules = Q(pk=None)
@@ -153,21 +140,22 @@ def expired_sessions() -> ContextQuerySet:
 
 
 def delete_expired_sessions() -> int:
-    """Delete some of what is overdue, and say how many sessions. It is safe to run it anywhere, at any time, twice."""
+    """Delete some of the expired sessions; returns how many. Several processes may call it at the same time."""
     skipped = 0
     while True:
         due = list(expired_sessions()[skipped : skipped + SESSIONS_AT_ONCE])
         deleted = sum(map(_delete_expired, due))
-        skipped += len(due) - deleted  # what cannot be deleted stays the oldest
+        skipped += len(due) - deleted  # sessions that cannot be deleted stay the oldest
         if deleted or len(due) < SESSIONS_AT_ONCE:
             return deleted
 
 
 def _delete_expired(context: Context) -> bool:
     try:
-        return delete_if_untouched(context, RETENTION)
-    except Refusal:  # somebody deleted it at this moment
+        delete(context, RETENTION, untouched_at=context.last_event)
+    except (_Touched, Refusal):  # a refusal: it was deleted just now
         return False
     except Exception:
         logger.exception("session %s could not be deleted by its retention rule", context.pk)
         return False
+    return True

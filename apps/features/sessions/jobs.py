@@ -1,5 +1,3 @@
-"""The Celery task that deletes sessions which are kept no longer."""
-
 from celery import shared_task
 
 from apps.features.sessions import deletion

@@ -1,4 +1,4 @@
-"""Marks that a person sets on a conversation for themselves: pinned, and how far it was seen."""
+"""A person's own marks on a session: pinned, and how far it was seen."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from db.sql import write_transaction
 def update_mark(
     principal: Principal, session: uuid.UUID, *, pinned: bool | None = None, seen: int | None = None
 ) -> SessionMark:
-    """Pin or unpin a conversation of the caller's, and note up to which event it was seen. What is None stays.
+    """Pin or unpin the caller's session, and note up to which event it was seen. None leaves a value unchanged.
 
-    What was seen once stays seen, and nobody has seen what is not there yet. Raises ContextNotFound.
+    `seen` never decreases, and never exceeds the last event. Raises ContextNotFound.
     """
     context = find_session(principal, session)
     if principal.user_id is None:
@@ -38,18 +38,15 @@ def update_mark(
 
 def with_marks(contexts: ContextQuerySet, principal: Principal) -> ContextQuerySet:
     """Contexts, each with `pinned_at`, `seen`, and `unread`: whether an agent has said something since."""
-    own = SessionMark.objects.visible_to(principal).filter(context=OuterRef("pk"))
+    own = SessionMark.objects.filter(user=principal.user_id, context=OuterRef("pk"))
     seen = Coalesce(Subquery(own.values("seen")[:1]), 0)
     said = Message.objects.filter(context=OuterRef("pk"), role=Message.Role.AGENT, index__gt=OuterRef("seen"))
     return contexts.annotate(pinned_at=Subquery(own.values("pinned_at")[:1]), seen=seen).annotate(unread=Exists(said))
 
 
 def pinned_filter(principal: Principal) -> Q:
-    """Of contexts, those that the caller pinned."""
-    keys = SessionMark.objects.visible_to(principal).filter(pinned_at__isnull=False)
-    return Q(pk__in=keys.values("context"))
+    return Q(pk__in=SessionMark.objects.filter(user=principal.user_id, pinned_at__isnull=False).values("context"))
 
 
 def erase_marks(context: Context) -> None:
-    """Delete the marks on a context that is being erased."""
     SessionMark.objects.filter(context=context).delete()

@@ -1,28 +1,20 @@
-"""Marks that a person sets on a conversation for themselves. No part of replay."""
+"""A person's own marks on a session. Not part of replay."""
 
 from __future__ import annotations
 
 from django.db import models
 
 from apps.accounts.models import User
-from apps.accounts.principals import Principal
 from apps.record.models import Context
 
 
-class SessionMarkQuerySet(models.QuerySet["SessionMark"]):
-    def visible_to(self, principal: Principal) -> SessionMarkQuerySet:
-        return self.filter(user_id=principal.user_id) if principal.user_id is not None else self.none()
-
-
 class SessionMark(models.Model):
-    """Whether a person keeps a conversation on top of their list, and how far they have seen it."""
+    """Whether a person pinned a session, and how far they have seen it."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, db_index=False, related_name="+")
     context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="marks")
     pinned_at = models.DateTimeField(null=True, blank=True)
     seen = models.PositiveBigIntegerField(default=0, help_text="Index of the newest event that the person has seen.")
-
-    objects = SessionMarkQuerySet.as_manager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "context"], name="one_mark_of_a_person_per_session")]

@@ -1,1 +1,1 @@
-"""Sessions for others: read-only links, transcripts and bundles of files."""
+"""Read-only links to sessions, transcripts, and ZIPs of files."""

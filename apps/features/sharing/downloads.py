@@ -1,7 +1,4 @@
-"""Downloads of what is kept in files, for who may see the conversation: one part, or all that a session delivered.
-
-The ZIP of a session is made while it is sent: it holds a few pieces at a time.
-"""
+"""Downloads for people who may see the session: one part, or all files that a session delivered, as a ZIP."""
 
 from __future__ import annotations
 
@@ -42,24 +39,23 @@ MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+\"-]+)*", re.ASCII)
 LINK_HEADERS = {"X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 """Headers of what anybody with a link may read: nobody keeps it, and no other site learns of it."""
 
-READ_BYTES = 256 * 1024  # bytes of a download that are read at once
+READ_BYTES = 256 * 1024
 SAFE_INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp", "text/plain")
 """What a browser shows and does not run. A PDF may hold scripts: `previews/pdf.py` removes them for viewing."""
-ARTIFACTS_AT_ONCE = 10  # artifacts whose parts are held at once
-EARLIEST_YEAR = 1980  # the first year that a ZIP knows
+ARTIFACTS_AT_ONCE = 10
+EARLIEST_YEAR = 1980  # the first year that a ZIP can represent
 RESERVED_NAME = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
-FORBIDDEN_CHARACTERS = re.compile(r'[<>:"|?*/\\]')  # in names of files, on one system or another
+FORBIDDEN_CHARACTERS = re.compile(r'[<>:"|?*/\\]')
 
 
 def principal_from(request: HttpRequest) -> Principal:
-    """The caller by API key, or by session. Raises BadCredentials."""
     if authorization := request.headers.get("Authorization", ""):
         return api_key_principal(authorization)
     return request.user.principal if isinstance(request.user, User) else api_key_principal("")
 
 
 def file_view(request: HttpRequest, context_id: uuid.UUID, sha256: str) -> HttpResponseBase:
-    """A stored part's content. Somebody else's is not found."""
+    """A stored part's content. Another person's is not found."""
     try:
         principal = principal_from(request)
     except BadCredentials as refusal:
@@ -78,7 +74,7 @@ def file_view(request: HttpRequest, context_id: uuid.UUID, sha256: str) -> HttpR
 
 
 def file_response(part: blobs.Part, name: str, *, is_download: bool) -> FileResponse:
-    """The content of a part that is no link, as a response that no browser takes for a page of ours.
+    """The content of a part that is not a link, as a response that browsers never treat as our page.
 
     `name` is for a part without a file name. Content that a browser could run, or whose type is wrong, is always a
     download.
@@ -100,7 +96,6 @@ def file_response(part: blobs.Part, name: str, *, is_download: bool) -> FileResp
 
 
 def stream_response(response: FileResponse) -> FileResponse:
-    """The same response, reading the file in threads, a piece at a time."""
     response.streaming_content = _pieces(cast(BufferedIOBase, response.file_to_stream))
     return response
 
@@ -111,7 +106,6 @@ async def _pieces(file: BufferedIOBase) -> AsyncIterator[bytes]:
 
 
 def zip_response(context: Context, bundle: Bundle) -> StreamingHttpResponse:
-    """The ZIP of a bundle, made while it is sent."""
     response = StreamingHttpResponse(bundle.zipped(), content_type="application/zip")
     response["Content-Disposition"] = content_disposition_header(True, f"{safe_name(str(context))}.zip") or ""
     response["X-Content-Type-Options"] = "nosniff"
@@ -120,13 +114,11 @@ def zip_response(context: Context, bundle: Bundle) -> StreamingHttpResponse:
 
 
 def find_part(context: Context, sha256: str) -> blobs.Part | None:
-    """The stored part of this digest among what the context shows: messages, artifacts, and those being made."""
     found = (part for parts in _parts_naming(context, sha256) for part in parts)
     return next((part for part in found if part.get("stored", {}).get("sha256") == sha256), None)
 
 
 def _parts_naming(context: Context, sha256: str) -> Iterator[list[blobs.Part]]:
-    """The parts of all that may name the digest."""
     for message in lineage.messages(context).filter(parts__icontains=sha256):
         yield message.parts
     for artifact in lineage.artifacts(context).filter(parts__icontains=sha256):
@@ -140,7 +132,7 @@ def _parts_naming(context: Context, sha256: str) -> Iterator[list[blobs.Part]]:
 
 
 def bundle_of_session(context: Context, *, every_version: bool = False) -> Bundle:
-    """The artifacts of a session: the newest version of each name, or every one. One query, beside segments."""
+    """The artifacts of a session: the newest version of each name, or every one."""
     delivered = lineage.artifacts(context).order_by("first_event")
     listed = list(delivered.values_list("pk", "first_event", "name", "artifact_id"))
     if not every_version:
@@ -152,7 +144,7 @@ def bundle_of_session(context: Context, *, every_version: bool = False) -> Bundl
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """The keys of artifacts in their order, each with its version where several have the same name."""
+    """The keys of artifacts in order, each with its version if several have the same name."""
 
     keys: dict[int, int | None]
 
@@ -161,7 +153,8 @@ class Bundle:
         outlet, names, links = _ZipBuffer(), UniqueNames(), list[str]()
         with zipfile.ZipFile(outlet, "w", zipfile.ZIP_DEFLATED) as archive:
             for keys in batched(self.keys, ARTIFACTS_AT_ONCE):
-                for row in await db.run(_read_artifacts, keys):
+                rows = Artifact.objects.filter(pk__in=keys).order_by("first_event")
+                for row in await db.run(list, rows):
                     for part in pieces_joined(row.parts):
                         if "url" in part:
                             links.append(f"{part.get('filename') or row}\t{part['url']}\n")
@@ -175,12 +168,7 @@ class Bundle:
         yield outlet.take()
 
 
-def _read_artifacts(keys: tuple[int, ...]) -> list[Artifact]:
-    return list(Artifact.objects.filter(pk__in=keys).order_by("first_event"))
-
-
 def _part_name(row: Artifact, part: JSON, version: int | None) -> str:
-    """A part's file name: its own or its artifact's, with a version if there are several, and an extension."""
     given = PurePosixPath(parts.safe_file_name(part.get("filename") or str(row)))
     ending = given.suffix or mimetypes.guess_extension(media_type_of(part)) or ""
     stem = given.name.removesuffix(given.suffix)
@@ -197,7 +185,6 @@ def _zip_entry(row: Artifact, part: JSON, name: str) -> zipfile.ZipInfo:
 
 
 def _write_entry(archive: zipfile.ZipFile, outlet: _ZipBuffer, info: zipfile.ZipInfo, part: JSON) -> Iterator[bytes]:
-    """Write one file of the ZIP, and yield the bytes of the ZIP as they come."""
     with blobs.open_content(part) as source, archive.open(info, "w") as target:
         while piece := source.read(READ_BYTES):
             target.write(piece)
@@ -206,8 +193,6 @@ def _write_entry(archive: zipfile.ZipFile, outlet: _ZipBuffer, info: zipfile.Zip
 
 
 class _ZipBuffer(io.RawIOBase):
-    """A buffer that the ZIP is written to, and from which its bytes are taken as it grows."""
-
     def __init__(self) -> None:
         self._written = bytearray()
 
@@ -221,8 +206,6 @@ class _ZipBuffer(io.RawIOBase):
 
 
 class UniqueNames:
-    """Makes names for the files of one folder: safe on every system, and no two alike."""
-
     def __init__(self) -> None:
         self._used: dict[str, int] = {}
 
@@ -237,7 +220,7 @@ class UniqueNames:
 
 
 def safe_name(wanted: str) -> str:
-    """The last component of a name, without what a system forbids in names, or reads as something else."""
+    """The last component of a name, without characters and names that some systems forbid or interpret."""
     name = FORBIDDEN_CHARACTERS.sub("_", parts.safe_file_name(wanted)).rstrip(". ")
     return f"_{name}" if RESERVED_NAME.fullmatch(name) else name or "file"
 

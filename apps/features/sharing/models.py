@@ -1,4 +1,4 @@
-"""Read-only links to a conversation as it was at an event."""
+"""Read-only links to a session as it was at an event."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apps.record.models import Context
 
 
 class Share(models.Model):
-    """A link by which anybody may read a session as it was. Of the link's token only the SHA-256 is kept."""
+    """A link by which anybody may read a session as it was. Only the SHA-256 of the link's token is stored."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     context = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="shares")

@@ -1,7 +1,6 @@
-"""Sharing a conversation: a link by which anybody may read it as it was, and nothing else.
+"""Sharing a session: a link by which anybody may read it as it was, with the owner's name.
 
-Whoever has the link sees the messages and, where that was granted, files, artifacts and forks. They see the owner's
-chosen name, and nothing that is said later.
+Files, artifacts and forks are shown only if the owner granted that.
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ class ShareNotFound(ContextNotFound):
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One session as it is shown; of a fork only what comes after its beginning."""
-
     context: Context
     upto: int
     messages: Sequence[Message]
@@ -66,7 +63,7 @@ class Snapshot:
         return self.agents.get(said.agent_id, "") if said.agent_id else self.owner
 
     def part(self, branch: uuid.UUID, kind: str, index: int, number: int) -> JSON:
-        """Raises ShareNotFound, also where files were not granted."""
+        """Raises ShareNotFound, also if files were not granted."""
         found = next((one for one in self.branches if one.context.pk == branch), None)
         if found is None or not self.share.with_artifacts:
             raise ShareNotFound
@@ -82,9 +79,8 @@ def create_share(
     with_branches: bool = False,
     with_artifacts: bool = False,
 ) -> tuple[Share, str]:
-    """Share the caller's session as it is, or as it was after event `at`; gives the link's token, which is not kept.
-
-    Raises ContextNotFound, InvalidParams.
+    """Share the caller's session as it was after event `at`, or as it is. Also returns the link's token, which is
+    not stored. Raises ContextNotFound, InvalidParams.
     """
     context = _own_session(principal, session)
     if Share.objects.filter(context=context, revoked_at=None).count() >= MAX_SHARES:
@@ -107,7 +103,7 @@ def create_share(
 
 
 def list_shares(principal: Principal, session: uuid.UUID) -> list[Share]:
-    """The links to the caller's session that were not revoked, the newest first. Raises ContextNotFound."""
+    """The links to the caller's session that were not revoked, newest first. Raises ContextNotFound."""
     return list(Share.objects.filter(context=_own_session(principal, session), revoked_at=None))
 
 
@@ -126,7 +122,6 @@ def _own_session(principal: Principal, session: uuid.UUID) -> Context:
 
 
 def _shared_forks(context: Context, upto: int) -> list[Context]:
-    """The forks of the session as far as it is shown, then the forks of those; the oldest first."""
     found: list[Context] = []
     newest = list(_forked_from(context, upto))
     while newest and len(found) < MAX_BRANCHES:
@@ -141,7 +136,7 @@ def _forked_from(parent: Context, upto: int) -> Iterator[Context]:
 
 
 def find_snapshot(token: str) -> Snapshot:
-    """What a link shows. Raises ShareNotFound where it is unknown, expired or revoked, or its session was deleted."""
+    """What a link shows. Raises ShareNotFound for an unknown, expired or revoked link, or a deleted session."""
     share = Share.objects.select_related("context__owner").filter(digest=Share.digest_of(token)).first()
     if share is None or not share.is_open(timezone.now()) or share.context.deleted_at is not None:
         raise ShareNotFound
@@ -157,7 +152,7 @@ def find_snapshot(token: str) -> Snapshot:
 def _branch(share: Share, context: Context, upto: int, *, after: int) -> Branch:
     messages = lineage.messages(context).filter(index__gt=after, index__lte=upto).order_by("index")
     artifacts: list[Artifact] = []
-    if share.with_artifacts:  # a completed task's status is its last, so what it delivered was there from then on
+    if share.with_artifacts:  # artifacts count from completion
         shown = {"first_event__gt": after, "first_event__lte": upto, "task__status_event__lte": upto}
         artifacts = list(lineage.artifacts(context).filter(**shown).order_by("first_event"))
     return Branch(context, upto, list(messages), artifacts)
@@ -169,5 +164,4 @@ def _agent_names(branches: Sequence[Branch]) -> dict[int, str]:
 
 
 def erase_shares(context: Context) -> None:
-    """Delete the links to a context that is being erased."""
     Share.objects.filter(context=context).delete()

@@ -1,4 +1,4 @@
-"""A conversation as one text, in Markdown: who said what and when, and what was made, for people to keep elsewhere."""
+"""A session as one Markdown text: who said what and when, and what was delivered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MARKDOWN_CHARACTERS = re.compile(r"([\\`*_\[\]<>#|])")
 
 
 def markdown_of(context: Context) -> str:
-    """The whole conversation. Three queries, however long it is; times are in the active time zone."""
+    """The whole session in three queries; times are in the active time zone."""
     said = list(lineage.messages(context).order_by("index"))
     agents = dict(Agent.objects.filter(pk__in={one.agent_id for one in said}).values_list("pk", "name"))
     made: dict[uuid.UUID | None, list[Artifact]] = defaultdict(list)
@@ -60,7 +60,6 @@ def _artifact_line(artifact: Artifact) -> str:
 
 
 def _file_details(part: JSON) -> str:
-    """A file's name, type and size; of one that is elsewhere its address."""
     about = part["url"] if "url" in part else f"{media_type_of(part)}, {_readable_size(size_of(part) or 0)}"
     return f"{_escape(part['filename'])} ({about})" if part.get("filename") else about
 
@@ -73,11 +72,9 @@ def _readable_size(size: int) -> str:
 
 
 def _repeats_message(artifact: Artifact, said: Message) -> bool:
-    """Is the artifact nothing but the words of the message?"""
     words = [part.get("text") for part in pieces_joined(artifact.parts)]
     return bool(words) and words == [part.get("text") for part in said.parts]
 
 
 def _escape(name: str) -> str:
-    """A name in one line, of which nothing counts as Markdown."""
     return MARKDOWN_CHARACTERS.sub(r"\\\1", " ".join(name.split()))

@@ -1,1 +1,1 @@
-"""Signed artifacts: made, and verified."""
+"""Signed artifacts."""

@@ -1,6 +1,6 @@
-"""Signed artifacts: what an agent's signature on a deliverable says, how it is made, and whether it holds.
+"""Signed artifacts: what an agent's signature on an artifact says, how it is made and verified.
 
-The signature is a detached JWS over the RFC 8785 form of a statement (`statement`); `docs/extensions/signature-v1.md`
+The signature is a detached JWS over the RFC 8785 form of a statement (`statement`). `docs/extensions/signature-v1.md`
 describes the A2A extension, and how to verify a signature without Parley.
 """
 
@@ -33,8 +33,8 @@ from apps.record.models import Artifact, Run, Task
 
 log = logging.getLogger("parley.signatures")
 
-INLINE_BYTES = 64 * 1024  # content over this stands in the statement as its SHA-256
-CONTENT_FIELDS = ("text", "raw", "data", "url", "stored")  # a part has one of them: its content, or where that is
+INLINE_BYTES = 64 * 1024  # longer content is represented by its SHA-256
+CONTENT_FIELDS = ("text", "raw", "data", "url", "stored")  # a part has exactly one
 SHA256 = re.compile(r"[0-9a-f]{64}")
 KEY_ID = re.compile(r"[\w-]{43}", re.ASCII)
 STATEMENT_ERRORS = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError, CanonicalizationError)
@@ -42,7 +42,7 @@ STATEMENT_ERRORS = (KeyError, TypeError, ValueError, AttributeError, RecursionEr
 
 
 class Verdict(StrEnum):
-    """What a check of an artifact's signature found. Rely on nothing but `GOOD`."""
+    """The result of verifying an artifact's signature. Trust only `GOOD`."""
 
     GOOD = "good"
     BROKEN = "broken"
@@ -56,9 +56,9 @@ def sign_artifacts(
 ) -> dict[str, JSON]:
     """The signatures by the task's agent of artifacts with these parts, by their ids.
 
-    `inputs` are the input hashes of runs, as far as they are at hand; the others are looked up. An artifact that has no
-    canonical form (with integers that are no doubles, say) stays unsigned, and so does everything where the agent's key
-    cannot be read. `task.agent` and `task.context` are used.
+    `inputs` are the known input hashes of runs; the others are looked up. Artifacts without a canonical form (for
+    example with integers that are not doubles) stay unsigned, and so do all if the agent's key cannot be read. Uses
+    `task.agent` and `task.context`.
     """
     try:
         signer = signer_of(task.agent)
@@ -90,9 +90,9 @@ def _sign_artifact(
 
 
 def statement(artifact: JSON, claims: JSON, task_id: str, context_id: str) -> JSON:
-    """What is signed of an artifact in its wire form, or with parts as they are stored.
+    """The statement that is signed for an artifact, in its wire form or with parts as they are stored.
 
-    `claims` are what the signature itself brings along: `agent` (DID), `created`, `inputSnapshot` (SHA-256).
+    `claims` come with the signature: `agent` (DID), `created`, `inputSnapshot` (SHA-256).
     """
     return {
         "agent": claims["agent"],
@@ -107,9 +107,9 @@ def statement(artifact: JSON, claims: JSON, task_id: str, context_id: str) -> JS
 
 
 def verify(row: Artifact) -> tuple[Verdict, SigningKey | None]:
-    """Does the signature of a recorded artifact hold, and by which key? Its content is read again.
+    """The verdict on the signature of a recorded artifact, and the key that it names, if known.
 
-    The key is the one that the signature names, if it is known. `row.task.context` is used.
+    Reads the content again. Uses `row.task.context`.
     """
     if not row.signature:
         return Verdict.MISSING, None
@@ -121,18 +121,16 @@ def verify(row: Artifact) -> tuple[Verdict, SigningKey | None]:
 
 
 def verdict_on(row: Artifact) -> Verdict:
-    """The verdict alone (see `verify`)."""
     return verify(row)[0]
 
 
 def _is_by_its_maker(signer: Agent, row: Artifact) -> bool:
-    """Did the signer make the artifact, as the task's agent or as the one that took the turn in its place?"""
     by_its_agent = signer.pk == row.task.agent_id
     return by_its_agent or (row.run is not None and Run.objects.filter(pk=row.run, agent=signer).exists())
 
 
 def verdict_on_wire(artifact: JSON, task_id: str, context_id: str) -> Verdict:
-    """Does the signature hold of an artifact that came from outside, in the form in which GetTask shows it?"""
+    """The verdict on an artifact from outside, in the form of GetTask."""
     signature = _member(_member(artifact, "metadata"), cards.signature_extension_uri())
     if not signature:
         return Verdict.MISSING
@@ -143,7 +141,6 @@ def verdict_on_wire(artifact: JSON, task_id: str, context_id: str) -> Verdict:
 
 
 def _check(artifact: JSON, signature: Any, task_id: str, context_id: str) -> tuple[Verdict, SigningKey | None]:
-    """The verdict on the signature, and the key that it names."""
     key = None
     try:
         key = _signing_key(signature["signature"])
@@ -152,19 +149,19 @@ def _check(artifact: JSON, signature: Any, task_id: str, context_id: str) -> tup
         payload = canonical(statement(artifact, signature, task_id, context_id))
         signing.verify(signature["signature"], payload, key.public, key.algorithm)
     except (BadSignature, *STATEMENT_ERRORS):
-        return Verdict.BROKEN, key  # whatever is wrong with its form, it is not what was signed
+        return Verdict.BROKEN, key
     return Verdict.REVOKED if key.revoked_at else Verdict.GOOD, key
 
 
 def _signing_key(signature: str) -> SigningKey | None:
-    """The key that a signature names, known or not. Raises BadSignature."""
+    """The key that a signature names, if known. Raises BadSignature."""
     kid = str(signing.unverified_header(signature).get("kid"))
     known = SigningKey.objects.select_related("agent").defer("private")
     return known.filter(kid=kid).first() if KEY_ID.fullmatch(kid) else None
 
 
 def _part_statement(part: JSON) -> JSON:
-    """A part as the statement has it: as it is, or with the SHA-256 of its content in place of a long content."""
+    """The part; its SHA-256 replaces long content."""
     if len([name for name in CONTENT_FIELDS if name in part]) != 1:
         raise ValueError("A part has exactly one content.")
     content = _content(part)
@@ -175,7 +172,7 @@ def _part_statement(part: JSON) -> JSON:
 
 
 def _content(part: JSON) -> bytes:
-    """What is hashed: decoded `raw`, UTF-8 of `text`, RFC 8785 of `data`, or the file behind one of our own links."""
+    """The hashed bytes: decoded `raw`, UTF-8 of `text`, RFC 8785 of `data`, or the file behind one of our own links."""
     if "raw" in part:
         return _decoded(part["raw"])
     if "text" in part:
@@ -199,9 +196,9 @@ def _decoded(raw: str) -> bytes:
 
 
 def _stored_sha256(part: JSON) -> str | None:
-    """The name of the file that holds the content of a part that is stored, or is a link to our own files.
+    """The name of the file with the content of a part that is stored, or that links to our own files.
 
-    Raises ValueError for what cannot be the name of one.
+    Raises ValueError for an invalid name.
     """
     name = part["stored"]["sha256"] if "stored" in part else _sha256_in_url(part["url"])
     if name is not None and not SHA256.fullmatch(name):

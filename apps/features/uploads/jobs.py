@@ -1,5 +1,3 @@
-"""The Celery task that deletes uploads which expired."""
-
 from celery import shared_task
 
 from apps.features.uploads import resumable

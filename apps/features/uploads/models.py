@@ -1,4 +1,4 @@
-"""Files that somebody sends piece by piece, before a message names them."""
+"""Files that are uploaded in pieces, before a message names them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from apps.accounts.principals import Principal
 
 class UploadQuerySet(models.QuerySet["Upload"]):
     def visible_to(self, principal: Principal) -> UploadQuerySet:
-        """A caller's own, for as long as they are kept."""
+        """A caller's own uploads that have not expired."""
         found = self.filter(owner=principal.user_id, workspace=principal.workspace_id, expires_at__gt=timezone.now())
         return found if principal.is_known else self.none()
 
     def open(self) -> UploadQuerySet:
-        """Those that are not whole."""
         return self.filter(sha256="")
 
 
 class Upload(models.Model):
-    """A file that is being uploaded. Only the length of the file on disk says how much of it is there.
+    """A file that is being uploaded. Only the length of the file on disk says how much was received.
 
-    A whole upload is stored content, and counts as one use of it until it expires.
+    A complete upload is stored content, and counts as one use of it until it expires.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -1,7 +1,7 @@
-"""Resumable uploads: large files come in pieces, may be cut off at any byte, and go on from there.
+"""Resumable uploads: large files come in pieces, may be cut off at any byte, and continue from there.
 
-An upload goes on at the length of its file, also after a crash. A whole upload becomes stored content, which messages
-name: its file is moved into place, and nothing is copied.
+An upload continues at the length of its file, also after a crash. The file of a complete upload is moved into the file
+storage as stored content, which messages name.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from apps.record.content.parts import HEAD_BYTES, safe_file_name
 from apps.record.errors import FileTooLarge, InvalidParams, UploadNotFound, WrongOffset
 from db.sql import write_transaction
 
-RETRY_SECONDS = 60  # a guess: nobody knows when the caller finishes or deletes one
+RETRY_SECONDS = 60  # a guess
 MEGABYTE = 1024**2
 SWEPT_AT_ONCE = 100
 
 
 def begin_upload(principal: Principal, filename: str, size: int, media_type: str = "", sha256: str = "") -> Upload:
-    """Take a file of `size` bytes that is to come from a known caller.
+    """Begin an upload of `size` bytes for a known caller.
 
     Raises FileTooLarge, QuotaExceeded, InvalidParams.
     """
@@ -49,9 +49,11 @@ def begin_upload(principal: Principal, filename: str, size: int, media_type: str
     if size > settings.MAX_UPLOAD_BYTES:
         raise FileTooLarge(f"A file may have at most {settings.MAX_UPLOAD_BYTES / MEGABYTE:g} MB.")
     with write_transaction():
-        User.objects.select_for_update(no_key=True).get(pk=principal.user_id)  # one after another
+        User.objects.select_for_update(no_key=True).get(pk=principal.user_id)  # serializes the check of the free space
         _check_room(principal, size)
-        _create_file(key := uuid.uuid4())
+        path = path_of(key := uuid.uuid4())
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600)
         return Upload.objects.create(
             pk=key,
             owner_id=principal.user_id,
@@ -92,7 +94,6 @@ def path_of(upload: uuid.UUID) -> Path:
 
 
 def offset_of(upload: Upload) -> int:
-    """How many bytes there are."""
     if upload.is_whole:
         return upload.size
     try:
@@ -101,15 +102,8 @@ def offset_of(upload: Upload) -> int:
         return 0
 
 
-def _create_file(upload: uuid.UUID) -> None:
-    """An empty file for an upload that is to come."""
-    path = path_of(upload)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.touch(mode=0o600)
-
-
 class AppendableFile:
-    """The file of an upload, open for one writer. Others are refused until it is closed, or its process dies.
+    """The file of an upload, locked for one writer until it is closed or the process dies.
 
     Every method blocks: call it in a thread.
     """
@@ -128,7 +122,7 @@ class AppendableFile:
             if offset is not None and offset != self.offset:
                 raise WrongOffset(self.offset)
             if not os.path.samestat(os.fstat(self._file), path.stat()):
-                raise WrongOffset(self.offset)  # it was finished meanwhile
+                raise WrongOffset(self.offset)  # it was finished in the meantime
         except (BlockingIOError, FileNotFoundError):
             self.close()
             raise WrongOffset(offset_of(upload)) from None
@@ -148,11 +142,11 @@ class AppendableFile:
             left = left[written:]
 
     def sync(self) -> None:
-        """Wait until what was written would survive a crash of the machine."""
+        """Wait until the written bytes would survive a crash of the machine."""
         os.fsync(self._file)
 
     def digest(self) -> tuple[str, bytes]:
-        """The SHA-256 of all of it, and its beginning."""
+        """The SHA-256 of the whole file, and its beginning."""
         with open(self._file, "rb", closefd=False) as file:
             file.seek(0)
             return hashlib.file_digest(file, "sha256").hexdigest(), os.pread(self._file, HEAD_BYTES, 0)
@@ -163,17 +157,15 @@ class AppendableFile:
 
 @dataclass(frozen=True, slots=True)
 class HashedFile:
-    """A complete file, its SHA-256 and its beginning, while nobody else may change it."""
-
     file: AppendableFile
     sha256: str
     head: bytes
 
 
 def finish_upload(upload: Upload) -> Upload:
-    """Make stored content of an upload whose bytes are all there; any other stays as it is.
+    """Store an upload that has all its bytes; any other stays as it is.
 
-    Raises InvalidParams where the file's SHA-256 is not the announced one; then the upload is gone.
+    Raises InvalidParams if the file's SHA-256 is not the announced one; then the upload is deleted.
     """
     if found := hash_upload(upload):
         store_upload(upload, found)
@@ -181,18 +173,17 @@ def finish_upload(upload: Upload) -> Upload:
 
 
 def hash_upload(upload: Upload) -> HashedFile | None:
-    """Hash a file that is to be finished; None where it is not complete. It takes about a second for 500 MB."""
     if upload.is_whole or offset_of(upload) < upload.size:
         return None
     try:
         file = AppendableFile(upload)
-    except WrongOffset:  # somebody else is at it
+    except WrongOffset:  # another process has the file
         return None
     return HashedFile(file, *file.digest())
 
 
 def store_upload(upload: Upload, found: HashedFile) -> None:
-    """Mark the upload as whole and move its file into place. Raises what `finish_upload` does, and UploadNotFound."""
+    """Mark the upload as complete and move its file into place. Raises InvalidParams, UploadNotFound."""
     try:
         if upload.expected not in ("", found.sha256):
             discard_upload(upload)
@@ -204,9 +195,9 @@ def store_upload(upload: Upload, found: HashedFile) -> None:
 
 
 def message_part(principal: Principal, upload: uuid.UUID) -> dict[str, Any]:
-    """The part by which a message of the caller names a whole upload. Its file stays for a while from then on.
+    """The part by which a message of the caller names a complete upload. Its file then stays for a while.
 
-    Raises UploadNotFound, also for somebody else's, and InvalidParams for one that is not whole.
+    Raises UploadNotFound, and InvalidParams for an incomplete upload.
     """
     found = finish_upload(find_upload(principal, upload))
     if not found.is_whole:
@@ -219,7 +210,7 @@ def message_part(principal: Principal, upload: uuid.UUID) -> dict[str, Any]:
 
 
 def _mark_whole(upload: Upload, found: HashedFile) -> None:
-    """Mark the upload as whole, wherever its file is. Raises UploadNotFound."""
+    """Raises UploadNotFound."""
     media_type = parts.media_type_fields(upload.claimed, found.head)["mediaType"]
     with write_transaction():
         values = {"sha256": found.sha256, "media_type": media_type}
@@ -232,7 +223,7 @@ def _mark_whole(upload: Upload, found: HashedFile) -> None:
 
 
 def _move_into_place(upload: Upload) -> None:
-    """Move the file to where its content is stored. It is safe to call it again, also after a crash."""
+    """Move the file to where its content is stored. It is safe to repeat this, also after a crash."""
     target = Path(default_storage.path(blobs.path_of(upload.sha256)))
     target.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
@@ -240,7 +231,6 @@ def _move_into_place(upload: Upload) -> None:
 
 
 def _part_of(upload: Upload) -> dict[str, Any]:
-    """What a message says of a whole upload."""
     stored = {"sha256": upload.sha256, "size": upload.size, "kind": "raw"}
     doubted = upload.claimed and upload.claimed != upload.media_type
     metadata = {"metadata": {parts.CLAIMED_TYPE: upload.claimed}} if doubted else {}
@@ -248,7 +238,7 @@ def _part_of(upload: Upload) -> dict[str, Any]:
 
 
 def discard_upload(upload: Upload) -> None:
-    """Delete an upload. Messages that name its content keep that."""
+    """Delete an upload. Messages that name its content keep it."""
     with write_transaction():
         found = Upload.objects.select_for_update().filter(pk=upload.pk).first()
         if found is None:
@@ -280,7 +270,6 @@ def forget_content(owner: int | None, digests: Collection[str]) -> None:
 
 
 def _release_content(upload: Upload) -> None:
-    """Count a whole upload's content as used no longer, and delete its file if it was not moved into place yet."""
     blobs.release_uses(upload.workspace_id, [{"stored": {"sha256": upload.sha256, "size": upload.size}}])
     path = path_of(upload.pk)
     transaction.on_commit(lambda: path.unlink(missing_ok=True), robust=True)

@@ -1,10 +1,9 @@
-"""Large parts: content over `INLINE_PART_BYTES` lives in file storage under its SHA-256, and the part says where.
+"""Large parts: content over `INLINE_PART_BYTES` is in file storage under its SHA-256.
 
 A stored part is `{"stored": {"sha256", "size" (bytes), "kind": "raw" | "text" | "data"}, "filename"?, "mediaType"?}`.
 
-Files that nothing names any more are deleted: at once where a session was, otherwise by a sweep. A sender writes a file
-before the transaction that counts it, and one that is there already is touched instead (`touch`). So a file that was
-written or touched lately is left alone: somebody may be about to count it.
+Unused files are deleted with their session, or by a sweep. A sender writes a file, or touches an existing one, before
+the transaction that counts it. So recent files are never deleted: somebody may be about to count them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from django.core.files.storage import default_storage
 from django.db.models import F
 from django.utils import timezone
 
-from apps.record.models import Blob, Context
+from apps.record.models import Blob, Context, Event
 
 Part = dict[str, Any]
 
@@ -38,31 +37,23 @@ def path_of(sha256: str) -> str:
 
 
 def store_large(parts: Iterable[Part]) -> list[Part]:
-    """The same parts, with large content moved to file storage. Call it before the transaction: it writes files."""
-    return [_stored(part) if _size(part) > settings.INLINE_PART_BYTES else part for part in parts]
-
-
-def _size(part: Part) -> int:
-    """Bytes of a part's content, near enough to decide where it goes."""
-    if "raw" in part:
-        return len(part["raw"]) * 3 // 4
-    if "text" in part:
-        return len(part["text"].encode())
-    return len(json.dumps(part["data"])) if "data" in part else 0
-
-
-def _stored(part: Part) -> Part:
-    kind = next(name for name in ("raw", "text", "data") if name in part)
-    content = content_of(part)
-    sha256 = hashlib.sha256(content).hexdigest()
-    if not touch(sha256):
-        default_storage.save(path_of(sha256), ContentFile(content))
-    rest = {name: value for name, value in part.items() if name != kind}
-    return {"stored": {"sha256": sha256, "size": len(content), "kind": kind}, **rest}
+    """The parts, with large content moved to file storage. Call it before the transaction: it writes files."""
+    moved = []
+    for part in parts:
+        kind = next((name for name in ("raw", "text", "data") if name in part), None)
+        if kind is None or len(content := content_of(part)) <= settings.INLINE_PART_BYTES:
+            moved.append(part)
+            continue
+        sha256 = hashlib.sha256(content).hexdigest()
+        if not touch(sha256):
+            default_storage.save(path_of(sha256), ContentFile(content))
+        rest = {name: value for name, value in part.items() if name != kind}
+        moved.append({"stored": {"sha256": sha256, "size": len(content), "kind": kind}, **rest})
+    return moved
 
 
 def touch(sha256: str) -> bool:
-    """Is there a file of this content? Then nobody takes it for a forgotten one for a while (`delete_unused`)."""
+    """Does this file exist? Then its new time protects it from `delete_unused` for a while."""
     try:
         os.utime(default_storage.path(path_of(sha256)))
     except FileNotFoundError:
@@ -73,7 +64,7 @@ def touch(sha256: str) -> bool:
 
 
 def open_content(part: Part) -> BinaryIO:
-    """A part's content, to be read piece by piece; whoever opens it closes it."""
+    """A part's content as a file, which the caller closes."""
     if "stored" in part:
         return cast(BinaryIO, default_storage.open(path_of(part["stored"]["sha256"])))
     return BytesIO(content_of(part))
@@ -93,7 +84,7 @@ def content_of(part: Part) -> bytes:
 
 
 def head_of(part: Part, size: int) -> bytes:
-    """The first `size` bytes of a part's content, for which no more than about that is read."""
+    """The first `size` bytes of a part's content, read alone."""
     if "stored" in part:
         with default_storage.open(path_of(part["stored"]["sha256"])) as file:
             content: bytes = file.read(size)
@@ -103,13 +94,18 @@ def head_of(part: Part, size: int) -> bytes:
     return content_of(part)[:size]
 
 
+def stored_parts(events: Iterable[Event]) -> list[Part]:
+    """The stored parts of events."""
+    return [part for event in events for part in event.parts if "stored" in part]
+
+
 def stored_files(parts: Iterable[Part]) -> dict[str, dict[str, Any]]:
-    """What the parts say of content that is kept in files, by its SHA-256."""
+    """The `stored` of parts, by SHA-256."""
     return {part["stored"]["sha256"]: part["stored"] for part in parts if "stored" in part}
 
 
 def inline(part: Part) -> Part:
-    """A stored part with its content back in its place; any other part as it is."""
+    """A stored part with its content; any other part unchanged."""
     if "stored" not in part:
         return part
     kind, content = part["stored"]["kind"], content_of(part)
@@ -125,20 +121,19 @@ def inline(part: Part) -> Part:
 
 def count_uses(workspace_id: int, parts: Iterable[Part]) -> None:
     """Count the stored parts for the workspace, inside the transaction that records them."""
-    if stored := [part for part in parts if "stored" in part]:
-        _count(workspace_id, stored, 1)
+    _count(workspace_id, parts, 1)
 
 
 def release_uses(workspace_id: int, parts: Iterable[Part]) -> None:
-    """Take back what was counted for these parts, inside the transaction that forgets them."""
+    """Reverse `count_uses`, inside the transaction that deletes the parts."""
     _count(workspace_id, parts, -1)
 
 
 def _count(workspace_id: int, parts: Iterable[Part], sign: int) -> None:
     uses = Counter((part["stored"]["sha256"], part["stored"]["size"]) for part in parts if "stored" in part)
-    for (sha256, size), number in sorted(uses.items()):  # in one order, or two transactions might wait for each other
+    for (sha256, size), number in sorted(uses.items()):  # in one order, so that transactions cannot deadlock
         counted = Blob.objects.filter(workspace_id=workspace_id, sha256=sha256)
-        while not counted.update(uses=F("uses") + sign * number):  # also where it was swept just now
+        while not counted.update(uses=F("uses") + sign * number):  # the sweep may delete the row meanwhile
             Blob.objects.get_or_create(workspace_id=workspace_id, sha256=sha256, defaults={"size": size})
 
 
@@ -149,9 +144,9 @@ FILE_NAME = re.compile(r"[0-9a-f]{62}")
 
 
 def delete_unused(digests: Iterable[str]) -> int:
-    """Delete the files of those that no workspace uses any more; gives how many there were.
+    """Delete the files that no workspace uses; gives their number.
 
-    Call it after the commit that took the uses back. What a crash leaves here, the sweep finds.
+    Call it after the commit that released them. The sweep finds what a crash leaves.
     """
     return sum(_delete_file(digest) for digest in _unused(set(digests)))
 
@@ -162,7 +157,7 @@ def _unused(digests: Collection[str]) -> set[str]:
 
 
 def _delete_file(digest: str) -> bool:
-    """Put the file aside, and delete it if it was not touched up to then: who comes later finds none, and writes it."""
+    """Rename the file, and delete it unless it was touched: later senders find none and write it again."""
     name = path_of(digest)
     if not _is_old(name):
         return False
@@ -182,7 +177,7 @@ def _delete_file(digest: str) -> bool:
 
 
 def _is_old(name: str) -> bool:
-    """Was the file neither written nor touched lately? One that is not there was not."""
+    """Was the file neither written nor touched lately? True if it does not exist."""
     with suppress(FileNotFoundError):
         return default_storage.get_modified_time(name) <= _newest_unused()
     return True
@@ -193,20 +188,19 @@ def _newest_unused() -> datetime.datetime:
 
 
 def sweep_unused() -> int:
-    """Delete what was left behind: files that lost their last use, files that were never counted, files of sessions
-    that came back from cold storage. Gives how many. It is safe to run it anywhere, at any time, twice."""
+    """Delete unused and uncounted files and archives; gives their number. Safe at any time, and in parallel."""
     free = Blob.objects.filter(uses=0).order_by("pk").values_list("sha256", flat=True)[:SWEEP_BATCH]
     return delete_unused(free) + _sweep_uncounted() + _sweep_cold_files()
 
 
 def _sweep_uncounted() -> int:
-    """Files that no row of ours knows."""
+    """Files without a row."""
     deleted = 0
     for folder in filter(FOLDER_NAME.fullmatch, _list_folder("")[0]):
         _restore_set_aside(folder)
         rests = _list_folder(folder)[1]
         deleted += delete_unused(folder + rest for rest in rests if FILE_NAME.fullmatch(rest))
-        for rest in rests:  # what two writers at the same moment, or a crash, left beside the file itself
+        for rest in rests:  # left by simultaneous writers or a crash
             if not FILE_NAME.fullmatch(rest) and _is_old(f"{folder}/{rest}"):
                 default_storage.delete(f"{folder}/{rest}")
                 deleted += 1
@@ -214,7 +208,7 @@ def _sweep_uncounted() -> int:
 
 
 def _restore_set_aside(folder: str) -> None:
-    """Files that somebody had put aside who died then: whether they are used is to be looked at once more."""
+    """Rename files back that a crashed `_delete_file` left, so that they are checked again."""
     for name in _list_folder(folder)[1]:
         whole = name.removesuffix(SET_ASIDE)
         path = default_storage.path(f"{folder}/{whole}") if whole != name else ""
@@ -224,7 +218,7 @@ def _restore_set_aside(folder: str) -> None:
 
 
 def _sweep_cold_files() -> int:
-    """Files of sessions in cold storage that no session names: they came back, or were never handed over."""
+    """Archives that no session names: of restored sessions, or of a crash before the commit."""
     deleted = 0
     for folder in _list_folder("cold")[0]:
         names = [f"cold/{folder}/{name}" for name in _list_folder(f"cold/{folder}")[1]]
@@ -237,7 +231,7 @@ def _sweep_cold_files() -> int:
 
 
 def _list_folder(folder: str) -> tuple[list[str], list[str]]:
-    """The folders and files in a folder; none where it is not there."""
+    """The folders and files in a folder; none if it does not exist."""
     with suppress(FileNotFoundError):
         return default_storage.listdir(folder)
     return [], []

@@ -1,7 +1,6 @@
-"""Checking values against the JSON Schemas of agents.
+"""Checking values against agents' JSON Schemas.
 
-Both may be hostile: the schema is an agent's, the value a caller's. What a schema says that
-cannot be checked in bounded time is left to the agent, which reads the answer anyway.
+Both may be hostile. Schemas that cannot be checked in bounded time are left to the agent.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from referencing.exceptions import Unresolvable
 from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 
-MAX_REFERENCES = 1_000  # followed in one check: a schema may refer to itself
+MAX_REFERENCES = 1_000  # per check: a schema may refer to itself
 MAX_REASON_LENGTH = 300  # characters
-MAX_VIOLATIONS = 1_000  # that are looked for in one value
+MAX_VIOLATIONS = 1_000  # per value
 UNBOUNDED_KEYWORDS = ("patternProperties", "unevaluatedProperties", "unevaluatedItems", "uniqueItems", "$dynamicRef")
-"""Whoever uses one of these is not checked: they match by Python's own patterns, or compare all with all."""
+"""A schema with one of these is not checked: they use Python's regular expressions, or compare all with all."""
 
 
 class SchemaTooComplex(Exception):
-    """The schema leads further than anybody would follow."""
+    """The schema has too many references."""
 
 
 UNCHECKABLE = (
@@ -42,13 +41,13 @@ UNCHECKABLE = (
     TypeError,
     ValueError,
 )
-"""What a validator raises of a schema that is none."""
+"""What validators raise for invalid schemas."""
 
 
 def answer_data(slot: Mapping[str, Any] | None, given: Any) -> JSON:
-    """The data of an answer as agents read it: an object. A single value gets the name of what was asked for.
+    """An answer's data as an object for agents. A single value gets the slot's name.
 
-    Raises InvalidParams with the path of the first field that does not fit the question's schema.
+    Raises InvalidParams with the path of the first field that does not fit the slot's schema.
     """
     schema = (slot or {}).get("schema")
     is_single = bool(slot and isinstance(schema, dict) and schema.get("type", "object") != "object")
@@ -65,13 +64,13 @@ def answer_data(slot: Mapping[str, Any] | None, given: Any) -> JSON:
 
 
 def validate(schema: Any, value: Any, path: str) -> None:
-    """Raises InvalidParams, with the path of the field below `path`, for a value that the schema does not allow."""
+    """Raises InvalidParams, with the field's path below `path`, for an invalid value."""
     for steps, sentence in violations(schema, value):
         raise InvalidParams(sentence, ".".join([path, *map(str, steps)]))
 
 
 def violations(schema: Any, value: Any) -> list[tuple[list[Any], str]]:
-    """What the schema does not allow of a value, in the order of its fields: the way to the field, and a sentence."""
+    """The value's violations of the schema, by field: the path of the field, and a sentence."""
     if any(name in UNBOUNDED_KEYWORDS for name in keywords(schema)):
         return []
     try:
@@ -83,7 +82,7 @@ def violations(schema: Any, value: Any) -> list[tuple[list[Any], str]]:
 
 
 def _steps(error: ValidationError) -> list[Any]:
-    """The way to the field that is wrong; where a property is missing, to that."""
+    """The path of the invalid or missing field."""
     steps = list(error.absolute_path)
     if error.validator == "required":
         steps += [name for name in error.validator_value if name not in error.instance][:1]
@@ -91,7 +90,7 @@ def _steps(error: ValidationError) -> list[Any]:
 
 
 def _validator(schema: Any) -> Validator:
-    """A validator of this schema that fetches nothing, and whose effort is bounded."""
+    """A validator that fetches nothing and takes bounded time."""
     followed = 0
 
     def reference(validator: Any, to: Any, value: Any, within: Any) -> Iterator[ValidationError]:
@@ -106,7 +105,7 @@ def _validator(schema: Any) -> Validator:
 
 
 def _pattern(validator: Any, pattern: Any, value: Any, _: Any) -> Iterator[ValidationError]:
-    """Patterns are matched by an engine that takes linear time; one that it does not know is left to the agent."""
+    """Match in linear time, by Rust's engine; patterns that it does not support are left to the agent."""
     if not isinstance(value, str):
         return
     try:
@@ -118,7 +117,7 @@ def _pattern(validator: Any, pattern: Any, value: Any, _: Any) -> Iterator[Valid
 
 
 def keywords(schema: Any) -> Iterator[str]:
-    """The names of all that a schema says, however deep."""
+    """All keys in a schema, at any depth."""
     waiting = [schema]
     while waiting:
         one = waiting.pop()
@@ -130,7 +129,7 @@ def keywords(schema: Any) -> Iterator[str]:
 
 
 def _without_files(schema: JSON) -> JSON:
-    """The schema without the fields that are answered by files, which come as parts of their own."""
+    """The schema without file fields, whose answers are parts of their own."""
     fields = schema.get("properties")
     if not isinstance(fields, dict):
         return schema

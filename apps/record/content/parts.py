@@ -1,8 +1,6 @@
-"""What A2A parts are and say: their text, name, size and media type.
+"""A2A parts: their text, name, size and media type.
 
-A type that a file's content contradicts is not believed: such a file is kept and given as plain bytes, to be
-downloaded. What is given of a type is never more than a browser may do with it, so a doubt is decided against the
-type: the file itself loses nothing by that.
+A type that the content contradicts, or may contradict, becomes `application/octet-stream`: browsers then only download.
 """
 
 from __future__ import annotations
@@ -23,17 +21,17 @@ ESSENCE = re.compile(r"[a-z0-9][\w.+-]*/[a-z0-9][\w.+-]*", re.ASCII)
 
 
 def words_of(parts: list[JSON]) -> str:
-    """What the parts say, as plain text."""
+    """The parts' text, without text files."""
     return "\n".join(part["text"] for part in parts if "text" in part and not part.get("filename"))
 
 
 def is_file(part: JSON) -> bool:
-    """Is it a file, also one that stands here itself or is elsewhere? Words and values with a name are one."""
+    """Is it a file, inline or by link? Text and data with a filename are files too."""
     return bool(part.get("filename")) or not ("text" in part or "data" in part)
 
 
 def pieces_joined(parts: list[JSON]) -> list[JSON]:
-    """The parts, with text that came in pieces as one: each chunk of a streamed artifact is a part of its own."""
+    """The parts, with adjacent text joined: each chunk of a streamed artifact is a part of its own."""
     joined: list[JSON] = []
     for part in parts:
         if joined and _continues(joined[-1], part):
@@ -49,7 +47,7 @@ def pieces_joined(parts: list[JSON]) -> list[JSON]:
 
 
 def _continues(before: JSON, part: JSON) -> bool:
-    """Is this the next piece of the same nameless text?"""
+    """Is this the next piece of the same text?"""
     return (
         "pieces" in before
         and "text" in part
@@ -59,7 +57,7 @@ def _continues(before: JSON, part: JSON) -> bool:
 
 
 def media_type_of(part: JSON) -> str:
-    """The part's media type without parameters: as given, where it is one; otherwise by kind or name."""
+    """The part's media type without parameters: as given, if valid; otherwise by kind or name."""
     given = str(part.get("mediaType", "")).partition(";")[0].strip().lower()
     if ESSENCE.fullmatch(given):
         return given
@@ -72,7 +70,7 @@ def media_type_of(part: JSON) -> str:
 
 
 def declared_media_type(part: JSON) -> str:
-    """The same; of a link only what is said of it, which may be nothing."""
+    """The same; "" for a link without a type."""
     return "" if "url" in part and not part.get("mediaType") else media_type_of(part)
 
 
@@ -91,7 +89,7 @@ TITLE_LENGTH = 60
 
 
 def title_of(message: dict[str, Any]) -> str:
-    """The beginning of the message's text, cut at a word; the name of its first file where it has no text."""
+    """The beginning of the message's text, cut at a word, or the name of its first file."""
     texts = (" ".join(part["text"].split()) for part in message["parts"] if "text" in part)
     if text := next(filter(None, texts), ""):
         return text if len(text) <= TITLE_LENGTH else text[:TITLE_LENGTH].rsplit(" ", 1)[0][:TITLE_LENGTH] + "…"
@@ -99,9 +97,9 @@ def title_of(message: dict[str, Any]) -> str:
 
 
 OCTET_STREAM = "application/octet-stream"
-HEAD_BYTES = 8192  # bytes of the beginning by which a file is known
-CLAIMED_TYPE = "mediaTypeClaimed"  # in a part's metadata: the type that was not believed
-FILE_NAME_LENGTH = 200  # characters of a file's name that are kept
+HEAD_BYTES = 8192  # by which a file's type is detected
+CLAIMED_TYPE = "mediaTypeClaimed"  # in a part's metadata: the rejected type
+FILE_NAME_LENGTH = 200  # characters
 
 MEDIA_TYPE = re.compile(r"[\w.+-]{1,80}/[\w.+-]{1,80}", re.ASCII)
 TEXT_TYPES = re.compile(
@@ -110,9 +108,9 @@ TEXT_TYPES = re.compile(
 )
 MEDIA_TYPES = re.compile(r"(image|audio|video|font)/.+")
 BINARY_BYTES = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-# What was matched once is not tried otherwise (`*+`, `(?>`): ways to read a row of comments double with each of them.
+# Possessive and atomic (`*+`, `(?>`): otherwise the time doubles with each comment.
 SVG_START = re.compile(rb"\s*+(?>(?:<\?xml[^>]*>|<!--.*?-->|<!DOCTYPE[^>]*>)\s*+)*+<(\w+:)?svg[\s>]", re.DOTALL)
-UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")  # marks of UTF-16
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 EQUIVALENT_TYPES: list[set[str]] = [
     {"image/jpeg", "image/jpg", "image/pjpeg"},
@@ -148,9 +146,9 @@ DETECTABLE_TYPES |= {name for names in EQUIVALENT_TYPES if names & DETECTABLE_TY
 
 
 def verified_media_type(claimed: str, head: bytes) -> str:
-    """The type that is believed of a file which begins with `head` (HEAD bytes, or all of it), and is said to be one.
+    """The claimed type, with its parameters, if it fits a file that begins with `head`; otherwise OCTET_STREAM.
 
-    It is the claimed one, with its parameters, or PLAIN.
+    `head` has HEAD_BYTES, or all of a shorter file.
     """
     essence = claimed.partition(";")[0].strip().lower()
     return claimed if MEDIA_TYPE.fullmatch(essence) and (not head or _matches(essence, head)) else OCTET_STREAM
@@ -174,7 +172,7 @@ def _are_equivalent(found: str, claimed: str) -> bool:
         return True
     if any(family.fullmatch(found) and family.fullmatch(claimed) for family in (ZIP_BASED, OLE_BASED)):
         return True
-    # Many programs keep their files in a container whose signature is all that there is to see.
+    # Many formats are containers, such as ZIP, whose signature is all that can be seen.
     return found in CONTAINERS and claimed not in DETECTABLE_TYPES and not MEDIA_TYPES.fullmatch(claimed)
 
 
@@ -184,19 +182,19 @@ def is_text(head: bytes) -> bool:
 
 
 def guess_media_type(head: bytes) -> str:
-    """The type of a file of which nobody said one."""
+    """The type of a file without a claimed one."""
     return filetype.guess_mime(head) or ("text/plain" if is_text(head) else OCTET_STREAM)
 
 
 def media_type_fields(claimed: str, head: bytes) -> dict[str, Any]:
-    """What a part says of a file's type: the believed one, and one that was not."""
+    """A part's fields for a file's type: the verified one, and a claimed one that was rejected."""
     media_type = verified_media_type(claimed, head) if claimed else guess_media_type(head)
     doubted = {"metadata": {CLAIMED_TYPE: claimed}} if claimed and media_type != claimed else {}
     return {"mediaType": media_type, **doubted}
 
 
 def with_verified_type(part: dict[str, Any]) -> dict[str, Any]:
-    """A part as somebody sent it, with the type that is believed of its content, if it is a file (`raw`)."""
+    """A received part, with a verified type if it is an inline file (`raw`)."""
     if "raw" not in part or not part.get("mediaType"):
         return part
     try:
@@ -209,7 +207,7 @@ def with_verified_type(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def safe_file_name(given: str) -> str:
-    """The last component of a name or path, without control characters, short enough to keep, with its ending."""
+    """The last component of a path, without control characters, shortened before its ending."""
     last = PurePosixPath(given.replace("\\", "/")).name
     name = "".join(character for character in last if character.isprintable()).strip()
     if name.strip(". ") == "":

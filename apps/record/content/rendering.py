@@ -1,7 +1,4 @@
-"""The record as people read it: events in one line, and agents' words as HTML that is safe to insert.
-
-Markdown and highlighted code are rendered; nothing in them runs or calls home.
-"""
+"""The record for people: events in one line, and agents' Markdown and code as safe HTML that loads nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ def summarize_parts(parts: Iterable[JSON]) -> str:
 
 
 def summarize_part(part: JSON) -> str:
-    """A part's text; of anything else its name or kind."""
+    """A part's text, name or kind."""
     if text := part.get("text"):
         return str(text)
     name = part.get("filename") or part.get("url") or part.get("mediaType")
@@ -100,9 +97,9 @@ SUMMARIES: dict[EventType, Callable[[JSON], Any]] = {
 }
 
 
-MAX_CACHED = 4_000  # characters of a text whose layout is kept in memory for a while
-MAX_RENDERED = 100_000  # characters of a text that are laid out; a longer one is shown as it is
-# A lexer's time may grow with the square of what it reads, above all in long lines: only what is common is coloured.
+MAX_CACHED = 4_000  # characters of a text whose HTML is cached
+MAX_RENDERED = 100_000  # characters; longer text is shown as it is
+# A lexer's time may grow with the square of its input, above all in long lines: only what is common is highlighted.
 MAX_HIGHLIGHTED = 20_000  # characters of a piece of code
 MAX_HIGHLIGHTED_LINE = 400  # characters of a line of it
 LANGUAGES = {  # by their first names in Pygments
@@ -115,7 +112,7 @@ TAGS = {
     "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
 ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "span": {"class"}, "code": {"class"}}
-# What may be wider than its place is moved by keyboard, too.
+# Wide elements can be scrolled by keyboard.
 SET_ATTRIBUTES = {"a": {"target": "_blank"}, "pre": {"tabindex": "0"}, "table": {"tabindex": "0"}}
 SCHEMES = {"http", "https", "mailto"}
 
@@ -123,7 +120,7 @@ _formatter = HtmlFormatter(nowrap=True)
 
 
 def _highlight(code: str, language: str, _: str) -> str:
-    """Code in spans that the stylesheet colours; plain where its language is not in LANGUAGES, or there is much."""
+    """Code in spans for the stylesheet; plain if it is long, or its language is not in LANGUAGES."""
     lexer = _lexer(language.strip())
     if (
         lexer is None
@@ -136,7 +133,7 @@ def _highlight(code: str, language: str, _: str) -> str:
 
 @lru_cache(maxsize=200)
 def _lexer(language: str) -> Lexer | None:
-    """Of a language, by any of its names."""
+    """The lexer of a language, by any of its names."""
     try:
         found = get_lexer_by_name(language) if language else None
     except ClassNotFound:
@@ -144,7 +141,7 @@ def _lexer(language: str) -> Lexer | None:
     return found if found and found.aliases[0] in LANGUAGES else None
 
 
-# Raw HTML in a text is shown, not obeyed; pictures would tell another server who reads this and when.
+# Raw HTML is escaped; images would tell another server who reads this and when.
 _markdown = MarkdownIt(
     "commonmark", {"html": False, "breaks": True, "highlight": _highlight}
 ).enable(["table", "strikethrough"]).disable("image")  # fmt: skip
@@ -168,21 +165,21 @@ def _render(text: str) -> str:
     )
 
 
-_render_cached = lru_cache(maxsize=2_000)(_render)  # what is read is read again soon: by another tab, or after a reload
+_render_cached = lru_cache(maxsize=2_000)(_render)
 
 
 def render_plain(text: str) -> str:
-    """Text as it was written, line for line."""
+    """Text as it is, line by line."""
     return f'<p class="verbatim">{escape(text)}</p>'
 
 
 def render_code(code: str, language: str) -> str:
-    """A file's text: highlighted where its language is known, otherwise as it was written, with long lines wrapped."""
+    """A file's text: highlighted if its language is known, otherwise with long lines wrapped."""
     if not language:
         return f'<pre class="wrapped">{escape(code)}</pre>'
     return f"<pre><code>{_highlight(code, language, '') if len(code) <= MAX_RENDERED else escape(code)}</code></pre>"
 
 
 def json_text(value: Any) -> str:
-    """A value as people read JSON."""
+    """A value as indented JSON."""
     return json.dumps(value, ensure_ascii=False, indent=2)

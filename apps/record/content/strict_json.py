@@ -1,7 +1,4 @@
-"""JSON that means one thing to everybody: strict reading, and the canonical form (RFC 8785) with its SHA-256.
-
-What two parsers could read in two ways, or none could store, is refused.
-"""
+"""Unambiguous JSON: strict parsing, and the canonical form (RFC 8785) with its SHA-256."""
 
 from __future__ import annotations
 
@@ -21,14 +18,14 @@ LARGEST_EXACT = 2**53 - 1  # of a JSON number, which is a double (RFC 8259 §6)
 
 
 class InvalidJSON(Exception):
-    """What is wrong with the text."""
+    """The text is not strict JSON; `str()` says why."""
 
 
 def parse(body: bytes) -> Any:
-    """The value that a body holds. Raises InvalidJSON with what is wrong with it.
+    """The value of a body.
 
-    Refused are text that is not UTF-8, NaN and Infinity, keys that occur twice in an object, nesting deeper than
-    `MAX_JSON_DEPTH` and numbers of more than `MAX_NUMBER_DIGITS` digits.
+    Raises InvalidJSON for text that is not UTF-8, NaN, Infinity, duplicate keys, nesting deeper than `MAX_JSON_DEPTH`
+    and numbers of more than `MAX_NUMBER_DIGITS` digits.
     """
     try:
         value = _decoder.decode(body.decode())
@@ -38,16 +35,16 @@ def parse(body: bytes) -> Any:
         raise InvalidJSON(f"The body is not JSON: {error.msg} (line {error.lineno}, column {error.colno}).") from None
     except RecursionError:
         _refuse_depth()
-    # As many levels need at least as many brackets: most bodies need no closer look.
+    # Each level has a bracket, so few brackets need no deeper check.
     if body.count(b"{") + body.count(b"[") > settings.MAX_JSON_DEPTH:
         _check_depth(value)
     return value
 
 
 def to_storable(value: Any) -> Any:
-    """A JSON value as the record takes it: a number that no double holds exactly becomes the nearest double.
+    """A JSON value that the database can store: an integer beyond 2**53 becomes the nearest double.
 
-    Raises ValueError with what is wrong.
+    Raises ValueError with a sentence.
     """
     if isinstance(value, str):
         if UNSTORABLE.search(value):
@@ -80,12 +77,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int:
-    _check_digits(text)
+    if len(text) > settings.MAX_NUMBER_DIGITS:
+        _check_digits(text)
     return int(text)
 
 
 def _fraction(text: str) -> float:
-    _check_digits(text)
+    if len(text) > settings.MAX_NUMBER_DIGITS:
+        _check_digits(text)
     value = float(text)
     if not math.isfinite(value):
         raise InvalidJSON("A number is too large.")
@@ -93,7 +92,7 @@ def _fraction(text: str) -> float:
 
 
 def _check_digits(text: str) -> None:
-    if len(text) > settings.MAX_NUMBER_DIGITS and sum(map(str.isdigit, text)) > settings.MAX_NUMBER_DIGITS:
+    if sum(map(str.isdigit, text)) > settings.MAX_NUMBER_DIGITS:
         raise InvalidJSON(f"A number has more than {settings.MAX_NUMBER_DIGITS} digits.")
 
 
@@ -120,7 +119,7 @@ _decoder = json.JSONDecoder(
 
 
 def canonical(value: Any) -> bytes:
-    """The RFC 8785 form. Raises rfc8785.CanonicalizationError for an integer that is no double, which has none."""
+    """The RFC 8785 form. Raises rfc8785.CanonicalizationError for an integer that is not a double."""
     try:
         return rfc8785.dumps(value)
     except IntegerDomainError:
@@ -128,10 +127,7 @@ def canonical(value: Any) -> bytes:
 
 
 def digest_of(value: Any) -> str:
-    """SHA-256 of the value's canonical form, in hexadecimal.
-
-    A value with integers that have no such form, which JSON allows, is hashed in a plain sorted one.
-    """
+    """SHA-256 of the canonical form, in hexadecimal; of a plain sorted form if an integer is not a double."""
     try:
         content = rfc8785.dumps(value)
     except IntegerDomainError:
@@ -147,7 +143,7 @@ def _plain_form(value: Any) -> bytes:
 
 
 def _with_doubles(value: Any) -> Any:
-    """The value with doubles that a database wrote out as integers (1e23 as 100000000000000000000000) as doubles."""
+    """The value with integers that a database made of doubles (1e23 as 100000000000000000000000) as doubles."""
     if isinstance(value, dict):
         return {name: _with_doubles(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -156,7 +152,7 @@ def _with_doubles(value: Any) -> Any:
 
 
 def _is_double(number: int) -> bool:
-    """Is a large integer what some double is written as?"""
+    """Is a large integer exactly a double's decimal form?"""
     try:
         return abs(number) > 2**53 and Decimal(repr(float(number))) == number
     except OverflowError:

@@ -165,7 +165,7 @@ class Migration(migrations.Migration):
                 ('remote', models.JSONField(blank=True, default=dict, help_text="A remote agent's ids.")),
                 ('traceparent', models.CharField(blank=True, help_text='Its span (W3C Trace Context).', max_length=55)),
                 ('queued_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('published_at', models.DateTimeField(blank=True, help_text='When its wake-up was last sent by the sweep.', null=True)),
+                ('published_at', models.DateTimeField(blank=True, help_text='When the sweep last sent its message.', null=True)),
                 ('started_at', models.DateTimeField(blank=True, null=True)),
                 ('finished_at', models.DateTimeField(blank=True, null=True)),
                 ('agent', models.ForeignKey(blank=True, db_index=False, help_text="Who takes the turn in the place of the task's agent; empty: that one itself.", null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='agents.agent')),

@@ -1,4 +1,4 @@
-"""The forms by which pages ask for a remote agent's credentials. They never show a secret."""
+"""The forms for a remote agent's credentials. They never show a secret."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ NOT_REQUIRED = "The agent's card does not ask for this any more."
 
 @dataclass(frozen=True)
 class FormProblems:
-    """What is wrong with a form that was sent: sentences by field, with "" for the whole form."""
-
     scheme: str
     user: User | None
     by_field: Mapping[str, str] = field(default_factory=dict)
@@ -35,9 +33,9 @@ class SchemeForm:
     """The form for one scheme.
 
     Attributes:
-        number: the form's number on its page.
-        row: the credential that was given, without its secret.
-        why_not: why that is not used; "" where it is.
+        number: unique on the page.
+        row: the credential, without its secret.
+        why_not: why the credential is not used; "" if it is.
     """
 
     number: int
@@ -56,7 +54,6 @@ class SchemeForm:
 
     @property
     def fields(self) -> list[tuple[Field, str]]:
-        """The fields, each with what is wrong with it."""
         fields = FIELDS[self.scheme.kind] if self.scheme.kind else ()
         return [(one, self.problems.get(one.name, "")) for one in fields]
 
@@ -67,11 +64,9 @@ class SchemeForm:
 
 @dataclass(frozen=True)
 class CredentialForms:
-    """The forms of a page for an agent: for the credentials for everybody, or for one person's own.
+    """The forms for the shared credentials of an agent, or for one person's.
 
-    Attributes:
-        ways: the alternatives by which the agent lets a caller in, each as the names of its schemes.
-        is_plain: can others read what is sent to the agent?
+    `ways` are the alternatives by which the agent accepts callers, as names of schemes.
     """
 
     origin: str
@@ -85,7 +80,6 @@ class CredentialForms:
 
 
 def forms_for(agent: Agent, user: User | None, problems: FormProblems | None = None) -> CredentialForms:
-    """The forms for operators, or with `user` for that person."""
     requirements = credentials.requirements_of(agent)
     rows = {row.scheme: row for row in RemoteCredential.objects.filter(agent=agent, user=user).untold()}
     schemes = list(requirements.schemes.values()) if user is None else credentials.personal_schemes(agent)
@@ -108,7 +102,7 @@ def forms_for(agent: Agent, user: User | None, problems: FormProblems | None = N
 
 @sensitive_variables()
 def save_form(agent: Agent, user: User | None, filled_in: Mapping[str, str], by: User) -> FormProblems | None:
-    """Keep a form's credential; gives what is wrong with it, if anything is.
+    """Store a form's credential; gives its problems, if any.
 
     The field `expires` is the last day on which the credential is used.
     """
@@ -123,7 +117,7 @@ def save_form(agent: Agent, user: User | None, filled_in: Mapping[str, str], by:
 
 
 def _end_of_day(day: str) -> datetime.datetime | None:
-    """Raises ValidationError for what is no date."""
+    """Raises ValidationError for an invalid date."""
     try:
         date = datetime.date.fromisoformat(day) if day else None
         return None if date is None else timezone.make_aware(datetime.datetime.combine(date, datetime.time.max))

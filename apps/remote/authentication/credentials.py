@@ -1,6 +1,5 @@
-"""The credentials of remote agents: keeping them, choosing those that a card requires, and asking people for the rest.
-
-`auth_for` gives the `httpx.Auth` for somebody's work; `question_for` gives the question where a credential is missing.
+"""The credentials of remote agents: storing them, choosing those that a card requires, and asking people for missing
+ones.
 """
 
 from __future__ import annotations
@@ -22,20 +21,14 @@ from django.views.decorators.debug import sensitive_variables
 
 import db
 from agentkit import AuthRequired, Rejected
-from agentkit.outcomes import LONGEST_SERVICE, AuthType
+from agentkit.outcomes import MAX_SERVICE_LENGTH, AuthType
 from apps.accounts.encryption import CannotDecrypt
 from apps.accounts.models import User
 from apps.agents.models import Agent, AgentVersion
 from apps.features.credentials import requests
 from apps.remote import cards
 from apps.remote.authentication import security_schemes
-from apps.remote.authentication.http_auth import (
-    CookieKey,
-    HeaderKey,
-    QueryKey,
-    Signer,
-    SigningAuth,
-)
+from apps.remote.authentication.http_auth import CookieKey, HeaderKey, QueryKey, Signer, SigningAuth
 from apps.remote.authentication.oauth2 import ClientTokenSigner
 from apps.remote.authentication.security_schemes import Alternative, Kind, Requirements, Scheme
 from apps.remote.errors import CredentialMissing, Unauthorized
@@ -64,21 +57,20 @@ ORIGIN_CHANGED = "it was given for {given}, and the agent is now at {now}"
 API_KEY_SIGNERS: dict[str, Callable[[str, str], Signer]] = {"header": HeaderKey, "query": QueryKey, "cookie": CookieKey}
 
 LONGEST_VALUE = 10_000  # characters
-PRINTABLE_ASCII = re.compile(r"[\x20-\x7e]+")
 BEARER_TOKEN = re.compile(r"[\x21-\x7e]+")
-COOKIE_VALUE = re.compile(r"[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]+")  # RFC 6265 §4.1.1
-
-PLACE_PATTERNS = {"header": PRINTABLE_ASCII, "cookie": COOKIE_VALUE}
+PLACE_PATTERNS = {
+    "header": re.compile(r"[\x20-\x7e]+"),
+    "cookie": re.compile(r"[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]+"),  # RFC 6265 §4.1.1
+}
 
 
 @lru_cache(maxsize=1_000)
 def version_requirements(version: AgentVersion) -> Requirements:
-    """What the approved card of a remote agent requires of its callers."""
     return security_schemes.card_requirements(cards.card_of(version))
 
 
 def requirements_of(agent: Agent) -> Requirements:
-    """What the agent's current card requires; nothing where it has none."""
+    """What the agent's current card requires; nothing without a card."""
     if agent.current_version is None:
         return Requirements("", (), {}, True, {})
     return version_requirements(agent.current_version)
@@ -92,18 +84,17 @@ async def auth_for(
     checking: bool = False,
     redact: Redact = lambda secret: None,
 ) -> SigningAuth | None:
-    """Signs the requests to a remote agent for the work of `owner_id`; None where the agent requires nothing.
+    """The `httpx.Auth` for calls to a remote agent on behalf of `owner_id`; None if the agent requires nothing.
 
-    The agent's `current_version` is loaded. It takes one query, and none for an agent that requires nothing. The
-    `httpx.Auth` is bound to the agent's origin: a request to any other raises errors.WrongOrigin. One for which no
-    token can be fetched raises TokenRefused or TokenUnavailable. Neither is sent.
+    The agent's `current_version` must be loaded. Takes one query, or none if nothing is required. Requests raise
+    errors.WrongOrigin for another origin, TokenRefused and TokenUnavailable; then nothing was sent.
 
     Args:
-        skill: the id of the skill that the work is for, which may have requirements of its own.
-        checking: the platform checks the agent's health; it uses the credentials for everybody.
-        redact: is given each secret, also those that are fetched later; pass `assignment.redaction.keep_out`.
+        skill: the id of a skill, which may have requirements of its own.
+        checking: for health checks, which use the shared credentials.
+        redact: called with each secret, also those fetched later.
 
-    Raises CredentialMissing, an errors.Unauthorized; `question_for` then says what to ask.
+    Raises CredentialMissing (see `question_for`).
     """
     requirements = requirements_of(agent)
     if not requirements.schemes:
@@ -114,7 +105,6 @@ async def auth_for(
 
 
 def _choose_and_touch(agent: Agent, owner_id: int | None, skill: str, checking: bool) -> list[SchemeCredential]:
-    """Choose the credentials, and note their use once a minute."""
     found = CredentialChoice(requirements_of(agent), _credentials(agent, owner_id), checking).choose(skill)
     stale = timezone.now() - TOUCH_AFTER
     used = [one.credential for one in found if one.credential]
@@ -124,7 +114,7 @@ def _choose_and_touch(agent: Agent, owner_id: int | None, skill: str, checking: 
 
 
 def _credentials(agent: Agent, owner_id: int | None) -> list[RemoteCredential]:
-    """Raises CredentialMissing where they cannot be decrypted."""
+    """Raises CredentialMissing if they cannot be decrypted."""
     try:
         return list(RemoteCredential.objects.of(agent, owner_id))
     except CannotDecrypt:
@@ -132,9 +122,9 @@ def _credentials(agent: Agent, owner_id: int | None) -> list[RemoteCredential]:
 
 
 async def question_for(agent: Agent, owner_id: int | None, error: Unauthorized) -> AuthRequired | Rejected | None:
-    """The question, or the refusal, for a person after an agent let Parley not in; None where no answer would help.
+    """The question, or refusal, for a person after an Unauthorized; None if no answer would help.
 
-    A one-time link asks the question; once it is answered, the task goes on with a turn that is `resumed`.
+    A one-time link asks the question; after the answer the task continues with a turn that is `resumed`.
     """
     refused = ""
     if isinstance(error, CredentialMissing):
@@ -146,7 +136,7 @@ async def question_for(agent: Agent, owner_id: int | None, error: Unauthorized) 
         return None
     if owner_id is None:
         return Rejected(SIGN_IN)
-    service = "".join(letter for letter in agent.name if letter.isprintable())[:LONGEST_SERVICE] or agent.slug
+    service = "".join(letter for letter in agent.name if letter.isprintable())[:MAX_SERVICE_LENGTH] or agent.slug
     return AuthRequired(
         f"{service} wants a credential of your own.{refused}",
         service=service,
@@ -155,7 +145,6 @@ async def question_for(agent: Agent, owner_id: int | None, error: Unauthorized) 
 
 
 def personal_schemes(agent: Agent) -> list[Scheme]:
-    """The schemes of the card for which each person brings their own credential."""
     schemes = requirements_of(agent).schemes
     flagged = RemoteCredential.objects.filter(agent=agent, user=None, is_personal=True)
     names = flagged.order_by("scheme").values_list("scheme", flat=True)
@@ -163,7 +152,7 @@ def personal_schemes(agent: Agent) -> list[Scheme]:
 
 
 def missing(agent: Agent, owner_id: int | None) -> CredentialMissing | None:
-    """The credential without which work for the owner cannot begin; None where nothing is missing."""
+    """The missing credential that keeps work for the owner from starting, if any."""
     try:
         CredentialChoice(requirements_of(agent), _credentials(agent, owner_id)).choose()
     except CredentialMissing as error:
@@ -181,10 +170,9 @@ def save(
     *,
     expires_at: datetime.datetime | None = None,
 ) -> None:
-    """Keep a credential in place of an older one: for everybody, or with `user` that person's own.
+    """Store a shared credential, or with `user` that person's own, for the origin in the agent's current card.
 
-    It is bound to the origin in the agent's current card. The person's tasks that wait for it go on.
-    Raises ValidationError, by field where one is wrong.
+    The person's tasks that wait for it continue. Raises ValidationError, by field where possible.
     """
     requirements = requirements_of(agent)
     scheme = _required_scheme(agent, scheme_name)
@@ -202,7 +190,7 @@ def save(
         "expires_at": expires_at,
         **UNUSED_FIELDS,
     }
-    # The older one is not read: it may be one that cannot be decrypted any more.
+    # Does not read the old secret, which may no longer be decryptable.
     rows = RemoteCredential.objects.untold()
     rows.update_or_create(agent=agent, user=user, scheme=scheme_name, defaults=given)
     _audit("set", agent, user, scheme_name, by)
@@ -211,7 +199,7 @@ def save(
 
 
 def erase(agent: Agent, user: User | None, scheme_name: str, by: User | None) -> bool:
-    """Erase a credential; False where there is none. Whether each person brings their own stays as it is."""
+    """Erase a credential; False if there is none. Keeps the choice whether it is personal."""
     rows = RemoteCredential.objects.filter(agent=agent, user=user, scheme=scheme_name).exclude(kind="")
     with transaction.atomic():
         kept = rows.filter(is_personal=True).update(**EMPTY_FIELDS, updated_at=timezone.now())
@@ -222,7 +210,7 @@ def erase(agent: Agent, user: User | None, scheme_name: str, by: User | None) ->
 
 
 def set_personal(agent: Agent, scheme_name: str, is_personal: bool, by: User | None) -> None:
-    """Say whether each person brings their own. Raises ValidationError for a scheme that the card does not have."""
+    """Set whether each person brings their own. Raises ValidationError for an unknown scheme."""
     _required_scheme(agent, scheme_name)
     row, _ = RemoteCredential.objects.untold().update_or_create(
         agent=agent, user=None, scheme=scheme_name, defaults={"is_personal": is_personal}
@@ -247,11 +235,7 @@ def _audit(what: str, agent: Agent, user: User | None, scheme: str, by: User | N
 
 @dataclass(frozen=True, slots=True)
 class SchemeCredential:
-    """For a scheme, a credential that can be used, or the reason why there is none.
-
-    Attributes:
-        is_personal: does each person bring their own?
-    """
+    """A scheme's usable credential, or the reason why there is none."""
 
     scheme: Scheme
     credential: RemoteCredential | None = None
@@ -261,19 +245,14 @@ class SchemeCredential:
 
 @dataclass(frozen=True)
 class CredentialChoice:
-    """Chooses among the credentials that somebody's work may use.
-
-    Attributes:
-        credentials: those for everybody, and those of the person whose work it is.
-        checking: does the platform check the agent's health?
-    """
+    """Chooses among the shared credentials and those of one person. `checking`: for health checks."""
 
     requirements: Requirements
     credentials: Sequence[RemoteCredential]
     checking: bool = False
 
     def choose(self, skill: str = "") -> list[SchemeCredential]:
-        """The credentials of the first alternative that is complete; none where none is required.
+        """The credentials of the first complete alternative; none where none is required.
 
         Raises CredentialMissing.
         """
@@ -287,7 +266,6 @@ class CredentialChoice:
         raise _missing_error(alternatives, tried)
 
     def find(self, scheme: Scheme) -> SchemeCredential:
-        """A person's own comes before the one for everybody."""
         given = [row for row in self.credentials if row.scheme == scheme.name]
         own = next((row for row in given if row.user_id is not None), None)
         common = next((row for row in given if row.user_id is None), None)
@@ -300,7 +278,6 @@ class CredentialChoice:
         return SchemeCredential(scheme, reason=next(iter(reasons), ""), is_personal=is_personal)
 
     def why_not(self, row: RemoteCredential, scheme: Scheme) -> str:
-        """Why the credential is not used; "" where it is."""
         if not row.kind:
             return "nobody gave it yet"
         if row.is_expired(timezone.now()):
@@ -336,7 +313,7 @@ def _signer(scheme: Scheme, credential: RemoteCredential, redact: Redact) -> Sig
 def _missing_error(
     alternatives: Sequence[Alternative], tried: Sequence[Sequence[SchemeCredential]]
 ) -> CredentialMissing:
-    """Names the alternative that lacks the least; first those that lack only a person's own credentials."""
+    """Names the alternative that lacks the least, preferring those that lack only personal credentials."""
     if not tried:
         return CredentialMissing(f"The agent cannot be let known who calls. {alternatives[0].problem}")
     missing_each = [[one for one in found if one.credential is None] for found in tried]
@@ -374,11 +351,11 @@ FIELDS: dict[Kind, tuple[Field, ...]] = {
 
 @sensitive_variables()
 def clean_fields(scheme: Scheme, filled_in: Mapping[str, str]) -> dict[str, str]:
-    """The fields of a credential, from those of a form. Raises ValidationError by field; it repeats no value."""
+    """The fields of a credential from a form. Raises ValidationError by field, without values."""
     values, problems = {}, {}
     for field in FIELDS[scheme.kind] if scheme.kind else ():
         given = filled_in.get(field.name, "")
-        value = given if field.name == "password" else given.strip()  # copying adds spaces
+        value = given if field.name == "password" else given.strip()  # copying from a page adds spaces
         if field.name == "token":
             value = re.sub(r"^bearer\s+", "", value, flags=re.IGNORECASE)
         values[field.name] = value

@@ -1,4 +1,4 @@
-"""The `httpx.Auth` of a remote agent: puts credentials into the requests to its own origin only."""
+"""The `httpx.Auth` of a remote agent, which adds credentials to requests to one origin only."""
 
 from __future__ import annotations
 
@@ -13,18 +13,14 @@ from apps.remote.errors import WrongOrigin
 
 
 class Signer(Protocol):
-    """Puts one credential into requests."""
-
     async def sign(self, request: httpx.Request) -> None: ...
 
     async def renew(self) -> bool:
-        """The agent refused the credential: is there another one now, worth one more try?"""
+        """Try to get a new credential after the agent refused this one; True if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedSigner:
-    """A credential that cannot be renewed: `value` goes where `name` says."""
-
     name: str
     value: str = field(repr=False)
 
@@ -38,7 +34,7 @@ class HeaderKey(FixedSigner):
 
 
 class QueryKey(FixedSigner):
-    """A key in the URL, in place of a parameter of that name that is there already."""
+    """A key in the URL. It replaces a parameter of that name."""
 
     async def sign(self, request: httpx.Request) -> None:
         request.url = request.url.copy_set_param(self.name, self.value)
@@ -52,10 +48,10 @@ class CookieKey(FixedSigner):
 
 
 class SigningAuth(httpx.Auth):
-    """Signs the requests to one origin and refuses any other: a redirect or a false card gets no credential.
+    """Signs requests to one origin and refuses any other, such as a redirect.
 
-    The request that is sent is a copy: the original, which an error or a log may quote, stays without secrets. After a
-    401 it tries once more where a credential could be renewed. Raises WrongOrigin, and the errors of the signers.
+    It signs a copy: errors and logs may quote the original. After a 401 it retries once if a credential could be
+    renewed. Raises WrongOrigin, and the errors of the signers.
     """
 
     def __init__(self, origin: str, signers: Sequence[Signer]) -> None:

@@ -1,7 +1,4 @@
-"""OAuth2 client credentials (RFC 6749 §4.4): fetching the tokens of a client, one fetch at a time.
-
-A token is kept encrypted until shortly before it expires.
-"""
+"""OAuth2 client credentials (RFC 6749 §4.4). Tokens are stored encrypted."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote_plus, urlencode
@@ -30,10 +27,10 @@ from apps.remote.models import RemoteCredential
 from outbound import Limits, OutboundError
 
 TOKEN_LIMITS = Limits(seconds=15.0, bytes=256 * 1024, header_bytes=32 * 1024, connections=1)
-SHORTEST_LIFETIME = 1.0  # seconds that a token is taken to last
-DEFAULT_LIFETIME = 300.0  # where its server does not say
+SHORTEST_LIFETIME = 1.0  # seconds
+DEFAULT_LIFETIME = 300.0
 LONGEST_LIFETIME = 24 * 3600.0
-EXPIRY_MARGIN = 30.0  # seconds before its end from which on a token is not used any more, at most a tenth of its life
+EXPIRY_MARGIN = 30.0  # seconds before expiry when a token is replaced; at most a tenth of its lifetime
 TOKEN_TEXT = re.compile(r"[\x21-\x7e]{1,16384}")  # a token goes into a header
 CLIENT_ERRORS = ("invalid_client", "unauthorized_client", "access_denied", "invalid_scope", "invalid_grant")
 
@@ -43,7 +40,7 @@ _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[int, as
 
 
 class ClientTokenSigner:
-    """Signs with a token. It fetches one when there is no good one, or when the agent refused the last."""
+    """Signs with a token. Fetches one if there is none, it has expired, or the agent refused it."""
 
     def __init__(self, credential: RemoteCredential, scheme: Scheme, redact: Callable[[str], None]) -> None:
         self._credential, self._scheme, self._redact = credential, scheme, redact
@@ -67,7 +64,6 @@ class ClientTokenSigner:
         return (await self._replace_token(refused)).text != refused
 
     async def _replace_token(self, refused: str) -> Token:
-        """A good token: one that another task or process has fetched meanwhile, or a new one."""
         async with _fetch_lock(self._credential.pk):
             token = await db.run(_load_token, self._credential, self._scheme)
             if token is None or not token.is_good or token.text == refused:
@@ -81,7 +77,7 @@ class ClientTokenSigner:
 
 
 def _fetch_lock(credential: int) -> AbstractAsyncContextManager[None]:
-    """One fetch at a time for a credential in this event loop; other processes share the row."""
+    """Allows one fetch per credential in this event loop; processes share the row."""
     mine = _locks.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
     lock = mine.get(credential)
     if lock is None:
@@ -90,7 +86,7 @@ def _fetch_lock(credential: int) -> AbstractAsyncContextManager[None]:
 
 
 def _load_token(credential: RemoteCredential, scheme: Scheme) -> Token | None:
-    """Raises CredentialMissing where the client was replaced or erased."""
+    """Raises CredentialMissing if the client was replaced or erased."""
     same = RemoteCredential.objects.filter(pk=credential.pk, updated_at=credential.updated_at)
     row = same.only("token", "token_until").first()
     if row is None:
@@ -107,7 +103,6 @@ def _stored_token(row: RemoteCredential, scheme: Scheme) -> Token | None:
 
 
 def _save_token(credential: RemoteCredential, scheme: Scheme, token: Token) -> None:
-    """Keep the token, unless its client was replaced meanwhile."""
     text = json.dumps({"access_token": token.text, "scopes": list(scheme.scopes)})
     same = RemoteCredential.objects.filter(pk=credential.pk, updated_at=credential.updated_at)
     same.update(token=text, token_until=token.until)
@@ -115,8 +110,6 @@ def _save_token(credential: RemoteCredential, scheme: Scheme, token: Token) -> N
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """An access token, used `until` then."""
-
     text: str = field(repr=False)
     until: datetime.datetime
 
@@ -132,13 +125,12 @@ class Client:
 
     @property
     def authorization(self) -> str:
-        """RFC 6749 §2.3.1: both are form-encoded first."""
         pair = f"{quote_plus(self.id)}:{quote_plus(self.secret)}"
         return "Basic " + base64.b64encode(pair.encode()).decode()
 
 
 async def fetch_token(scheme: Scheme, client: Client) -> Token:
-    """A new token. The client's secret goes only to the origin that the card names, and follows no redirect.
+    """A new token. The client's secret goes only to the origin in the card, without redirects.
 
     Raises TokenRefused, TokenUnavailable.
     """
@@ -156,7 +148,6 @@ async def fetch_token(scheme: Scheme, client: Client) -> Token:
 
 
 async def _discover_endpoint(url: str) -> str:
-    """The token endpoint of an OpenID provider, which must be at the provider's own origin."""
     status, answer = await _request("GET", url, {}, {})
     endpoint = answer.get("token_endpoint")
     if status != 200 or not isinstance(endpoint, str) or origin_of(endpoint) == "":
@@ -169,7 +160,6 @@ async def _discover_endpoint(url: str) -> str:
 
 
 async def _request(method: str, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> tuple[int, Any]:
-    """The status and the JSON object of the answer; {} for any other body."""
     sent = {"Accept": "application/json", **headers}
     if form:
         sent["Content-Type"] = "application/x-www-form-urlencoded"
@@ -178,17 +168,13 @@ async def _request(method: str, url: str, form: Mapping[str, str], headers: Mapp
             outbound.exchange(TOKEN_LIMITS) as way,
             way.send(method, url, sent, urlencode(form).encode()) as answer,
         ):
-            return answer.status, _json_object(await answer.read())
+            status, content = answer.status, await answer.read()
     except OutboundError as error:
         raise TokenUnavailable(f"A token for the agent could not be fetched at {origin_of(url)}: {error}") from None
-
-
-def _json_object(content: bytes) -> Any:
-    try:
-        read = json.loads(content)
-    except (ValueError, RecursionError):
-        return {}
-    return read if isinstance(read, dict) else {}
+    with suppress(ValueError, RecursionError):
+        if isinstance(read := json.loads(content), dict):
+            return status, read
+    return status, {}
 
 
 def _token_from(endpoint: str, answer: Mapping[str, Any]) -> Token:
@@ -203,7 +189,7 @@ def _token_from(endpoint: str, answer: Mapping[str, Any]) -> Token:
 
 
 def _lifetime(expires_in: Any) -> float:
-    """Seconds, from a number or one in text; the default for anything else."""
+    """Seconds; the default for what is not a number."""
     if not isinstance(expires_in, int | float | str) or isinstance(expires_in, bool):
         return DEFAULT_LIFETIME
     try:
@@ -214,7 +200,6 @@ def _lifetime(expires_in: Any) -> float:
 
 
 def _error_from(endpoint: str, status: int, answer: Mapping[str, Any], client: Client) -> Exception:
-    """The error with the server's own words, which must not repeat the secret."""
     error = _without_secrets(answer.get("error"), client)
     told = _without_secrets(answer.get("error_description"), client)
     why = ": ".join(filter(None, (error, told))) or f"status {status}"

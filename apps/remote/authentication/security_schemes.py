@@ -1,7 +1,4 @@
-"""What a card requires of its callers: alternatives, each of security schemes needed together (A2A 1.0 §4.4.1, §4.5).
-
-A scheme that Parley cannot satisfy says so in a sentence.
-"""
+"""What a card requires of callers: alternatives, each a set of security schemes (A2A 1.0 §4.4.1, §4.5)."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from apps.remote.models import LONGEST_SCHEME_NAME, RemoteCredential
 
 Kind = RemoteCredential.Kind
 
-MOST_ALTERNATIVES = 50  # of a card that are considered
+MOST_ALTERNATIVES = 50
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110 §5.6.2
 RESERVED_HEADERS = re.compile(
@@ -27,21 +24,20 @@ RESERVED_HEADERS = re.compile(
     r"|a2a-.*|traceparent|tracestate|last-event-id|range",
     re.IGNORECASE,
 )
-"""Headers that describe the request itself: no credential goes there."""
 LONGEST_PARAMETER = 100
 UNSUPPORTED_FLOW = "The card asks for an OAuth2 flow with a person at a browser; Parley knows client credentials only."
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Schemes that together let a caller in; `skill` names the skill that requires them, or ""."""
+    """Schemes that are required together; `skill` requires them, or ""."""
 
     schemes: tuple[Scheme, ...]
     skill: str = ""
 
     @property
     def problem(self) -> str:
-        """Why Parley cannot use it; "" where it can."""
+        """Why it is not supported; "" if it is."""
         problems = [scheme.problem for scheme in self.schemes if scheme.problem]
         places = [scheme.request_place for scheme in self.schemes if not scheme.problem]
         if not problems and len(set(places)) < len(places):
@@ -49,7 +45,6 @@ class Alternative:
         return " ".join(dict.fromkeys(problems))
 
     def __add__(self, other: Alternative) -> Alternative:
-        """Both together, with all scopes of a scheme that is in both."""
         named = {scheme.name: scheme for scheme in self.schemes}
         for scheme in other.schemes:
             known = named.get(scheme.name)
@@ -60,13 +55,13 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What a card requires of its callers.
+    """What a card requires.
 
     Attributes:
-        origin: where the agent is called and credentials are sent.
-        alternatives: any one of them lets a caller in; none where the agent requires nothing.
-        by_skill: by a skill's id, the alternatives of which it requires one besides.
-        is_optional: is a caller let in without any?
+        origin: where the agent is called.
+        alternatives: one of them is enough; empty if nothing is required.
+        by_skill: additional alternatives by skill id; one of them is required.
+        is_optional: may callers come without credentials?
         schemes: all schemes that the card declares or names.
     """
 
@@ -77,7 +72,7 @@ class Requirements:
     schemes: dict[str, Scheme]
 
     def for_skill(self, skill: str) -> tuple[tuple[Alternative, ...], bool]:
-        """The alternatives for work with a skill ("": any), and whether it can be done without one."""
+        """The alternatives for work with a skill ("": any), and whether they are optional."""
         own = self.by_skill.get(skill, ())
         if not own:
             return self.alternatives or self._declared(), self.is_optional
@@ -86,13 +81,13 @@ class Requirements:
         return _unique((*together, *alone)), False
 
     def _declared(self) -> tuple[Alternative, ...]:
-        """Where nothing is required, what is declared may still be used."""
+        """Declared schemes can be used even if none is required."""
         of_skills = chain.from_iterable(self.by_skill.values())
         return _unique((*of_skills, *(Alternative((scheme,)) for scheme in self.schemes.values())))
 
 
 def card_requirements(card: AgentCard) -> Requirements:
-    """What the card requires, in its order of preference."""
+    """In the card's order of preference."""
     declared = schemes_of(card)
     listed = [_alternative(one, declared) for one in card.security_requirements[:MOST_ALTERNATIVES]]
     alternatives = tuple(one for one in listed if one.schemes)
@@ -108,7 +103,6 @@ def card_requirements(card: AgentCard) -> Requirements:
 
 
 def _skill_alternatives(skill: AgentSkill, declared: dict[str, Scheme]) -> tuple[Alternative, ...]:
-    """What a skill requires besides; nothing where one of its alternatives is empty."""
     listed = tuple(_alternative(one, declared, skill.name) for one in skill.security_requirements[:MOST_ALTERNATIVES])
     return listed if all(one.schemes for one in listed) else ()
 
@@ -132,10 +126,9 @@ class Scheme:
     """One security scheme of a card.
 
     Attributes:
-        kind: what a person gives; None where Parley does not support the scheme, and `problem` says why.
-        place: of an API key: `header`, `query` or `cookie`; its `parameter` is the name there.
+        kind: what a person gives; None if not supported, and `problem` says why.
+        place: of an API key: `header`, `query` or `cookie`; `parameter` is its name there.
         token_url, discovery_url: of OAuth2 and OpenID Connect; one of them.
-        scopes: what the requirement names, for OAuth2.
     """
 
     name: str
@@ -155,7 +148,7 @@ class Scheme:
 
     @property
     def words(self) -> str:
-        """What it is, for people."""
+        """For people."""
         if self.kind is None:
             return self.problem
         if self.kind is Kind.API_KEY:
@@ -166,7 +159,7 @@ class Scheme:
 
     @property
     def request_place(self) -> tuple[str, str]:
-        """The place in a request that it writes: two schemes of one alternative must not share it."""
+        """Where the credential goes in a request; schemes of an alternative must not share it."""
         if self.kind is Kind.API_KEY:
             return self.place, self.parameter if self.place == "query" else self.parameter.lower()
         return "header", "authorization"
@@ -174,12 +167,11 @@ class Scheme:
 
 def schemes_of(card: AgentCard) -> dict[str, Scheme]:
     """The schemes that a card declares, by name."""
-    plain = is_unencrypted(chosen_origin(card))
-    return {name: _read_scheme(name, said, plain) for name, said in sorted(card.security_schemes.items())}
+    is_http = is_unencrypted(chosen_origin(card))
+    return {name: _read_scheme(name, said, is_http) for name, said in sorted(card.security_schemes.items())}
 
 
 def undeclared_scheme(name: str) -> Scheme:
-    """A scheme that a card requires and does not declare."""
     return Scheme(name, problem=f"The card requires {name[:LONGEST_SCHEME_NAME]!r} and does not say what that is.")
 
 
@@ -198,7 +190,7 @@ def _read_scheme(name: str, said: SecurityScheme, plain: bool) -> Scheme:
 
 
 def _token_address_problem(scheme: Scheme, plain: bool) -> str:
-    """Why a client's secret may not be sent to the address in the card; "" where it may."""
+    """Why a client's secret may not be sent to the issuer; "" if it may."""
     if not scheme.issuer:
         return "The card gives no usable address where OAuth2 tokens are fetched."
     if is_unencrypted(scheme.issuer) and not plain:

@@ -1,4 +1,4 @@
-"""Passing on that work is not wanted any more: at once where a turn is stopped, and by a sweep whatever was missed."""
+"""Canceling remote tasks: at once when a turn is stopped, and by a sweep for what was missed."""
 
 from __future__ import annotations
 
@@ -26,23 +26,22 @@ log = logging.getLogger("parley.remote")
 
 CANCELS_PER_SWEEP = 50
 GIVE_UP_AFTER = datetime.timedelta(days=1)
-FIRST_RETRY = datetime.timedelta(seconds=30)  # while somebody tries it, nobody else does
+FIRST_RETRY = datetime.timedelta(seconds=30)  # longer than REMOTE_CANCEL_SECONDS
 LONGEST_RETRY = datetime.timedelta(hours=1)
-MOST_DOUBLINGS = 10  # of the wait; more would not fit into a timedelta
+MOST_DOUBLINGS = 10  # of the wait; more would overflow a timedelta
 _background_tasks: set[asyncio.Task[None]] = set()
 
 
 def cancel_if_unwanted(remote_run: RemoteRun, *, is_late: bool) -> None:
-    """Cancel the work of a turn that was stopped, unless the turn goes on in another worker. It runs on this loop.
+    """Cancel the remote task of a stopped turn, unless the turn continues in another worker. Runs on this event loop.
 
-    The turn is over where its task has ended here, a newer message took its place, or its time is over (`is_late`).
+    The turn is over if its task has ended here, a newer message took its place, or its time is up (`is_late`).
     """
     if remote_run.task_id:
         run_in_background(_cancel_stopped(remote_run, is_late))
 
 
 def run_in_background(work: Coroutine[Any, Any, None]) -> None:
-    """Do it on this loop, whoever ends meanwhile."""
     task = asyncio.get_running_loop().create_task(work)
     _background_tasks.add(task)
     task.add_done_callback(_background_tasks.discard)
@@ -53,7 +52,7 @@ async def _cancel_stopped(remote_run: RemoteRun, is_late: bool) -> None:
         for work in await db.run(_claim_stopped, remote_run, is_late):
             await send_cancel(work)
     except Exception:
-        log.warning("a cancel was not passed on; the sweep does it", exc_info=True)
+        log.warning("a cancel was not sent; the sweep does it", exc_info=True)
 
 
 def _claim_stopped(remote_run: RemoteRun, is_late: bool) -> list[OpenWork]:
@@ -67,21 +66,21 @@ def _claim_stopped(remote_run: RemoteRun, is_late: bool) -> list[OpenWork]:
 
 
 def claim_unwanted(most: int, **which: object) -> list[OpenWork]:
-    """Unwanted work that is due, at most so many rows; nobody else tries to cancel it for a while."""
+    """Claim unwanted work that is due. No other process cancels it for a while."""
     now = sql.database_time()
     due = OpenWork.objects.unwanted().filter(next_try_at__lte=now, **which)
     rows = due.select_related("agent__current_version").order_by("next_try_at")[:most]
-    return [work for work in rows if _claim(work, now)]
-
-
-def _claim(work: OpenWork, now: datetime.datetime) -> bool:
-    wait = min(FIRST_RETRY * 2 ** min(work.tries, MOST_DOUBLINGS), LONGEST_RETRY)
-    unclaimed = OpenWork.objects.filter(pk=work.pk, next_try_at=work.next_try_at)
-    return bool(unclaimed.update(next_try_at=now + wait, tries=F("tries") + 1))
+    claimed = []
+    for work in rows:
+        wait = min(FIRST_RETRY * 2 ** min(work.tries, MOST_DOUBLINGS), LONGEST_RETRY)
+        unclaimed = OpenWork.objects.filter(pk=work.pk, next_try_at=work.next_try_at)
+        if unclaimed.update(next_try_at=now + wait, tries=F("tries") + 1):
+            claimed.append(work)
+    return claimed
 
 
 async def send_cancel(work: OpenWork) -> None:
-    """Cancel it at its agent. What fails is tried again by the sweep, for a day."""
+    """Send a cancel. The sweep retries failures for a day."""
     try:
         async with asyncio.timeout(settings.REMOTE_CANCEL_SECONDS):
             async with a2a_client.connect_for(work.agent, work.owner_id) as peer:
@@ -89,8 +88,9 @@ async def send_cancel(work: OpenWork) -> None:
     except Exception as error:
         is_expected = isinstance(error, RemoteError | TimeoutError)
         log.info("the cancel of %s could not be passed on: %s", work, error or "no answer", exc_info=not is_expected)
-        is_over = isinstance(error, Refused) and not error.is_transient  # it has ended, or is not known there any more
-        if not is_over and not _is_given_up(work):
+        is_over = isinstance(error, Refused) and not error.is_transient
+        is_given_up = timezone.now() - work.began_at > GIVE_UP_AFTER and work.tries >= 10
+        if not is_over and not is_given_up:
             return
         reason = str(error) or "it did not answer in time." if is_expected else "the log says why."
         await db.run(add_note, work.run, f"The agent was told to cancel its task, and did not: {reason}")
@@ -98,7 +98,6 @@ async def send_cancel(work: OpenWork) -> None:
 
 
 def send_due_cancels() -> int:
-    """Pass on the cancels that are due; gives how many were tried. For a thread."""
     claimed = claim_unwanted(CANCELS_PER_SWEEP)
     if claimed:
         asyncio.run(_send_all(claimed))
@@ -108,14 +107,10 @@ def send_due_cancels() -> int:
 async def _send_all(works: Iterable[OpenWork]) -> None:
     for error in await asyncio.gather(*(send_cancel(work) for work in works), return_exceptions=True):
         if error is not None:
-            log.error("a cancel could not be passed on; it is tried again", exc_info=error)
-
-
-def _is_given_up(work: OpenWork) -> bool:
-    return timezone.now() - work.began_at > GIVE_UP_AFTER and work.tries >= 10
+            log.error("a cancel could not be sent; it is tried again", exc_info=error)
 
 
 def archiving_obstacle(context: Context) -> str:
-    """Why the context has to stay in the tables (`COLD_OBSTACLES`)."""
+    """See `COLD_OBSTACLES`."""
     tasks = Task.objects.filter(context=context).values("pk")
     return "A remote agent may still be at work for it." if OpenWork.objects.filter(task__in=tasks).exists() else ""

@@ -1,8 +1,8 @@
-"""Executes the turn of a remote agent: sends its snapshot once, then follows the remote task to its end.
+"""Executes a turn of a remote agent: sends its snapshot once, then follows the remote task to its end.
 
-The run keeps the remote task's id before anything else of the task is recorded. So a restarted worker finds the task
-again instead of sending the message again. A message that may have arrived is sent again only to an agent that
-recognizes messages by their ids.
+The run stores the remote task's id before it records anything else of the task. A restarted worker therefore finds the
+task and does not send the message again. A message that may have arrived is sent again only to an agent that recognizes
+duplicates.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from apps.remote.execution import cancellation, runs, snapshots, translation
 from apps.remote.execution.runs import RemoteRun
 from apps.remote.execution.task_follower import AgentGone, AnsweredWithMessage, TaskFollower
 
-MESSAGE_IDS_EXTENSION = "/ext/message-ids/v1"  # the end of the URI by which a card says that it takes no message twice
+MESSAGE_IDS_EXTENSION = "/ext/message-ids/v1"  # end of its URI: the agent recognizes duplicates by messageId
 LINKS_WANTED = frozenset({"CONTENT_TYPE_NOT_SUPPORTED", "HTTP_413", "HTTP_415"})
 TASK_ENDED = frozenset({"UNSUPPORTED_OPERATION", "TASK_NOT_FOUND", "INVALID_PARAMS"})
 OUTCOME_UNKNOWN = (
@@ -39,7 +39,7 @@ OUTCOME_UNKNOWN = (
 
 
 async def execute(assignment: Assignment, task: TaskContext, release_slot: ReleaseSlot) -> Outcome:
-    """Have the remote agent take one turn. Raises Unavailable where it cannot be reached and nothing was sent."""
+    """Have the remote agent take one turn. Raises AgentUnavailable if nothing was sent."""
     deadline = asyncio.get_running_loop().time() + assignment.agent.time_limit - assignment.seconds
     remote_run: RemoteRun | None = None
     try:
@@ -58,7 +58,7 @@ async def execute(assignment: Assignment, task: TaskContext, release_slot: Relea
         return await _failed_outcome(assignment, remote_run, error)
     except AgentGone as gone:
         return await _give_up(remote_run, Failed(str(gone), gone.code))
-    except (asyncio.CancelledError, LeaseLost, RecordLost):  # the turn may go on in another worker
+    except (asyncio.CancelledError, LeaseLost, RecordLost):  # the turn may continue in another worker
         if remote_run is not None:
             cancellation.cancel_if_unwanted(remote_run, is_late=asyncio.get_running_loop().time() >= deadline)
         raise
@@ -69,13 +69,13 @@ async def execute(assignment: Assignment, task: TaskContext, release_slot: Relea
 
 def _admit_and_start(assignment: Assignment) -> RemoteRun:
     """Raises errors.CircuitOpen, LeaseLost."""
-    if not runs.is_started(assignment):  # work that has begun is followed, however the agent is
+    if not runs.is_started(assignment):  # started work is followed even if the circuit is open
         circuit_breaker.admit(assignment.agent)
     return runs.start_or_resume(assignment)
 
 
 class _Turn:
-    """One turn at an agent that can be called."""
+    """One turn at a reachable agent."""
 
     def __init__(self, remote_run: RemoteRun, task: TaskContext, peer: Peer) -> None:
         self._remote_run, self._peer = remote_run, peer
@@ -97,7 +97,7 @@ class _Turn:
         return outcome
 
     async def _follow_to_end(self) -> JSON:
-        """The remote task when it settles. Raises AnsweredWithMessage, AgentGone, RemoteError."""
+        """The settled remote task. Raises AnsweredWithMessage, AgentGone, RemoteError."""
         remote_run = self._remote_run
         if remote_run.task_id:
             return await self._follower.settled()
@@ -109,23 +109,22 @@ class _Turn:
             return await self._send_with_retries()
         except Refused as refusal:
             if remote_run.answers_task and not remote_run.task_id and refusal.reason in TASK_ENDED:
-                return await self._resume_answered_task()  # it asks no more
+                return await self._resume_answered_task()
             raise
 
     @property
     def _may_send_again(self) -> bool:
-        """Is it harmless to send the message twice? Agents recognize messages of authenticated callers only."""
+        """Is a second send harmless? Agents recognize duplicates of authenticated callers only."""
         declared = (one.uri for one in self._peer.card.capabilities.extensions)
         remembers = self._peer.is_authenticated and any(uri.endswith(MESSAGE_IDS_EXTENSION) for uri in declared)
         return remembers or self._assignment.agent.retry_safe
 
     async def _resume_answered_task(self) -> JSON:
-        """Follow the remote task to whose question this is the answer, which may have arrived."""
+        """Follow the remote task whose question is answered; the answer may have arrived."""
         await db.persist(runs.save_remote_task, self._remote_run, {"id": self._remote_run.answers_task}, is_open=False)
         return await self._follower.settled()
 
     async def _send_with_retries(self) -> JSON:
-        """Send the snapshot, again while nothing arrives, and follow the task that comes of it."""
         as_links = False
         attempts = stamina.retry_context(
             on=self._retry_delay,
@@ -164,7 +163,7 @@ class _Turn:
         )
 
     def _retry_delay(self, error: Exception) -> bool | float:
-        """May the message be sent again, and after how many seconds, where the agent says so?"""
+        """False: do not retry; True: retry after the usual wait; or the seconds that the agent asks to wait."""
         if not isinstance(error, RemoteError) or not error.is_transient or self._remote_run.task_id:
             return False
         self._remote_run.may_have_arrived |= error.was_sent is not False
@@ -176,7 +175,7 @@ class _Turn:
 
 
 async def _failed_outcome(assignment: Assignment, remote_run: RemoteRun | None, error: RemoteError) -> Outcome:
-    """The outcome of a turn that failed. Raises Unavailable."""
+    """The outcome of a turn that failed. Raises AgentUnavailable."""
     began = remote_run is not None and bool(remote_run.task_id)
     if isinstance(error, Unauthorized) and not began:
         question = await credentials.question_for(assignment.agent, assignment.task.owner_id, error)
@@ -196,14 +195,13 @@ async def _failed_outcome(assignment: Assignment, remote_run: RemoteRun | None, 
 
 
 async def _give_up[T: Outcome | None](remote_run: RemoteRun | None, outcome: T) -> T:
-    """The same outcome; the sweep cancels what the agent may still be doing."""
+    """Let the sweep cancel the remote task; returns the outcome unchanged."""
     if remote_run is not None:
         await db.run(runs.mark_unwanted, remote_run)
     return outcome
 
 
 def _repeat_question(assignment: Assignment, error: RemoteError) -> Outcome:
-    """Ask the person again: the answer did not reach the agent."""
     slot = assignment.slot or {}
     said = f"{error} Your answer did not reach it: send it again later."
     return InputRequired(said, slot.get("name", "input"), slot.get("schema"))
@@ -214,7 +212,7 @@ _waiting_turns = 0
 
 @contextmanager
 def _slot_released(release_slot: ReleaseSlot) -> Iterator[None]:
-    """Release the run's slot while it waits for its agent, for REMOTE_RUNS_PER_PROCESS runs at most."""
+    """Release the run's slot while it waits, for at most REMOTE_RUNS_PER_PROCESS runs."""
     global _waiting_turns
     if _waiting_turns >= settings.REMOTE_RUNS_PER_PROCESS:
         yield

@@ -1,7 +1,7 @@
-"""The link between a run and the remote agent's task that does its work, written before anything depends on it.
+"""The link between a run and its remote task, written before anything depends on it.
 
 `Run.remote`: {"agent" (key), "messageId", "sent", "taskId"?, "contextId"?, "continues"? (the remote task whose question
-is answered), "first"? (the first remote task for ours), "seen" (the newest message here that the agent then knows),
+is answered), "first"? (the first remote task for ours), "seen" (the newest of our messages that the agent then knows),
 "heard" (did the agent accept it?)}.
 """
 
@@ -21,38 +21,37 @@ from apps.remote.models import OpenWork
 from db import sql
 from db.sql import NOW
 
-RUNS_CONSIDERED = 100  # runs of a conversation that say what the remote agent knows
+RUNS_CONSIDERED = 100  # of a conversation
 
 
 @dataclass(slots=True)
 class RemoteRun:
-    """A run, the snapshot that its agent is sent, and the ids of the agent's work on it (`Run.remote`)."""
+    """A run, its snapshot, and the ids of its remote task (`Run.remote`)."""
 
     assignment: Assignment
     remote_ids: JSON
     snapshot: JSON
     is_resumed: bool = False  # an earlier attempt may have sent the snapshot
-    may_have_arrived: bool = False  # was it sent, with no answer?
+    may_have_arrived: bool = False
 
     @property
     def task_id(self) -> str:
-        """The remote task's id; "" until the agent gave one."""
+        """ "" until the agent names its task."""
         return str(self.remote_ids.get("taskId", ""))
 
     @property
     def answers_task(self) -> str:
-        """The id of the remote task to whose question this is the answer; "" for none."""
         return str(self.remote_ids.get("continues", ""))
 
     @property
     def prefix(self) -> str:
-        """Prefixes the ids of artifacts, so that they differ from those of an earlier remote task for our task."""
+        """Prefix of artifact ids: unique per remote task for ours; "" for the first."""
         is_first = self.assignment.turn == 1 or self.task_id == self.remote_ids.get("first", self.task_id)
         return "" if is_first else f"{digest_of(self.task_id)[:8]}-"
 
 
 def start_or_resume(assignment: Assignment) -> RemoteRun:
-    """The run of an earlier attempt, or a new one, whose snapshot is written. Raises LeaseLost."""
+    """The state of an earlier attempt, or a new one, which is stored. Raises LeaseLost."""
     if is_started(assignment):
         sent = assignment.input["sent"]
         return RemoteRun(assignment, assignment.remote, sent, is_resumed=True, may_have_arrived=True)
@@ -76,12 +75,12 @@ def start_or_resume(assignment: Assignment) -> RemoteRun:
 
 
 def is_started(assignment: Assignment) -> bool:
-    """Did an earlier attempt send the turn's message to this agent, or was it about to send it?"""
+    """Did an earlier attempt send the turn's message, or was it about to?"""
     return assignment.remote.get("agent") == assignment.agent.pk and bool(assignment.input.get("sent"))
 
 
 def save_remote_task(remote_run: RemoteRun, task: JSON, *, is_open: bool) -> None:
-    """Write the ids of the remote task; with `is_open` also a row by which it can be canceled. Raises LeaseLost."""
+    """Store the ids of the remote task; with `is_open` also a row to cancel it by. Raises LeaseLost."""
     assignment = remote_run.assignment
     ids = {"taskId": task["id"], "heard": True} | ({"contextId": task["contextId"]} if task.get("contextId") else {})
     remote_run.remote_ids = {**remote_run.remote_ids, **ids}
@@ -96,24 +95,23 @@ def save_remote_task(remote_run: RemoteRun, task: JSON, *, is_open: bool) -> Non
     try:
         _write_held(assignment, [work] if is_new else [], remote=remote_run.remote_ids)
     except LeaseLost:
-        if is_new:  # a cancel came first, and is still passed on
+        if is_new:  # so that the sweep cancels it
             work.save()
         raise
 
 
 def save_remote_context(remote_run: RemoteRun, context_id: str) -> None:
-    """Write the id of the remote conversation of an answer without a task. Raises LeaseLost."""
+    """Store the remote contextId of an answer without a task. Raises LeaseLost."""
     remote_run.remote_ids = {**remote_run.remote_ids, "contextId": context_id, "heard": True}
     _write_held(remote_run.assignment, remote=remote_run.remote_ids)
 
 
 def close_open_work(remote_run: RemoteRun) -> None:
-    """The remote task has ended there."""
     OpenWork.objects.filter(agent=remote_run.assignment.agent.pk, remote_task=remote_run.task_id).delete()
 
 
 def mark_unwanted(remote_run: RemoteRun) -> None:
-    """Have the remote task canceled, unless another worker has taken over the run."""
+    """Have the remote task canceled, unless another worker has claimed the run."""
     lease = remote_run.assignment.lease
     if remote_run.task_id and not Run.objects.filter(pk=lease.run_id, fence__gt=lease.fence).exists():
         found = OpenWork.objects.filter(agent=remote_run.assignment.agent.pk, remote_task=remote_run.task_id)
@@ -126,12 +124,10 @@ def _write_held(assignment: Assignment, rows: list[OpenWork] | None = None, **va
     with sql.write_transaction():
         if not sql.update(Run, held, values):
             raise LeaseLost
-        for row in rows or []:
-            sql.insert(row)
+        sql.write(rows or [])
 
 
 def _agent_knowledge(assignment: Assignment) -> AgentKnowledge:
-    """What the remote agent knows of the task and of the conversation, by the runs that it took before."""
     if not assignment.history:
         return AgentKnowledge()
     runs = _earlier_runs(assignment)
@@ -153,9 +149,9 @@ def _agent_knowledge(assignment: Assignment) -> AgentKnowledge:
 
 
 def _earlier_runs(assignment: Assignment) -> list[Run]:
-    """The runs of the conversation that the agent took, the newest first.
+    """The agent's runs of the conversation, the newest first.
 
-    In a fork the agent's conversation begins anew: the one before knows what came after the place of the fork.
+    Runs before a fork do not count: the agent's conversation also has what came after the branch point.
     """
     forked_at = assignment.task.context.forked_at or 0
     own = Run.objects.filter(task__context=assignment.context_id, task__first_event__gt=forked_at)

@@ -1,7 +1,7 @@
-"""The snapshot that a remote agent is sent: an A2A message made of the record only, and kept with the run.
+"""The snapshot for a remote agent: an A2A message made from the record only, and stored with the run.
 
-It is `{"message", "until"}`. Large parts of the message only say where their content is stored. A part that is too
-large to be sent becomes a link, good until that Unix time. A link names a part of a run's snapshot and is signed.
+It is `{"message", "until"}`. Large parts refer to stored content. A part that is too large to send becomes a signed
+link to a part of the snapshot, valid until that Unix time.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from apps.record.content import blobs
 from apps.record.events import JSON
 from apps.record.models import Run
 
-LONGEST_MESSAGE = 4_000  # characters of an earlier message that are repeated
-LONGEST_HISTORY = 24_000  # and of all of them together
-MOST_FILES = 20  # of the history, and of the tasks that are referred to
+LONGEST_MESSAGE = 4_000  # characters of an earlier message
+LONGEST_HISTORY = 24_000  # characters of all of them
+MOST_FILES = 20  # of the history, and of each referenced task
 
 LINK_SALT = "apps.remote.links"
 
@@ -38,11 +38,10 @@ class AgentKnowledge:
     """What the remote agent knows already.
 
     Attributes:
-        task_id: its newest task for ours; "" for none.
-        first_task: its first task for ours.
+        task_id, first_task: its newest and its first task for ours; "" for none.
         awaits_answer: does its newest task wait for an answer?
         context_id: its conversation for ours; "" for none.
-        newest_message: the id of the newest message here that it was sent in that conversation.
+        newest_message: the id of our newest message that it got in that conversation.
         known_tasks: our tasks whose messages it has.
         references: its tasks, by those of ours that the message refers to.
     """
@@ -57,7 +56,6 @@ class AgentKnowledge:
 
 
 def build_snapshot(assignment: Assignment, knowledge: AgentKnowledge) -> JSON:
-    """The snapshot of a turn."""
     said = assignment.said
     untold = [] if knowledge.awaits_answer else _new_messages(assignment, knowledge)
     foreign = [
@@ -79,7 +77,7 @@ def build_snapshot(assignment: Assignment, knowledge: AgentKnowledge) -> JSON:
 
 
 def render_message(snapshot: JSON, run: object, *, as_links: bool = False) -> JSON:
-    """The message to be sent, with files inline, or `as_links`; large files always are links. Reads files."""
+    """The message to send, with files inline, or `as_links`; large files are always links. Reads files."""
     message = snapshot["message"]
     parts = [_render_part(part, run, number, snapshot, as_links) for number, part in enumerate(message["parts"])]
     return {**message, "parts": parts}
@@ -95,30 +93,24 @@ def _render_part(part: JSON, run: object, number: int, snapshot: JSON, as_links:
 
 
 def has_files(snapshot: JSON) -> bool:
-    """Does it have files that could be sent as links?"""
     return any("raw" in part or "stored" in part for part in snapshot["message"]["parts"])
 
 
 def _new_messages(assignment: Assignment, knowledge: AgentKnowledge) -> list[Said]:
-    """The latest messages of the session that the agent does not know."""
     history = assignment.history
     if knowledge.context_id and knowledge.newest_message:
         at = next((n for n in range(len(history) - 1, -1, -1) if history[n].id == knowledge.newest_message), -1)
         history = history[at + 1 :]
     if knowledge.context_id:
         history = [message for message in history if message.wire.get("taskId") not in knowledge.known_tasks]
-    most = history_messages(assignment) if history else 0
+    if not history:
+        return []
+    remote = getattr(assignment.agent, "remote", None)
+    most = int(getattr(remote, "history_messages", settings.REMOTE_HISTORY_MESSAGES))
     return history[-most:] if most else []
 
 
-def history_messages(assignment: Assignment) -> int:
-    """How many messages of the session the agent is sent at most."""
-    remote = getattr(assignment.agent, "remote", None)
-    return int(getattr(remote, "history_messages", settings.REMOTE_HISTORY_MESSAGES))
-
-
 def _references(knowledge: AgentKnowledge) -> list[str]:
-    """The agent's own tasks that the message refers to."""
     named = list(knowledge.references.values())
     if knowledge.task_id and not knowledge.awaits_answer:
         named.append(knowledge.task_id)
@@ -126,7 +118,6 @@ def _references(knowledge: AgentKnowledge) -> list[str]:
 
 
 def _history_parts(messages: list[Said]) -> Iterator[JSON]:
-    """Earlier messages in a form that any agent understands: a text first, then their files."""
     lines = [f"{'User' if one.role == 'user' else 'Agent'}: {_shortened(_text_and_files(one))}" for one in messages]
     while lines and sum(map(len, lines)) > LONGEST_HISTORY:
         lines.pop(0)
@@ -138,7 +129,7 @@ def _history_parts(messages: list[Said]) -> Iterator[JSON]:
 
 
 def _reference_parts(tasks: Iterable[ReferencedTask], history: list[Said]) -> Iterator[JSON]:
-    """The referenced tasks that the agent does not know: their question and their results, unless in `history`."""
+    """The question and the results of referenced tasks that the agent does not know, unless in `history`."""
     sent, texts = {message.id for message in history}, {message.text for message in history}
     for task in tasks:
         asked = next((message for message in task.messages if message.role == "user" and message.id not in sent), None)
@@ -167,19 +158,19 @@ def _shortened(text: str) -> str:
 
 
 def _with_role(part: JSON, role: str) -> JSON:
-    """Marks a part that does not belong to the user's message itself (`docs/extensions/history-v1.md`)."""
+    """Marks a part that is not from the user's message itself (`docs/extensions/history-v1.md`)."""
     metadata: dict[str, Any] = {**(part.get("metadata") or {}), cards.extension_uri("history"): role}
     return {**part, "metadata": metadata}
 
 
 def file_link(run: object, number: int, until: int, filename: str) -> str:
-    """The URL of a part by its number, good until a Unix time. It is the same for the same part."""
+    """The URL of a part by its number, valid until a Unix time. The same arguments give the same URL."""
     named = signing.Signer(salt=LINK_SALT).sign(f"{run}.{number}.{until}")
     return f"{settings.PUBLIC_BASE_URL}/gateway/files/{named}/{quote(filename, safe='') or 'file'}"
 
 
 def linked_file(request: HttpRequest, named: str, filename: str) -> HttpResponse:
-    """The content behind a link; not found where the link is invalid or too old, or its conversation was cleared."""
+    """The content behind a link; 404 if the link is invalid or expired, or its conversation was cleared."""
     part = _linked_part(named)
     if part is None:
         raise Http404

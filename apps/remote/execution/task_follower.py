@@ -1,6 +1,6 @@
-"""Following a remote task until it settles: by its stream, by polling, or by the agent's webhook calls.
+"""Follows a remote task until it settles: by its stream, by polling, or by webhook calls.
 
-However the news comes, only what the agent returns for the task itself counts.
+In each case only the task that the agent then returns counts.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from apps.remote.execution.translation import TaskTranslator, is_settled, state_
 
 log = logging.getLogger("parley.remote")
 
-STREAM_END_SECONDS = 0.1  # until a stream ends after its task
-HISTORY_LENGTH = 1  # messages of a task that are requested: the last may be its answer
+STREAM_END_SECONDS = 0.1  # to wait for the end of a stream after its task ended
+HISTORY_LENGTH = 1  # the last message may be the answer
 Emit = Callable[[Emission], Awaitable[None]]
 
 
@@ -39,7 +39,7 @@ class AnsweredWithMessage(Exception):
 
 
 class AgentGone(Exception):
-    """The agent was away for too long, in the middle of its work. `str()` is a sentence for people."""
+    """The agent was unreachable for too long during its work. `str()` is a sentence for people."""
 
     code = "agent_gone"
 
@@ -47,9 +47,7 @@ class AgentGone(Exception):
 class TaskFollower:
     """Follows one remote task from its first event until it settles.
 
-    Attributes:
-        hints: the metadata of the last status update.
-        translator: makes the emissions of the task's events.
+    `hints` is the metadata of the last status update.
     """
 
     def __init__(self, peer: Peer, remote_run: RemoteRun, emit: Emit) -> None:
@@ -63,11 +61,11 @@ class TaskFollower:
         self._loop = asyncio.get_running_loop()
         self._last_news = self._loop.time()
         self._backoff = Backoff()
-        self._settled: JSON | None = None  # the update of a stream by which the task settled
+        self._settled: JSON | None = None  # the stream's update that settled the task
         self.translator = self._make_translator()
 
     async def settled(self, stream: AsyncIterator[JSON] | None = None) -> JSON:
-        """The task when it settles; `stream` is the answer to a message. Emits what the task says until then.
+        """The settled task; `stream` is the answer to a message. Emits what the task says.
 
         Raises AnsweredWithMessage, AgentGone, RemoteError.
         """
@@ -86,11 +84,9 @@ class TaskFollower:
                 stream = self._subscribe() if self._streams else None
 
     async def finish(self) -> None:
-        """Emit what is left once the task has completed."""
         await self._emit_all(self.translator.finish())
 
     async def _read(self, stream: AsyncIterator[JSON]) -> None:
-        """Handle a stream until it ends, or the task settles. Raises errors after which there is no task to follow."""
         try:
             async with aclosing(self._events(stream)) as events:
                 async for event in events:
@@ -101,7 +97,7 @@ class TaskFollower:
         except RemoteError as error:
             if not self._remote_run.task_id or isinstance(error, Misbehaved):
                 raise
-            if isinstance(error, Refused):  # the task has ended, or the card is wrong about streams
+            if isinstance(error, Refused):  # the task has ended, or the card wrongly promises streams
                 self._streams = self._streams and error.is_transient
             log.info("the stream of run %s broke off: %s", self._run, error)
         else:
@@ -109,33 +105,33 @@ class TaskFollower:
                 raise CutOff("The agent ended its answer without saying anything.")
 
     async def _events(self, stream: AsyncIterator[JSON]) -> AsyncGenerator[JSON]:
-        """The events of a stream. The first is awaited even when the turn is stopped: it names the task to cancel."""
-        begun: JSON | None = None
+        """The events of a stream. Waits for the first even if the turn is stopped: it names the task to cancel."""
+        first_event: JSON | None = None
         if not self._remote_run.task_id:
             first = asyncio.ensure_future(anext(stream, None))
             try:
-                begun = await asyncio.shield(first)
+                first_event = await asyncio.shield(first)
             except asyncio.CancelledError:
                 cancellation.run_in_background(self._cancel_once_named(stream, first))
                 raise
         async with aclosing(stream):  # type: ignore[type-var]
-            if begun is not None:
-                yield begun
+            if first_event is not None:
+                yield first_event
             async for event in stream:
                 yield event
 
     async def _drain(self, stream: AsyncIterator[JSON]) -> None:
-        """Read a stream that ends right after its task to its end, so that the next call can use its connection."""
+        """Read a stream to its end if that comes at once, so that its connection can be reused."""
         state = state_of((self._settled or {})["status"])
         if state is None or not state.is_terminal:
             return
         with suppress(TimeoutError, RemoteError):
             async with asyncio.timeout(STREAM_END_SECONDS):
                 async for _ in stream:
-                    pass  # events after the end do not count
+                    pass
 
     async def _cancel_once_named(self, stream: AsyncIterator[JSON], first: asyncio.Future[JSON | None]) -> None:
-        """Cancel the task that the agent has begun, if it names the task in time."""
+        """Cancel the new task if the agent names it in time."""
         async with aclosing(stream):  # type: ignore[type-var]
             try:
                 async with asyncio.timeout(settings.REMOTE_CANCEL_SECONDS):
@@ -166,7 +162,6 @@ class TaskFollower:
             self._note_settled(update)
 
     def _note_alive(self) -> None:
-        """The agent answers, so its breaker closes before the turn ends."""
         if not self._is_alive:
             self._is_alive = True
             db.later(circuit_breaker.record_success, self._remote_run.assignment.agent)
@@ -176,7 +171,7 @@ class TaskFollower:
             self._settled = update
 
     async def _save_ids(self, task: JSON) -> None:
-        """Write the task's ids before anything else of it is recorded. Raises Misbehaved for another task."""
+        """Store the task's ids before anything else of it is recorded. Raises Misbehaved for another task."""
         known = self._remote_run.task_id or self._remote_run.answers_task
         if known and known != task["id"]:
             raise Misbehaved(f"{self._name} spoke of another task than the one that it was asked about.")
@@ -191,10 +186,9 @@ class TaskFollower:
         return TaskTranslator(prefix=self._remote_run.prefix, heard=str(status.get("messageId", "")))
 
     async def _confirm_settled(self) -> JSON | None:
-        """The task as the agent returns it; None while it goes on.
+        """The task as the agent returns it; None if it is unsettled.
 
-        A stream that said that the task ended must be confirmed within REMOTE_CONFIRM_SECONDS. Raises AgentGone,
-        RemoteError.
+        An end that a stream announced must be confirmed within REMOTE_CONFIRM_SECONDS. Raises AgentGone, RemoteError.
         """
         streamed = self._settled
         deadline = self._loop.time() + settings.REMOTE_CONFIRM_SECONDS
@@ -210,14 +204,13 @@ class TaskFollower:
             if is_settled(task):
                 return task
             if streamed is None or not (state := state_of(streamed["status"])) or not state.is_terminal:
-                self._settled = None  # its question was answered in another way
+                self._settled = None  # its question was answered elsewhere
                 return None
             if self._loop.time() > deadline:
                 raise Misbehaved(f"{self._name} said that its task had ended, and then that it goes on.")
             await asyncio.sleep(self._backoff.next())
 
     async def _get_task(self) -> JSON:
-        """The task as it is now; retries for some time while the agent is away. Raises AgentGone, RemoteError."""
         away_since: float | None = None
         wait = Backoff()
         while True:
@@ -244,7 +237,6 @@ class TaskFollower:
                 return task
 
     async def _pause(self, nudged: asyncio.Event) -> None:
-        """Wait before the task is polled again, or until the agent calls the webhook."""
         quiet = self._loop.time() - self._last_news
         if self._has_webhook is None and quiet > settings.REMOTE_PATIENCE_SECONDS:
             self._has_webhook = await self._register_webhook()
@@ -281,7 +273,7 @@ class TaskFollower:
 
 
 def event_task(event: JSON) -> JSON | None:
-    """The ids and the status of an event's task; None for a message."""
+    """The ids and status of an event's task; None for a message."""
     if (task := event.get("task")) is not None:
         return dict(task)
     update = event.get("statusUpdate") or event.get("artifactUpdate") or {}

@@ -1,8 +1,7 @@
-"""Translates a remote agent's events into emissions on the way, and its task into the outcome at the end.
+"""Translates a remote agent's events into emissions, and its settled task into the outcome.
 
-One table goes by the kind of an event, one by the name of an artifact. Nothing is emitted twice, though a stream may
-break off and its task be fetched: of each artifact the digests of what came are kept, for a turn may have 200 MB of it.
-What has no place in the record is kept as `Foreign`.
+Nothing is emitted twice, even if a stream breaks off and its task is fetched. To compare, the translator keeps digests,
+because a turn may have 200 MB of artifacts. Values that the record has no place for are kept as `Foreign`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ LONGEST_ID = 200
 LONGEST_NAME = 250
 
 LONGEST_SLOT = 100
-LONGEST_REPEATED_TEXT = 4_000  # characters of a delivered text that is said, too, where the agent says nothing itself
+LONGEST_REPEATED_TEXT = 4_000  # characters of an artifact that replaces a missing message
 
 CANCELED_THERE = "The agent itself canceled this task. Send the message again if you still want it."
 SIGN_IN_SOMEWHERE = "The agent wants you to sign in, and does not say where. Ask it, or its operators."
@@ -53,11 +52,9 @@ KNOWN_FIELDS = {
     "artifact": {"artifactId", "name", "description", "parts", "metadata", "extensions"},
     "message": {"messageId", "contextId", "taskId", "role", "parts", "metadata", "extensions", "referenceTaskIds"},
 }
-"""The fields that are translated; others are kept as `Foreign`."""
 
 
 def state_of(status: JSON) -> TaskState | None:
-    """The state of a remote status; None for one that A2A does not know."""
     try:
         return TaskState.from_wire(str(status.get("state", "")))
     except ValueError:
@@ -65,20 +62,18 @@ def state_of(status: JSON) -> TaskState | None:
 
 
 def is_settled(task: JSON) -> bool:
-    """Has the remote task ended, or does it ask for something?"""
     state = state_of(task["status"])
     return state is not None and state.is_settled
 
 
 class TaskTranslator:
-    """Makes emissions of one remote task's events; knows what was emitted already.
+    """Translates the events of one remote task; remembers what was emitted.
 
-    Attributes:
-        answer: the text that was emitted as tokens, or as a whole.
+    `answer` is the text that was emitted as tokens or as a whole.
     """
 
     def __init__(self, *, prefix: str = "", heard: str = "") -> None:
-        """`prefix` goes before the ids of artifacts; `heard` is the id of the last message."""
+        """`prefix` goes before artifact ids; `heard` is the id of the last message."""
         self.answer = ""
         self._full_answer = ""
         self._prefix = prefix
@@ -89,7 +84,6 @@ class TaskTranslator:
         self._kept_digests: set[str] = set()
 
     def event(self, event: JSON) -> list[Emission]:
-        """Translate an event of a stream (A2A 1.0 §3.2.3)."""
         emissions: list[Emission] = []
         for kind, body in event.items():
             translate = EVENT_TRANSLATORS.get(kind)
@@ -97,7 +91,6 @@ class TaskTranslator:
         return emissions
 
     def status(self, update: JSON) -> list[Emission]:
-        """Translate a status into progress. The message of a status that settles the task is part of its outcome."""
         status, hints = update["status"], update.get("metadata") or {}
         state, emissions = state_of(status), self._unknown_fields("statusUpdate", update)
         emissions += self._unknown_fields("status", status)
@@ -108,7 +101,7 @@ class TaskTranslator:
         if message and not (state is not None and state.is_settled):
             emissions += self._progress(message, progress if isinstance(progress, dict) else {})
             hints = {name: value for name, value in hints.items() if name != "progress"}
-        if state is None or not state.is_interrupted:  # the question has its own place
+        if state is None or not state.is_interrupted:  # the outcome has the question
             emissions += self._foreign({"statusUpdate": {"metadata": hints}} if hints else {})
         return emissions
 
@@ -137,14 +130,13 @@ class TaskTranslator:
             return [*emissions, self._chunk(artifact, parts, append=in_record, last=bool(update.get("lastChunk")))]
         others = [part for part in parts if "text" not in part and "data" not in part]
         emissions += translate(self, artifact, parts, append)
-        if others:  # a file has no place among words
+        if others:  # a file cannot be part of streamed text
             emissions.append(self._chunk(artifact, others, append=in_record, last=False))
         elif details := {name: artifact[name] for name in ("metadata", "extensions") if artifact.get(name)}:
             emissions += self._foreign({"artifact": {"name": artifact["name"], **details}})
         return emissions
 
     def task(self, task: JSON, *, final: bool = False) -> list[Emission]:
-        """Translate what a fetched task adds. With `final`, what it changes counts too."""
         emissions = self._unknown_fields("task", task)
         if metadata := task.get("metadata"):
             emissions += self._foreign({"task": {"metadata": metadata}})
@@ -155,7 +147,7 @@ class TaskTranslator:
         return emissions + self.status({"status": task["status"]})
 
     def finish(self) -> list[Emission]:
-        """The whole answer and the ends of artifacts, where the completed task did not send them."""
+        """The rest of the answer, and the ends of artifacts that the completed task did not send."""
         emissions: list[Emission] = []
         if self._full_answer and self._full_answer != self.answer:
             self.answer = self._full_answer
@@ -177,7 +169,7 @@ class TaskTranslator:
         return self.artifact({"artifact": artifact}) if is_other else []
 
     def _complete_answer(self, task: JSON) -> list[Emission]:
-        """The answer of the fetched task, where the stream lacked some of it or had another order."""
+        """The answer of the fetched task, if it has more than the stream."""
         pieces = [one for one in task.get("artifacts") or [] if one.get("name") in OUTPUT_NAMES]
         whole = "".join(_joined_text(sort_parts(one.get("parts", []))[0]) for one in pieces)
         if self._full_answer or whole == self.answer or len(whole) < len(self.answer):
@@ -185,7 +177,7 @@ class TaskTranslator:
         self.answer = whole
         return [WholeAnswer(whole)]
 
-    # Artifacts, by their name
+    # Artifacts, by name
 
     def _output(self, artifact: JSON, parts: list[JSON], append: bool) -> list[Emission]:
         text = _joined_text(parts)
@@ -200,7 +192,7 @@ class TaskTranslator:
             more = self._full_answer[len(self.answer) :]
             self.answer = self._full_answer
             return [Token(more)] if more else []
-        return []  # a beginning of the answer, or another one, which `finish` emits
+        return []  # the task has the beginning, or another answer, which `finish` emits
 
     def _thought(self, artifact: JSON, parts: list[JSON], append: bool) -> list[Emission]:
         return [Thought(text)] if (text := _joined_text(parts)) else []
@@ -271,7 +263,7 @@ class TaskTranslator:
         return [progress, *emissions]
 
     def _id(self, key: str) -> str:
-        """The artifact's id in our task: its own, or a digest of one that our record does not allow."""
+        """The artifact's own id, or a digest if the record does not allow that id."""
         own = f"{self._prefix}{key}"
         return own if own.isprintable() and 0 < len(own) <= LONGEST_ID else digest(own)
 
@@ -280,7 +272,6 @@ class TaskTranslator:
         return self._foreign({kind: fields} if fields else {})
 
     def _foreign(self, said: JSON) -> list[Emission]:
-        """Keep it once, however often it comes."""
         if not said or (known := digest(said)) in self._kept_digests:
             return []
         self._kept_digests.add(known)
@@ -304,10 +295,10 @@ ARTIFACT_TRANSLATORS: Mapping[str, ArtifactTranslator] = {
     "tool_call": TaskTranslator._tool_call,
     "tool_result": TaskTranslator._tool_result,
 }
-"""Artifacts of these names stand for something else; every other is an artifact of the record."""
+"""By name, artifacts that are not artifacts of the record."""
 OUTPUT_NAMES = ("output_start", "output_delta", "output_end")
 APPENDED_NAMES = (*OUTPUT_NAMES, "thinking_start", "thinking_delta", "thinking_end")
-"""Of these a later one of the same id may continue an earlier one instead of replacing it."""
+"""A later artifact of these names and of the same id may continue an earlier one."""
 CALL_ID_KEYS = ("callId", "call_id", "toolCallId", "tool_call_id", "id")
 TOOL_NAME_KEYS = ("name", "toolName", "tool_name", "tool")
 ARGUMENT_KEYS = ("arguments", "args", "input", "parameters")
@@ -316,7 +307,7 @@ ERROR_KEYS = ("isError", "is_error", "error")
 
 
 def sort_parts(parts: Any) -> tuple[list[JSON], JSON]:
-    """The parts that the record takes, and what is no such part. A link is one to the web."""
+    """The parts that the record takes, and the others. A link must be one to the web."""
     good: list[JSON] = []
     strange: list[Any] = []
     for part in parts if isinstance(parts, list) else [parts]:
@@ -334,7 +325,6 @@ def _joined_text(parts: Iterable[JSON]) -> str:
 
 
 def _data_values(parts: Iterable[JSON]) -> list[Any]:
-    """The values of data parts, and of text parts that may be JSON."""
     values = [
         part["data"] if "data" in part else _parse_if_json(part["text"])
         for part in parts
@@ -344,7 +334,6 @@ def _data_values(parts: Iterable[JSON]) -> list[Any]:
 
 
 def _parse_if_json(value: Any) -> Any:
-    """What a string says as JSON, or the string; anything else as it is."""
     if not isinstance(value, str):
         return value
     try:
@@ -358,7 +347,6 @@ def _finite(digits: str) -> float | str:
 
 
 def _pop_first(told: JSON, names: Iterable[str]) -> Any:
-    """Take out the value of the first of these names."""
     for name in names:
         if name in told:
             return told.pop(name)
@@ -376,10 +364,7 @@ def _as_number(value: Any) -> float | None:
 
 @dataclass(slots=True)
 class Piece:
-    """A part, or several parts of text in a row: agents cut text as they like.
-
-    `text` is None for other parts, whose label is the digest of the whole part.
-    """
+    """A part, or the joined text of several: agents split text arbitrarily. `text` is None for other parts."""
 
     label: str
     part: JSON
@@ -388,8 +373,6 @@ class Piece:
 
 @dataclass(slots=True)
 class HeardPiece:
-    """The length and the digest of a piece that came."""
-
     label: str
     length: int = 0
     sum: Any = field(default_factory=hashlib.sha256)
@@ -399,13 +382,13 @@ class HeardPiece:
         self.sum.update(text.encode(errors="surrogatepass"))
 
     def begins(self, text: str) -> bool:
-        """Does the text begin with all of this?"""
+        """Does the text start with this?"""
         begin = text[: self.length].encode(errors="surrogatepass")
         return len(text) >= self.length and hashlib.sha256(begin).digest() == self.sum.digest()
 
 
 class HeardArtifact:
-    """What came of one artifact. `closed`: its last chunk came."""
+    """What was received of one artifact. `closed`: its last chunk came."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -419,7 +402,7 @@ class HeardArtifact:
                 self._pieces[-1].add(piece.text)
 
     def rest_of(self, parts: Sequence[JSON]) -> list[JSON] | None:
-        """What these parts have beyond what came before; None where they do not begin with that."""
+        """What these parts add to the received ones; None if they do not start with those."""
         given = join_text(parts)
         if len(given) < len(self._pieces):
             return None
@@ -438,7 +421,7 @@ class HeardArtifact:
 
 
 def join_text(parts: Iterable[JSON]) -> list[Piece]:
-    """The parts, with text that follows text of the same kind joined to it, and without empty text."""
+    """The parts with adjacent text of the same kind joined, without empty text."""
     pieces: list[Piece] = []
     for part in parts:
         text = part.get("text")
@@ -455,7 +438,6 @@ def join_text(parts: Iterable[JSON]) -> list[Piece]:
 
 
 def _text_label(part: JSON) -> str:
-    """Differs for kinds of text; plain text with and without its media type is the same kind."""
     labels = {name: value for name, value in part.items() if name != "text" and value}
     if labels.get("mediaType") == "text/plain":
         del labels["mediaType"]
@@ -463,15 +445,14 @@ def _text_label(part: JSON) -> str:
 
 
 def digest(value: Any) -> str:
-    """The same for the same value, whatever strings it has."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def outcome_of(task: JSON, hints: JSON, answer: str) -> Outcome:
-    """The outcome of a remote task that has settled.
+    """The outcome of a settled remote task.
 
-    `hints` is the metadata of its last status update, which may describe the answer that the agent waits for; `answer`
-    is the text that the agent sent as its answer.
+    `hints` is the metadata of its last status update, which may describe the expected answer; `answer` is the streamed
+    text.
     """
     message = _final_message(task)
     said, metadata = _message_parts(message), _message_metadata(message)
@@ -494,12 +475,10 @@ def outcome_of(task: JSON, hints: JSON, answer: str) -> Outcome:
 
 
 def outcome_of_message(message: JSON) -> Outcome:
-    """The outcome of a turn to which the agent answered with a message and no task."""
     return Completed(_message_parts(message) or None, metadata=_message_metadata(message))
 
 
 def _final_message(task: JSON) -> JSON:
-    """The message of the task's status, or else the agent's last message."""
     if message := task["status"].get("message"):
         return dict(message)
     last = (task.get("history") or [{}])[-1]
@@ -508,7 +487,6 @@ def _final_message(task: JSON) -> JSON:
 
 
 def _delivered_text(task: JSON) -> str:
-    """The text of the only artifact, if it is short and has no other parts."""
     artifacts = task.get("artifacts") or []
     parts = artifacts[0].get("parts", []) if len(artifacts) == 1 else []
     text = "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
@@ -525,7 +503,7 @@ def _message_metadata(message: JSON) -> JSON:
 
 
 def _slot(message: JSON, hints: JSON, name: str = "input") -> JSON:
-    """The slot that the agent describes in the metadata of its status, as Parley does, or of its message."""
+    """The slot in the metadata of the status, as Parley writes it, or of its message."""
     for place in (hints.get("slot"), (message.get("metadata") or {}).get("slot"), message.get("metadata")):
         schema: Any = place.get("schema") if isinstance(place, dict) else None
         if isinstance(place, dict) and isinstance(schema, dict):

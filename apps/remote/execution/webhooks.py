@@ -1,7 +1,6 @@
-"""The webhook that a remote agent calls when its work for a run has news.
+"""The webhook that a remote agent calls about its work for a run.
 
-The body is not read: a call with the right token wakes whoever waits for the run, who then asks the agent itself. Each
-wait has a timeout besides.
+The body is ignored: a call with the right token makes the run's follower ask the agent.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ JSON = dict[str, Any]
 WEBHOOK_SALT = "apps.remote.receiving"
 TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105 - the name of a header
 AUTH_SCHEME = "Bearer"
-NUDGE_INTERVAL_SECONDS = 0.25  # between nudges of a run; all calls within it make one more
+NUDGE_INTERVAL_SECONDS = 0.25  # between nudges of a run; calls in between are merged
 
 
 def webhook_config(run_id: uuid.UUID) -> JSON:
     """The `TaskPushNotificationConfig` (A2A 1.0 §4.3.1) for the remote task of a run, without the task's id.
 
-    The token is there twice, for agents that support only one of the two places.
+    The token is there twice, for agents that support only one of the places.
     """
     token = _token(run_id, settings.SECRET_KEY)
     return {
@@ -48,7 +47,7 @@ def webhook_config(run_id: uuid.UUID) -> JSON:
 
 @csrf_exempt
 async def notification(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """`POST /gateway/notifications/<run>`. A wrong token and an unknown run are both not found."""
+    """`POST /gateway/notifications/<run>`. A wrong token and an unknown run both give 404."""
     if request.method != "POST":
         return HttpResponseNotAllowed(["POST"])
     try:
@@ -65,42 +64,38 @@ async def notification(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 
 def _is_authentic(run_id: uuid.UUID, token: str, authorization: str) -> bool:
-    """At least one of the two must be there, and each that is there must be right."""
+    """At least one token must be given, and each given one must match. Compares in constant time."""
     scheme, _, credentials = authorization.partition(" ")
     given = [token] * bool(token) + [credentials if scheme.lower() == AUTH_SCHEME.lower() else ""] * bool(authorization)
     keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
     expected = [_token(run_id, key) for key in keys]
-    return bool(given) and all(_is_one_of(expected, one) for one in given)
-
-
-def _is_one_of(expected: list[str], given: str) -> bool:
-    return any([constant_time_compare(one, given) for one in expected])  # noqa: C419 - each is compared
+    return bool(given) and all(any([constant_time_compare(one, token) for one in expected]) for token in given)  # noqa: C419
 
 
 def _token(run_id: uuid.UUID, key: str | bytes) -> str:
-    """256 bits that only this installation can compute, so that none need be stored."""
+    """256 bits derived from the secret key, so that none are stored."""
     digest = salted_hmac(WEBHOOK_SALT, str(run_id), secret=key, algorithm="sha256").digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 class NudgeThrottle:
-    """Nudges a run at once, but at most once in NUDGE_INTERVAL_SECONDS."""
-
     def __init__(self) -> None:
-        self._resting: dict[str, bool] = {}  # runs that were nudged a moment ago: was there another call since?
+        self._paused: dict[str, bool] = {}  # runs nudged just now: did another call follow?
 
     async def pass_on(self, run_id: str) -> None:
-        if run_id in self._resting:
-            self._resting[run_id] = True
+        if run_id in self._paused:
+            self._paused[run_id] = True
             return
-        self._resting[run_id] = False
-        asyncio.get_running_loop().call_later(NUDGE_INTERVAL_SECONDS, self._rested, run_id)
+        self._pause(run_id)
         await db.run(notifications.nudge, run_id)
 
-    def _rested(self, run_id: str) -> None:
-        if self._resting.pop(run_id):
-            self._resting[run_id] = False
-            asyncio.get_running_loop().call_later(NUDGE_INTERVAL_SECONDS, self._rested, run_id)
+    def _pause(self, run_id: str) -> None:
+        self._paused[run_id] = False
+        asyncio.get_running_loop().call_later(NUDGE_INTERVAL_SECONDS, self._resume, run_id)
+
+    def _resume(self, run_id: str) -> None:
+        if self._paused.pop(run_id):
+            self._pause(run_id)
             db.later(notifications.nudge, run_id)
 
 
@@ -111,20 +106,20 @@ _waiting_events: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
 
 @contextmanager
 def nudges_of(run_id: object) -> Iterator[asyncio.Event]:
-    """An event of the running loop that is set whenever the run is nudged."""
-    notifications.on_nudge(_wake)  # once for the process, however often it is called
+    """An event that is set whenever the run is nudged."""
+    notifications.on_nudge(_wake)  # idempotent
     event = asyncio.Event()
     key, mine = str(run_id), (asyncio.get_running_loop(), event)
     _waiting_events[key] = mine
     try:
         yield event
     finally:
-        if _waiting_events.get(key) is mine:  # this process may have taken the run up again meanwhile
+        if _waiting_events.get(key) is mine:  # this process may have claimed the run again
             del _waiting_events[key]
 
 
 def _wake(run_id: str) -> None:
-    """Called from any thread."""
+    """Thread-safe."""
     if found := _waiting_events.get(run_id):
         loop, event = found
         with suppress(RuntimeError):  # the loop has ended

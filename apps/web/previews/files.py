@@ -1,4 +1,4 @@
-"""The preview of a file: the modes in which each kind of file is shown, and the decoding of its text."""
+"""The preview of a file: the modes of each kind of file, and the decoding of its text."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from apps.web.previews.tables import NotATable, Order, Table, table_of
 from apps.web.previews.trees import NotATree, tree_of
 from apps.web.sessions.messages import size_text
 
-READ_BYTES = 2_000_000  # bytes of a table or tree that are read
-SHOWN_BYTES = 100_000  # bytes of a text that are shown
-HIGHLIGHTED_CHARACTERS = 40_000  # characters of a text that are highlighted
+READ_BYTES = 2_000_000  # of a table or tree
+SHOWN_BYTES = 100_000  # of a text
+HIGHLIGHTED_CHARACTERS = 40_000
 SHORT_NUMBER = re.compile("[0-9]{1,3}")
-LONG_LINE = 2_000  # characters beyond which lines are wrapped, whatever the language
+LONG_LINE = 2_000  # longer lines are wrapped
 
 PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/svg+xml")
 BY_TYPE = {
@@ -47,7 +47,7 @@ MODE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A part of a delivered artifact. `address` downloads it, with `?look` opens it; `media_type` is verified."""
+    """A part of an artifact. `address` downloads it, with `?look` opens it; `media_type` is verified."""
 
     part: JSON
     name: str
@@ -59,7 +59,6 @@ class File:
         return parts.size_of(self.part) or 0
 
     def text(self, most: int) -> str:
-        """Its text, from its first `most` bytes."""
         said = str(self.part.get("mediaType", ""))
         return text_of(blobs.head_of(self.part, most), said, is_cut=self.size > most)
 
@@ -76,7 +75,6 @@ class Preview:
 
     @property
     def mode_choices(self) -> list[tuple[str, str]]:
-        """The modes to choose from, with their names; empty where there is one alone."""
         return [(mode, MODE_NAMES[mode]) for mode in self.modes] if len(self.modes) > 1 else []
 
 
@@ -107,7 +105,6 @@ def _modes(file: File) -> tuple[str, ...]:
 
 
 def _source(file: File, _: QueryDict) -> Preview:
-    """The source, highlighted where the language is known and the text is short."""
     text = file.text(SHOWN_BYTES)
     if "data" in file.part or file.part.get("stored", {}).get("kind") == "data":
         text = _indented(text)
@@ -119,7 +116,7 @@ def _source(file: File, _: QueryDict) -> Preview:
 def _indented(text: str) -> str:
     try:
         return rendering.json_text(json.loads(text))
-    except (ValueError, RecursionError):  # it is cut, or nothing that we read
+    except (ValueError, RecursionError):  # it is cut, or not JSON
         return text
 
 
@@ -172,7 +169,6 @@ READERS: dict[str, Callable[[File, QueryDict], Preview]] = {
 
 
 def _cut_note(file: File, most: int) -> str:
-    """The note where only the first `most` bytes are shown."""
     return (
         f"The first {size_text(most)} of {size_text(file.size)}. Download the file to see all."
         if file.size > most
@@ -181,7 +177,6 @@ def _cut_note(file: File, most: int) -> str:
 
 
 def _language(file: File) -> str:
-    """The name of the language for Pygments, by the file's type or name."""
     endings = {"text/html": "x.html", "image/svg+xml": "x.svg", "application/json": "x.json"}
     try:
         aliases = get_lexer_for_filename(endings.get(file.media_type, file.name)).aliases
@@ -192,12 +187,12 @@ def _language(file: File) -> str:
 
 BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, with whose mark it begins
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16: its mark begins with UTF-16's
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-# Some of Python's codecs are no encodings of text, and some take a time that grows with the square of the length.
+# Python's other codecs are not text encodings, or take quadratic time.
 SAFE_ENCODINGS = re.compile(
     r"(us-)?ascii|utf-?(8|16|32)(le|be|-le|-be)?|(iso-?)?8859-\d+|iso-8859-\d+|latin-?1|(windows-|cp)125\d"
     r"|koi8-[ru]|mac-?roman|gbk|gb2312|gb18030|big5|shift_?jis|euc-(jp|kr)",
@@ -207,12 +202,12 @@ CHARSET = re.compile(r";\s*charset\s*=\s*\"?([\w.-]{1,40})", re.IGNORECASE | re.
 
 
 def text_of(content: bytes, media_type: str = "", *, is_cut: bool = False) -> str:
-    """The text; it never fails. `is_cut`: there is more, and the last character may be half."""
+    """The text; it never fails. `is_cut`: there is more, and the last character may be incomplete."""
     return _decoded(content, encoding_of(content, media_type, is_cut=is_cut), is_cut)
 
 
 def encoding_of(content: bytes, media_type: str = "", *, is_cut: bool = False) -> str:
-    """The name of the encoding: what its mark or its media type says, if that holds; otherwise UTF-8, or a guess."""
+    """The encoding named by the BOM or the media type, if it decodes the text; otherwise UTF-8, or a guess."""
     for encoding in _likely(content, media_type):
         try:
             _decoded(content, encoding, is_cut)

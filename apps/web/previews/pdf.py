@@ -1,6 +1,6 @@
-"""Remove scripts and actions from a PDF before a browser shows it; links and pages stay.
+"""Removing scripts and actions from a PDF before a browser shows it.
 
-The viewer of a browser runs a document's scripts, whatever the headers of the response say.
+The viewer of a browser runs a document's scripts, whatever the headers say.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ class CannotBeShown(Exception):
 
 
 def sanitized_pdf(content: bytes) -> bytes:
-    """The document without scripts and actions. This blocks a thread, and starts a process.
+    """The document without scripts and actions. Blocks, and starts a process.
 
-    Raises:
-        CannotBeShown: it is broken, unclear, needs a password, is too large, or takes too long.
+    Raises CannotBeShown for a document that is broken, ambiguous, encrypted, too large, or slow.
     """
     if len(content) > MOST_PDF_BYTES or not _slots.acquire(timeout=SECONDS):
         raise CannotBeShown

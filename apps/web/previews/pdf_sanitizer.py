@@ -1,7 +1,6 @@
-"""The program that `pdf.py` starts: it reads a PDF and writes the same document without scripts and actions.
+"""The program that `pdf.py` starts: it reads a PDF and writes it without scripts and actions.
 
-The document may be hostile. So this is a process of its own, with limited memory and time, and without settings or
-secrets.
+The document may be hostile, so this process has limited memory and time, and no settings or secrets.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from collections.abc import Iterator
 import pikepdf
 
 MEMORY = 1 << 30  # bytes
-DECODED = 64 << 20  # bytes that a stream of the document's structure may have
-FILTERS = 3  # one after the other, of such a stream
+DECODED = 64 << 20  # bytes of a structural stream
+FILTERS = 3  # of such a stream
 
 SCRIPT_KEYS = ("/OpenAction", "/AA", "/JavaScript", "/JS", "/XFA")
 """Keys of dictionaries: actions at events, scripts by name and in actions, forms that are programs."""
@@ -31,7 +30,7 @@ PAGE_ACTIONS = frozenset(("/NextPage", "/PrevPage", "/FirstPage", "/LastPage"))
 
 
 class AmbiguousName(Exception):
-    """A name has a NUL in it, which readers treat differently."""
+    """A name contains a NUL, which readers treat differently."""
 
 
 def sanitized(content: bytes) -> bytes:
@@ -49,7 +48,7 @@ def sanitized(content: bytes) -> bytes:
 
 
 def sanitize_object(found: pikepdf.Object) -> None:
-    """Remove actions from an object and what it contains directly; indirect objects are handled by themselves."""
+    """Remove actions from an object and its direct members. The caller visits indirect objects."""
     waiting = [found]
     while waiting:
         one = waiting.pop()

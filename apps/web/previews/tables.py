@@ -1,4 +1,4 @@
-"""Comma-separated values as a table that can be sorted: its first rows, and how many there are."""
+"""CSV as a table that can be sorted: its first rows, and how many there are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import islice
 ROWS, COLUMNS, CELLS = 200, 40, 4000  # that are shown at most
 LONGEST_CELL = 300  # characters of a cell
 DELIMITERS = ",;\t|"
-SAMPLED_RECORDS = 30  # records that are read to find the delimiter
+SAMPLED_RECORDS = 30  # to find the delimiter
 NUMBER = re.compile(r"[-+−]?\d*[.,]?\d+(e[-+]?\d{1,3})?\s?%?", re.IGNORECASE)
 GROUPED = re.compile(r"[-+−]?\d{1,3}([,  ]\d{3})+(\.\d+)?")
 LONGEST_NUMBER = 40  # characters
@@ -21,12 +21,12 @@ type Row = list[str]
 
 
 class NotATable(ValueError):
-    """This cannot be read as a table."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The column that rows are sorted by, counted from 0, and the direction."""
+    """The column that rows are sorted by, from 0, and the direction."""
 
     column: int
     is_down: bool = False
@@ -41,7 +41,6 @@ class Column:
 
     @property
     def sorted(self) -> str:
-        """In the word of `aria-sort`."""
         return "none" if self.order is None else "descending" if self.order.is_down else "ascending"
 
     @property
@@ -61,14 +60,13 @@ class Table:
 
     @property
     def lines(self) -> list[list[tuple[str, bool]]]:
-        """The rows, each cell with whether it is in a column of numbers."""
         return [
             [(cell, column.is_numeric) for cell, column in zip(row, self.columns, strict=True)] for row in self.rows
         ]
 
 
 def table_of(text: str, order: Order | None = None, *, is_cut: bool = False) -> Table:
-    """The text as a table. `is_cut` says that the last row may be incomplete. Raises NotATable."""
+    """The text as a table. `is_cut`: the last row may be incomplete. Raises NotATable."""
     delimiter = _delimiter(text)
     try:
         read = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
@@ -103,7 +101,7 @@ def _laid_out(names: Row, rows: list[Row], order: Order | None) -> Table:
 
 
 def _sorted(rows: list[Row], order: Order) -> list[Row]:
-    """Sort numbers by value and words without regard to case. Empty cells come last in both directions."""
+    """Sort numbers by value and words without case. Empty cells come last."""
     is_numeric = _is_numeric(rows, order.column)
     key: Callable[[str], float | str] = (lambda cell: _number(cell) or 0.0) if is_numeric else str.casefold
     filled = [row for row in rows if _cell(row, order.column)]

@@ -1,4 +1,4 @@
-"""JSON as a tree that opens and closes: safe HTML of bounded size."""
+"""JSON as a tree of `<details>`: safe HTML of bounded size."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from django.utils.safestring import SafeString, mark_safe
 
-MOST_MEMBERS = 200  # members that are shown of one object or array
+MOST_MEMBERS = 200  # of one object or array
 MOST_NODES = 2_000  # of a whole tree
 MOST_DEPTH = 40
 LONGEST_TEXT = 500  # characters of a string
-OPEN_LEVELS = 2  # levels that are open at first, as long as they are short
+OPEN_LEVELS = 2  # open at first, if they are short
 MOST_OPEN_MEMBERS = 40  # members
 
 
@@ -22,11 +22,11 @@ class NotATree(ValueError):
 
 
 class Members(list[tuple[str, Any]]):
-    """An object as it is written: in its order, with repeated names."""
+    """An object in its written order, with repeated names."""
 
 
 class Figure(str):
-    """A number as it is written, whatever its size."""
+    """A number as it is written."""
 
 
 def tree_of(text: str) -> SafeString:
@@ -41,7 +41,7 @@ def tree_of(text: str) -> SafeString:
 
 
 class _TreeWriter:
-    """Draws a tree. Only `_key` and `_leaf` write text of the file, and they escape it."""
+    """Only `_key` and `_leaf` write text from the file, and they escape it."""
 
     def __init__(self) -> None:
         self.left = MOST_NODES

@@ -1,13 +1,13 @@
-"""The files of a session: artifacts listed and previewed, their signatures verified, and everything to download.
+"""A session's files: list, preview, verification and download.
 
-What an agent made may be hostile, so nothing of it runs in our pages. Pictures and plain text open in the browser,
-HTML only inside a sandbox, PDF without its scripts and actions. Everything else is downloaded.
+Artifacts may be hostile: nothing of them runs in our pages. Pictures and plain text open in the browser, HTML in a
+sandbox, PDF without scripts and actions. Everything else is downloaded.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import groupby
@@ -36,15 +36,13 @@ from apps.web.previews.files import PICTURE_TYPES, File, Preview, encoding_of, p
 from apps.web.sessions.messages import chip_content, shown_file, size_text
 from apps.web.shell import reader_view, session_or_404
 
-SHOWN_AT_ONCE = 3  # parts of an artifact that are shown at once
-MOST_PARTS = 100  # parts that are named
-VERIFIED_AT_ONCE = 8_000_000  # bytes of content that are read to verify a signature without a request
+SHOWN_AT_ONCE = 3  # parts of an artifact
+MOST_PARTS = 100  # parts that are listed
+VERIFIED_AT_ONCE = 8_000_000  # bytes; larger artifacts are verified on request
 
 
 @dataclass(frozen=True, slots=True)
 class SignatureLabel:
-    """The sign, the name and the meaning of a verdict on a signature."""
-
     sign: str
     name: str
     sentence: str
@@ -70,7 +68,6 @@ NOT_VERIFIED = SignatureLabel("none", "Signed, not verified yet", "It is large: 
 
 @reader_view
 def files(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
-    """The current list of the panel. Somebody else's session is not found."""
     context = session_or_404(request, session)
     return render(
         request, "web/_files.html", {"files": artifacts_by_name(artifacts_before(context, context.last_event + 1))}
@@ -79,7 +76,7 @@ def files(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
 
 @reader_view
 def artifact_look(request: HttpRequest, session: uuid.UUID, task: uuid.UUID, artifact: str) -> HttpResponse:
-    """The preview of an artifact, as a fragment: its signature and its parts."""
+    """An artifact's signature and parts, as a fragment."""
     context = session_or_404(request, session)
     row = artifact_or_404(context, task, artifact)
     held = parts.pieces_joined(row.parts)
@@ -105,7 +102,7 @@ def artifact_look(request: HttpRequest, session: uuid.UUID, task: uuid.UUID, art
 def artifact_preview(
     request: HttpRequest, session: uuid.UUID, task: uuid.UUID, artifact: str, number: int
 ) -> HttpResponse:
-    """The preview of one part, as a fragment: `?as` names the mode, `?sort` and `?down` the order."""
+    """One part, as a fragment: `?as` is the mode, `?sort` and `?down` the order."""
     context = session_or_404(request, session)
     row = artifact_or_404(context, task, artifact)
     preview = preview_of(_file(context, row, parts.pieces_joined(row.parts), number), request.GET)
@@ -114,7 +111,7 @@ def artifact_preview(
 
 @reader_view
 def artifact_signature(request: HttpRequest, session: uuid.UUID, task: uuid.UUID, artifact: str) -> HttpResponse:
-    """Verify the signature of an artifact now; the result is a fragment."""
+    """Verify the signature now; the result is a fragment."""
     context = session_or_404(request, session)
     found = _signature(context, artifact_or_404(context, task, artifact), is_asked=True)
     return render(request, "web/_signature.html", {**found, "is_open": True})
@@ -123,7 +120,7 @@ def artifact_signature(request: HttpRequest, session: uuid.UUID, task: uuid.UUID
 @require_safe
 @login_required
 async def artifacts_zip(request: HttpRequest, session: uuid.UUID) -> HttpResponseBase:
-    """All delivered files as a ZIP, the newest version of each name; with `?all` every version."""
+    """A ZIP of the newest version of each name; with `?all` of every version."""
     context = await db.run(session_or_404, request, session)
     bundle = await db.run(downloads.bundle_of_session, context, every_version="all" in request.GET)
     if not bundle.keys:
@@ -134,7 +131,7 @@ async def artifacts_zip(request: HttpRequest, session: uuid.UUID) -> HttpRespons
 def _part_preview(
     request: HttpRequest, context: Context, row: Artifact, held: list[JSON], number: int
 ) -> Preview | None:
-    """The preview of a part; None where the person has to ask for it, or the part is a link."""
+    """None for links, and if the person must ask for the preview."""
     if number >= SHOWN_AT_ONCE or "url" in held[number]:
         return None
     return preview_of(_file(context, row, held, number), request.GET)
@@ -151,7 +148,6 @@ def _part_place(context: Context, row: Artifact, number: int) -> JSON:
 
 
 def _signature(context: Context, row: Artifact, *, is_asked: bool) -> JSON:
-    """The signature of an artifact, and its verdict if somebody asked (`is_asked`) for that."""
     place = {"signature": row.signature, "verify": artifact_url(context.pk, row, "artifact-signature")}
     if row.signature and not is_asked:
         return place | {"verdict": NOT_VERIFIED}
@@ -166,11 +162,10 @@ def _signature(context: Context, row: Artifact, *, is_asked: bool) -> JSON:
     }
 
 
-THUMBNAIL_BYTES = 2_000_000  # bytes; a larger picture has no thumbnail
+THUMBNAIL_BYTES = 2_000_000  # larger pictures have no thumbnail
 
 
 def delivered_artifact(context: Context, row: Artifact) -> JSON:
-    """An artifact with its files, for the panel."""
     joined = parts.pieces_joined(row.parts)
     files = [artifact_part(part, context, row, number) for number, part in enumerate(joined)]
     return {
@@ -188,7 +183,6 @@ def delivered_artifact(context: Context, row: Artifact) -> JSON:
 
 
 def _chip(name: str, files: list[JSON]) -> str:
-    """The chip of an artifact below an answer: its icon or thumbnail, name and size. Safe HTML."""
     first: JSON = files[0] if files else {"mediaType": "", "size": None}
     sign = ""
     if (small := _thumbnail(files)) is not None:
@@ -197,7 +191,6 @@ def _chip(name: str, files: list[JSON]) -> str:
 
 
 def _thumbnail(files: list[JSON]) -> str | None:
-    """The address of a thumbnail, if the first part is a small picture that is kept here."""
     match files:
         case [{"mediaType": media_type, "size": int(size), "href": href, **rest}, *_] if "elsewhere" not in rest:
             return f"{href}?look" if media_type in PICTURE_TYPES and size <= THUMBNAIL_BYTES else None
@@ -205,18 +198,17 @@ def _thumbnail(files: list[JSON]) -> str | None:
 
 
 def _text_only(joined: list[JSON]) -> str:
-    """The text of an artifact that is text alone: a page need not name it below the same text."""
+    """The text of an artifact that is only text. It gets no chip below the same text."""
     return joined[0].get("text", "") if len(joined) == 1 and not joined[0].get("filename") else ""
 
 
 def artifacts_before(context: Context, index: int) -> list[JSON]:
-    """The delivered artifacts whose first event is before this index, oldest first."""
     rows = lineage.artifacts(context).filter(first_event__lt=index)
     return [delivered_artifact(context, row) for row in rows.select_related("task").order_by("first_event")]
 
 
 def delivered_by(context: Context, events: Iterable[Event]) -> dict[uuid.UUID | None, list[JSON]]:
-    """The artifacts of the tasks that these events complete, by task."""
+    """By task: artifacts of the tasks that these events complete."""
     finished = [event.task_id for event in events if _completes(event)]
     found: dict[uuid.UUID | None, list[JSON]] = {task: [] for task in finished}
     if finished:
@@ -226,18 +218,16 @@ def delivered_by(context: Context, events: Iterable[Event]) -> dict[uuid.UUID | 
 
 
 def _completes(event: Event) -> bool:
-    """Whether the event delivers the artifacts of its task, or its answer."""
     is_answer = event.type == EventType.AGENT_STATUS and event.payload["state"] == TaskState.COMPLETED
     return is_answer or event.type == EventType.AGENT_COMPLETE
 
 
 def artifact_part(part: JSON, context: Context, row: Artifact, number: int) -> JSON:
-    """A part as a file with its address."""
     return shown_file(part, artifact_url(context.pk, row, "artifact-file", number))
 
 
 def artifact_url(session: uuid.UUID, row: Artifact, view: str, *part: int) -> str:
-    """Where a view shows an artifact of a session, or a part of it."""
+    """The URL of a view of an artifact or part."""
     return reverse(f"web:{view}", args=[session, row.task_id, row.artifact_id, *part])
 
 
@@ -254,41 +244,30 @@ TYPE_NAMES = {
 
 @dataclass(frozen=True)
 class ListedArtifact:
-    """A delivered artifact, and its version among those of its name; 0 where it is the only one."""
+    """A delivered artifact and its version within its name; 0 if it is the only one."""
 
     artifact: JSON
     version: int
 
     @property
     def key(self) -> str:
-        """Its key in the page's script."""
         return f"{self.artifact['taskId']}/{self.artifact['artifactId']}"
 
     @property
     def name(self) -> str:
-        """The name that its versions share."""
         return artifact_name(self.artifact)
 
     @property
     def is_picture(self) -> bool:
-        """Whether its first part is one."""
         return any(part["mediaType"].startswith("image/") for part in self.artifact["parts"][:1])
 
     @property
     def about(self) -> str:
-        """Kind, size, version, and how many parts there are."""
-        return " · ".join(self._facts())
-
-    def _facts(self) -> Iterator[str]:
-        parts = self.artifact["parts"]
+        parts, facts = self.artifact["parts"], []
         for part in parts[:1]:
-            yield type_name(part["mediaType"])
-            if part["size"] is not None:
-                yield size_text(part["size"])
-        if self.version:
-            yield f"v{self.version}"
-        if len(parts) > 1:
-            yield f"{len(parts)} parts"
+            facts += [type_name(part["mediaType"]), "" if part["size"] is None else size_text(part["size"])]
+        facts += [f"v{self.version}" if self.version else "", f"{len(parts)} parts" if len(parts) > 1 else ""]
+        return " · ".join(filter(None, facts))
 
     @property
     def only_part(self) -> JSON | None:
@@ -298,33 +277,30 @@ class ListedArtifact:
 
 
 def artifact_name(artifact: JSON) -> str:
-    """The name of an artifact, or else its id."""
     return str(artifact["name"] or artifact["artifactId"])
 
 
 def artifacts_by_name(artifacts: list[JSON]) -> list[tuple[ListedArtifact, list[ListedArtifact]]]:
-    """The newest version of each name, and the older ones. The newest task is first; its artifacts keep their order."""
+    """By name: the newest version, and older ones. The newest task is first; its artifacts keep their order."""
     first_events: dict[str, int] = {}
     for artifact in artifacts:  # oldest first
         first_events.setdefault(artifact["taskId"], artifact["firstEvent"])
     named = sorted(sorted(artifacts, key=lambda one: -one["firstEvent"]), key=artifact_name)
-    groups = [_versions(list(group)) for _, group in groupby(named, key=artifact_name)]
-    groups.sort(key=lambda group: (-first_events[group[0].artifact["taskId"]], group[0].artifact["firstEvent"]))
-    return [(newest, older) for newest, *older in groups]
-
-
-def _versions(group: list[JSON]) -> list[ListedArtifact]:
-    many = len(group)
-    return [ListedArtifact(artifact, many - place if many > 1 else 0) for place, artifact in enumerate(group)]
+    groups = [list(group) for _, group in groupby(named, key=artifact_name)]
+    groups.sort(key=lambda group: (-first_events[group[0]["taskId"]], group[0]["firstEvent"]))
+    listed = (
+        [ListedArtifact(artifact, len(group) - place if len(group) > 1 else 0) for place, artifact in enumerate(group)]
+        for group in groups
+    )
+    return [(newest, older) for newest, *older in listed]
 
 
 def type_name(media_type: str) -> str:
-    """A media type as people call it."""
     kind = media_type.partition("/")[2] or media_type
     return TYPE_NAMES.get(media_type) or kind.removeprefix("x-").removeprefix("vnd.")[:24].upper()
 
 
-NOTHING_CSP = "default-src 'none'; sandbox"  # Chromium shows a PDF within that, but not within a frame's own `sandbox`
+NOTHING_CSP = "default-src 'none'; sandbox"  # Chromium shows a PDF in this sandbox, not in a frame's
 DRAWING_CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; sandbox"
 CSP_BY_TYPE = {"text/html": DRAWING_CSP, "image/svg+xml": DRAWING_CSP}
 PDF_TYPE = "application/pdf"
@@ -333,7 +309,6 @@ OPENABLE_TYPES = (*PICTURE_TYPES, PDF_TYPE, "text/html", "text/plain")
 
 @reader_view
 def message_file(request: HttpRequest, session: uuid.UUID, index: int, number: int) -> HttpResponseBase:
-    """A part of a message, as a file."""
     said = lineage.messages(session_or_404(request, session)).filter(index=index).first()
     return _file_response(request, part_or_404(said.parts if said else [], number))
 
@@ -342,13 +317,12 @@ def message_file(request: HttpRequest, session: uuid.UUID, index: int, number: i
 def artifact_file(
     request: HttpRequest, session: uuid.UUID, task: uuid.UUID, artifact: str, number: int
 ) -> HttpResponseBase:
-    """A part of a delivered artifact, as a file; `?look` opens it in the browser where that is safe."""
+    """A part as a file; `?look` opens it in the browser where that is safe."""
     found = artifact_or_404(session_or_404(request, session), task, artifact)
     return _file_response(request, part_or_404(parts.pieces_joined(found.parts), number), str(found))
 
 
 def artifact_or_404(context: Context, task: uuid.UUID, artifact: str) -> Artifact:
-    """The delivered artifact of this id. Raises Http404."""
     delivered = lineage.artifacts(context).select_related("task__context")
     found = delivered.filter(task=task, artifact_id=artifact).first() if "\0" not in artifact else None
     if found is None:
@@ -357,14 +331,14 @@ def artifact_or_404(context: Context, task: uuid.UUID, artifact: str) -> Artifac
 
 
 def part_or_404(held: list[JSON], number: int) -> JSON:
-    """A part whose content is kept here. Raises Http404."""
+    """A part with content. Raises Http404."""
     if number >= len(held) or "url" in held[number]:
         raise Http404
     return held[number]
 
 
 def believed_type(part: JSON) -> str:
-    """The media type of a part: the stated one, unless its content is something else."""
+    """The stated media type, unless the content has another."""
     said = parts.media_type_of(part)
     return said if "url" in part else parts.verified_media_type(said, blobs.head_of(part, parts.HEAD_BYTES))
 
@@ -388,7 +362,7 @@ def _file_response(request: HttpRequest, part: JSON, name: str = "") -> HttpResp
 
 
 def _pdf_response(part: JSON) -> HttpResponse:
-    """The PDF without scripts and actions; a sentence where they cannot be removed."""
+    """The PDF without scripts and actions; a sentence if that fails."""
     try:
         if part.get("stored", {}).get("size", 0) > pdf.MOST_PDF_BYTES:
             raise pdf.CannotBeShown
@@ -404,7 +378,6 @@ def _encoding(part: JSON) -> str:
 
 
 def _content_response(part: JSON, content_type: str) -> HttpResponseBase:
-    """The content of a part; a file is read while it is sent."""
     if "stored" not in part:
         return HttpResponse(blobs.content_of(part), content_type=content_type)
     return stream_response(FileResponse(blobs.open_content(part), content_type=content_type))

@@ -1,7 +1,7 @@
-"""Events as a conversation page gets them: entries with safe HTML, forms, and addresses instead of content.
+"""Events for a session page: entries with safe HTML, forms, and URLs instead of content.
 
-Consecutive chunks of one artifact are one entry, with the index of the last. The finished artifact comes with the
-`agent_complete` that delivers it.
+Consecutive chunks of an artifact are one entry, with the last index. The finished artifact comes with its
+`agent_complete`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ from apps.web.sessions.artifacts import delivered_by
 from apps.web.templatetags.parley import avatar
 
 TOKENS = (EventType.AGENT_TOKEN_START, EventType.AGENT_TOKEN)
-FORMAT = 5  # version of the entries; browsers drop what they cached in another one
-LONGEST_VALUE = 2000  # characters of a tool's arguments or result
+FORMAT = 5  # browsers drop cached entries of other versions
+LONGEST_VALUE = 2000  # characters
 
 
 def entries_of(context: Context, events: Sequence[Event], *, is_merged: bool = True) -> list[JSON]:
-    """The entries of consecutive events; one for each event unless they may be merged."""
-    prefetched, authors = _prefetch(context, events), authors_of(context, events)
+    """Entries of consecutive events; one for each event unless `is_merged`."""
+    openings = messages.opening_texts(context, events)
+    prefetched = _Prefetched(context, delivered_by(context, events), streamed_by(events), openings)
+    authors = authors_of(context, events)
     entries: list[JSON] = []
     for event in events:
         entry = _entry(prefetched, event)
@@ -47,7 +49,7 @@ def entries_of(context: Context, events: Sequence[Event], *, is_merged: bool = T
 
 
 def settled_events(context: Context, after: int, before: int) -> list[Event]:
-    """The events between `after` and `before`, without the chunks of artifacts that are complete or discarded."""
+    """The events between, without chunks of complete or discarded artifacts."""
     tasks, left = lineage.tasks(context), lineage.left_task_ids(context)
     over, made = tasks.filter(state__in=TERMINAL_STATES), tasks.filter(state=TaskState.COMPLETED).exclude(pk__in=left)
     chunks = Q(type=EventType.ARTIFACT_UPDATE) & (Q(task__in=over.values("pk")) | Q(task__in=left))
@@ -57,18 +59,12 @@ def settled_events(context: Context, after: int, before: int) -> list[Event]:
 
 @dataclass(frozen=True, slots=True)
 class _Prefetched:
-    """What entries show beyond the payloads of their events, read for all events at once."""
+    """What entries show that is not in their events' payloads."""
 
     context: Context
     delivered: dict[uuid.UUID | None, list[JSON]]
     streamed: dict[int, str]
     openings: dict[uuid.UUID, str]
-
-
-def _prefetch(context: Context, events: Sequence[Event]) -> _Prefetched:
-    return _Prefetched(
-        context, delivered_by(context, events), streamed_by(events), messages.opening_texts(context, events)
-    )
 
 
 def _entry(prefetched: _Prefetched, event: Event) -> JSON:
@@ -102,7 +98,8 @@ def _entry(prefetched: _Prefetched, event: Event) -> JSON:
             entry |= {"callId": payload["callId"], "name": payload["name"], "value": _shortened(payload["result"])}
             entry["isError"] = payload["isError"]
         case EventType.AGENT_COMPLETE:
-            entry["artifacts"] = [_artifact_entry(one) for one in prefetched.delivered[event.task_id]]
+            shown = ("taskId", "artifactId", "name", "parts")
+            entry["artifacts"] = [{name: one[name] for name in shown} for one in prefetched.delivered[event.task_id]]
         case EventType.FEEDBACK:
             entry["rating"] = payload["rating"]
         case EventType.FORK:
@@ -113,7 +110,7 @@ def _entry(prefetched: _Prefetched, event: Event) -> JSON:
 
 
 def _message(prefetched: _Prefetched, event: Event, *, marked_up: bool = True, without_last: bool = False) -> JSON:
-    """`without_last` leaves out the last part, which the page shows in another way."""
+    """`without_last`: the page shows the last part separately."""
     message = event.payload["message"]
     said = message["parts"][:-1] if without_last else message["parts"]
     labels = _labels(event) if any("data" in part for part in said) else {}
@@ -134,13 +131,11 @@ def _own_message(prefetched: _Prefetched, event: Event) -> JSON:
 
 
 def _left_at(context: Context, fork: Event) -> str:
-    """The time of the event from which a fork continues."""
     goes_on_from = lineage.events(context, fork.index - 2, fork.index - 1).first()
     return wire.timestamp((goes_on_from or fork).at)
 
 
 def _labels(event: Event) -> dict[str, str]:
-    """The labels of the fields of the question that a message answers."""
     before = Event.objects.filter(task=event.task_id, type=EventType.AGENT_STATUS, index__lt=event.index)
     asked = before.order_by("-index").first() if event.task_id else None
     return {field.name: field.label for field in questions.fields_of(asked.payload.get("slot") if asked else None)}
@@ -166,7 +161,7 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
 
 
 def wanted_credential(payload: JSON) -> JSON | None:
-    """The credential that a status asks for, with the address where it is given; None for any other status."""
+    """The credential that a status asks for, and the URL to give it; None if it asks for none."""
     if payload["state"] != TaskState.AUTH_REQUIRED or "service" not in payload.get("slot", {}):
         return None
     token = payload["message"]["metadata"]["url"].rpartition("/")[2]
@@ -174,7 +169,6 @@ def wanted_credential(payload: JSON) -> JSON | None:
 
 
 def _whole_text(text: str) -> JSON:
-    """The whole text, which replaces the streamed one."""
     return {"text": text, "html": messages.prose_html(messages.with_copy_buttons(rendering.render_markdown(text)))}
 
 
@@ -191,7 +185,6 @@ def _artifact_chunk(event: Event) -> JSON:
 
 
 def _merge(last: JSON, entry: JSON) -> bool:
-    """Add `entry` to `last` if both are chunks of one artifact. False if they are not."""
     if (last["taskId"], last.get("artifactId")) != (entry["taskId"], entry.get("artifactId")):
         return False
     if last["type"] == entry["type"] == EventType.ARTIFACT_UPDATE and not entry["begins"]:
@@ -207,28 +200,24 @@ def _merge(last: JSON, entry: JSON) -> bool:
     return True
 
 
-def _artifact_entry(artifact: JSON) -> JSON:
-    return {name: artifact[name] for name in ("taskId", "artifactId", "name", "parts")}
-
-
 def _shortened(value: Any) -> str:
     text = value if isinstance(value, str) else rendering.json_text(value)
     return text if len(text) <= LONGEST_VALUE else text[:LONGEST_VALUE] + "…"
 
 
-LONGEST_MODEL = 80  # characters of the models that an agent names
+LONGEST_MODEL = 80  # characters
 SPOKEN_EVENTS = (EventType.AGENT_MESSAGE, EventType.AGENT_STATUS)
 
 
 def agent_label(agent: Agent, models: str = "") -> JSON:
-    """The name of an agent beside its messages: `mark` is HTML, with the models that wrote them."""
+    """An agent's label at its messages: `mark` is HTML, with the models that wrote them."""
     by = format_html('<span class="model">{}</span>', models) if models else ""
     mark = format_html('{}<span class="who">{}</span>{}', avatar(agent), agent.name, by)
     return {"name": agent.name, "slug": agent.slug, "mark": mark}
 
 
 def authors_of(context: Context, events: Sequence[Event]) -> dict[int, JSON]:
-    """The agents that the events name, by index. At most one query, or two for old logs that name no agent."""
+    """By index, the agents that events name. At most one query; two for old logs without names."""
     keys = {event.index: key for event in events if (key := _agent_key(event)) is not None}
     if unnamed := [event.index for event in events if event.index not in keys and _speaks(event)]:
         rows = lineage.messages(context).filter(index__in=unnamed, agent__isnull=False)
@@ -240,7 +229,6 @@ def authors_of(context: Context, events: Sequence[Event]) -> dict[int, JSON]:
 
 
 def _models(event: Event) -> str:
-    """The models that wrote a message, as the end of its turn names them (`UsageTotals.labelled`)."""
     said: JSON = event.payload.get("message", {}).get("metadata", {}) if event.type in SPOKEN_EVENTS else {}
     models = said.get("models")
     names = [name for name in models if isinstance(name, str)] if isinstance(models, list) else []
@@ -259,7 +247,7 @@ def _speaks(event: Event) -> bool:
 
 
 def streamed_by(events: Iterable[Event]) -> dict[int, str]:
-    """The whole texts whose streams end with these events, by index."""
+    """Complete streamed texts, by the index of the last event."""
     ends = [event for event in events if event.type == EventType.AGENT_TOKEN_END]
     if not ends:
         return {}

@@ -1,10 +1,11 @@
-"""Messages and their parts as a page shows them: text, values, files and references, as safe HTML."""
+"""Messages and their parts as safe HTML."""
 
 from __future__ import annotations
 
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -19,8 +20,8 @@ from apps.record.events import JSON, EventType
 from apps.record.models import Context, Event, Message
 from apps.web.templatetags.parley import icon
 
-MOST_CHIPS = 8  # files that are named below an answer; all of them are in the panel
-LONGEST_UNFOLDED = 6000  # characters of a person's message beyond which it is folded
+MOST_CHIPS = 8  # below an answer; the panel lists all
+LONGEST_UNFOLDED = 6000  # characters; longer messages are folded
 CODE_BLOCK = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
 COPY_BUTTON = '<button type="button" class="quiet small copy-code">Copy</button>'
 SHOW_ALL_BUTTON = SafeString('<button type="button" class="quiet small show-all">Show all</button>')
@@ -29,23 +30,21 @@ NOTHING = SafeString("")
 
 
 def message_html(shown: Sequence[JSON]) -> SafeString:
-    """The parts of a message (`shown_part`): its words and values, and its files below."""
+    """Parts (`shown_part`): words and values, then files."""
     words = _joined(_part_html(part) for part in shown if part["kind"] != "file")
     return prose_html(words) + _chip_row(_file_chip(part) for part in shown if part["kind"] == "file")
 
 
 def prose_html(words: SafeString) -> SafeString:
-    """The words of a message in their frame."""
     return format_html('<div class="prose" dir="auto">{}</div>', words) if words else NOTHING
 
 
 def with_copy_buttons(html: str) -> SafeString:
-    """Safe HTML with a copy button at each block of code."""
     return SafeString(CODE_BLOCK.sub(rf'<div class="code">\g<0>{COPY_BUTTON}</div>', html))
 
 
 def artifact_chips(artifacts: Sequence[JSON], text: str) -> SafeString:
-    """The artifacts of a task (`artifacts.delivered_artifact`) below its answer, without those that repeat it."""
+    """A task's artifacts (`artifacts.delivered_artifact`) below its answer, except those that repeat it."""
     worth = [one for one in artifacts if not one["words"] or one["words"].strip() != text.strip()]
     chips = [_artifact_chip(one, one["chip"]) for one in worth[:MOST_CHIPS]]
     if more := worth[MOST_CHIPS:]:
@@ -54,13 +53,13 @@ def artifact_chips(artifacts: Sequence[JSON], text: str) -> SafeString:
 
 
 def own_message_footer(text: str, about: Mapping[uuid.UUID, str]) -> SafeString:
-    """What stands below a person's message. `about` has the opening texts of the tasks it refers to, by id."""
+    """The line below a person's message. `about`: opening texts of the tasks it refers to, by id."""
     refers = _chip_row(_task_chip(task, words) for task, words in about.items())
     return refers + (SHOW_ALL_BUTTON if len(text) > LONGEST_UNFOLDED else NOTHING)
 
 
 def opening_texts(context: Context, events: Iterable[Event]) -> dict[uuid.UUID, str]:
-    """The first message to each task that the events refer to. No query where they refer to none."""
+    """The first message to each task that events refer to."""
     named = {task for event in events for task in referenced_tasks(event)}
     if not named:
         return {}
@@ -69,19 +68,15 @@ def opening_texts(context: Context, events: Iterable[Event]) -> dict[uuid.UUID, 
 
 
 def referenced_tasks(event: Event) -> list[uuid.UUID]:
-    """The tasks that a person's message refers to."""
     message: JSON = event.payload["message"] if event.type == EventType.USER_MESSAGE else {}
     return task_ids(message.get("referenceTaskIds", []))
 
 
 def task_ids(references: Iterable[str]) -> list[uuid.UUID]:
-    """The valid ids among the references of a message, which are kept as they were sent."""
     keys = []
     for one in references:
-        try:
+        with suppress(ValueError):
             keys.append(uuid.UUID(one))
-        except ValueError:
-            continue
     return keys
 
 
@@ -105,7 +100,7 @@ def _file_chip(part: JSON) -> SafeString:
 
 
 def chip_content(name: str, media_type: str, size: int | None, sign: str = "") -> SafeString:
-    """The inside of a file's chip: an icon (`sign` is HTML; by default that of its type), its name and size (bytes)."""
+    """The content of a file's chip: icon (`sign` is HTML; by default the type's), name and size (bytes)."""
     sign = sign or icon("picture" if media_type.startswith("image/") else "file")
     said = "" if size is None else size_text(size)
     return format_html('{}<span class="name">{}</span><span class="size">{}</span>', sign, name or "File", said)
@@ -134,7 +129,7 @@ def _joined(pieces: Iterable[SafeString]) -> SafeString:
 def shown_part(part: JSON, href: str, *, marked_up: bool, labels: Mapping[str, str] = MappingProxyType({})) -> JSON:
     """One part for the page.
 
-    `href` is the address of its content, `marked_up` renders Markdown, `labels` are those of a form's fields.
+    `href` is its content's URL, `marked_up` renders Markdown, `labels` are a form's field labels.
     """
     if "text" in part and not part.get("filename"):
         text = str(part["text"])
@@ -149,10 +144,7 @@ def shown_part(part: JSON, href: str, *, marked_up: bool, labels: Mapping[str, s
 
 
 def shown_file(part: JSON, href: str) -> JSON:
-    """A part as a file: its name, media type, size (bytes; None for a link) and address, which a link has elsewhere.
-
-    The address is empty where a browser may not follow the link.
-    """
+    """A part as a file. `size` is in bytes, None for a link; the URL is empty for a link that is not HTTP."""
     file = {"kind": "file", "name": part.get("filename", ""), "mediaType": media_type_of(part), "size": size_of(part)}
     if "url" not in part:
         return {**file, "href": href}
@@ -160,7 +152,6 @@ def shown_file(part: JSON, href: str) -> JSON:
 
 
 def _values(data: Any, labels: Mapping[str, str]) -> list[JSON]:
-    """The values of a form by name; any other data as JSON."""
     if isinstance(data, dict) and all(_is_plain(value) for value in data.values()):
         names = dict.fromkeys([*(name for name in labels if name in data), *data])
         return [{"name": labels.get(name, name), "value": _value_text(data[name])} for name in names]
@@ -179,7 +170,7 @@ def _value_text(value: object) -> str:
 
 
 def size_text(size: int) -> str:
-    """As the page's script writes it (`format.js`)."""
+    """As in `format.js`."""
     if size < 1000:
         return f"{size} B"
     if size < 1_000_000:

@@ -1,8 +1,7 @@
-"""A page that says what led to an artifact: as a picture, as lists, and as JSON.
+"""What led to an artifact: a picture, lists, and JSON.
 
-The picture goes from what people gave, at the left, by tasks, to the artifact at the right. It leaves out what would
-only fill it: agents' words, what tasks said to tasks, and the versions of agents, which are in the list below it. What
-was passed on from one task to another is drawn as a link from where it came from.
+The picture goes from people's input at the left, through tasks, to the artifact. It omits agents' messages, messages
+between tasks, and agent versions. Content that tasks passed on is drawn from its origin.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from apps.web.shell import page, principal_of, reader_view, session_or_404
 from apps.web.templatetags.parley import state_look, state_word
 from console.drawing.layout import Edge, Link, Sizes, draw_edges, lay_out
 
-MOST_LINKS = 1_000  # in the list; the JSON has them all
+MOST_LINKS = 1_000  # in the list; the JSON has all
 
 CAPTIONS = {
     NodeKind.ARTIFACT: "Artifacts",
@@ -52,8 +51,6 @@ LINK_SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A node in a list."""
-
     node: Node
     about: str
     href: str
@@ -61,7 +58,7 @@ class Row:
 
 @reader_view
 def artifact_provenance(request: HttpRequest, session: uuid.UUID, task: uuid.UUID, artifact: str) -> HttpResponse:
-    """The page; with `?json` the JSON alone. Somebody else's artifact is not found."""
+    """The page; with `?json` only the JSON."""
     context = session_or_404(request, session)
     row = artifact_or_404(context, task, artifact)
     graph = provenance_of(principal_of(request), row)
@@ -121,7 +118,7 @@ PRODUCED_KINDS = (NodeKind.ARTIFACT, NodeKind.TASK, NodeKind.UNAVAILABLE)
 
 @dataclass(slots=True, eq=False)
 class Box:
-    """A node in the picture: `about` is its second line, `sign` the icon there."""
+    """A node in the picture: `about` is the second line, `sign` the icon."""
 
     node: Node
     about: str
@@ -144,14 +141,12 @@ class Line:
 
     @property
     def is_reference(self) -> bool:
-        """Did nothing go along it?"""
+        """Whether nothing was passed on."""
         return self.kind != EdgeKind.DELIVERED_BY and self.begins.node.kind in (NodeKind.TASK, NodeKind.UNAVAILABLE)
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The picture: `lines` are what its edges mean."""
-
     boxes: list[Box]
     lines: list[Line]
     edges: list[Edge]
@@ -161,7 +156,7 @@ class Picture:
 
 
 def provenance_picture(graph: Provenance) -> Picture:
-    """The picture of at most MOST_BOXES nodes, those that are nearest to the artifact."""
+    """At most MOST_BOXES nodes, the nearest to the artifact."""
     sources = _origins({one.later: one.earlier for one in graph.edges if one.kind == EdgeKind.CAME_FROM})
     said_by_people = {one.later for one in graph.edges if one.kind == EdgeKind.SAID_BY}
     shown = [node for node in graph.nodes if _is_shown(node, said_by_people, sources)]
@@ -180,7 +175,7 @@ def provenance_picture(graph: Provenance) -> Picture:
 
 
 def node_url(node: Node) -> str:
-    """Where one sees it; "" where there is nothing to be seen."""
+    """The node's page; "" without one."""
     about = node.details
     match node.kind:
         case NodeKind.TASK:
@@ -194,7 +189,6 @@ def node_url(node: Node) -> str:
 
 
 def node_label(node: Node) -> str:
-    """What it is, in a few words."""
     about = node.details
     match node.kind:
         case NodeKind.TASK:
@@ -220,7 +214,7 @@ def _box(node: Node, versions: list[int], *, is_here: bool) -> Box:
 
 
 def _versions(graph: Provenance) -> dict[str, list[int]]:
-    """The versions of its own agent by which each task was carried out, by its node."""
+    """By task node: versions of its own agent that worked on it."""
     nodes, found = {node.id: node for node in graph.nodes}, defaultdict[str, list[int]](list)
     for edge in graph.edges:
         if edge.kind == EdgeKind.CARRIED_OUT_BY:
@@ -231,7 +225,7 @@ def _versions(graph: Provenance) -> dict[str, list[int]]:
 
 
 def _origins(sources: dict[str, str]) -> dict[str, str]:
-    """By each file that came from something, where it came from in the end."""
+    """The first source of each file that has one."""
     ends = {}
     for file, source in sources.items():
         passed = {file}
@@ -249,7 +243,7 @@ def _is_shown(node: Node, said_by_people: set[str], sources: Mapping[str, str]) 
 
 
 def _lines(graph: Provenance, boxes: Mapping[str, Box], sources: Mapping[str, str]) -> Iterable[Line]:
-    """Once between two boxes, and not from task to task where what the one made goes to the other."""
+    """One line between two boxes; none between tasks if an artifact links them."""
     makers = {one.later: one.earlier for one in graph.edges if one.kind == EdgeKind.DELIVERED_BY and one.later in boxes}
     carried = {(makers[one.earlier], one.later) for one in graph.edges if one.earlier in makers}
     done = set()
@@ -265,9 +259,9 @@ def _lines(graph: Provenance, boxes: Mapping[str, Box], sources: Mapping[str, st
 
 
 def _left_to_right(lines: list[Line]) -> list[Line]:
-    """Without the calls of what leads back to the task that called for it: the picture goes from left to right.
+    """Omit calls back to the calling task: the picture goes from left to right.
 
-    And without those of tasks that go on from others, as long as there is one that does not to say who called for them.
+    Also omits calls of tasks that continue others, if their caller has another call.
     """
     calls = [line for line in lines if line.kind == EdgeKind.CALLED_FOR_BY]
     flow = [line for line in lines if line.kind != EdgeKind.CALLED_FOR_BY]

@@ -1,7 +1,4 @@
-"""What people do on a conversation page: send or queue a message, retry, stop or rate a task, switch to another agent.
-
-A message is made of the composer's text and files, or of an answered form.
-"""
+"""Actions of a session page: send or queue a message, retry, stop or rate a task, switch the agent."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ from apps.record.events import JSON
 from apps.record.lookup import check_may_use
 from apps.record.models import Context, Message, Task
 from apps.web import questions
-from apps.web.questions import Field, InvalidAnswer
+from apps.web.questions import Field
 from apps.web.shell import find_agent, find_session, parse_index, reader_view, session_or_404
 
 
@@ -76,7 +73,7 @@ type View[**P] = Callable[Concatenate[HttpRequest, P], Coroutine[Any, Any, HttpR
 
 
 def json_action[**P](view: Action[P]) -> View[P]:
-    """A POST of somebody who is signed in, answered in JSON. A refusal is answered with its sentence."""
+    """A POST of a signed-in person. Answers, and sentences of refusals, are JSON."""
 
     @require_POST
     @wraps(view)
@@ -102,7 +99,6 @@ def refusal_response(sentence: str, status: HTTPStatus, field: str = "") -> Json
 
 @json_action
 async def begin_session(request: HttpRequest, principal: Principal, slug: str) -> HttpResponse:
-    """The first message of a new session."""
     refuse_too_large(request)
     agent = await db.run(find_agent, principal, slug)
     if agent is None:
@@ -112,24 +108,24 @@ async def begin_session(request: HttpRequest, principal: Principal, slug: str) -
 
 @json_action
 async def send_message(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
-    """A message in a session: to its agent, or to the task that it names. `asked` names the question it answers."""
+    """Send to the session's agent, or to the named task. `asked` names the question it answers."""
     refuse_too_large(request)
     context = await db.run(_context, principal, session)
-    task = await db.run(_named_task, context, request.POST.get("task", ""))
+    named = request.POST.get("task", "")
+    task = await db.run(_named_task, context, named) if named else None
     agent, slot = (task.agent, task.slot) if task else (context.agent, None)
     message = await composed_message(request, principal, agent, slot)
     return _created(await _send_once(principal, context, task, message, _answered_event(request)))
 
 
 async def composed_message(request: HttpRequest, principal: Principal, agent: Agent, slot: JSON | None = None) -> JSON:
-    """The message of a composer, with the files that were uploaded before it."""
+    """A composer's message, with files uploaded before."""
     keys = request.POST.getlist("upload")
     uploaded = await db.run(uploaded_files, principal, agent, keys) if keys else []
     return message_from_form(request, agent, slot, uploaded=uploaded)
 
 
 def _answered_event(request: HttpRequest) -> int | None:
-    """The index of the question that is answered, where the form names one."""
     asked = request.POST.get("asked", "")
     index = parse_index(asked)
     if asked and index is None:
@@ -140,7 +136,7 @@ def _answered_event(request: HttpRequest) -> int | None:
 async def _send_once(
     principal: Principal, context: Context, task: Task | None, message: JSON, asked: int | None = None
 ) -> Sent:
-    """Send a message, unless an earlier try got through. Where its task has ended, the session's agent gets it."""
+    """Send a message unless an earlier try succeeded. If its task has ended, the session's agent gets it."""
     if (index := await db.run(_recorded_at, context, message)) is not None:
         return Sent(context.pk, index, repeated=True)
     message = {**message, "contextId": context.context_id}
@@ -154,7 +150,7 @@ async def _send_once(
 
 @json_action
 async def retry_task(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
-    """Send the first message of a task again, as a new message."""
+    """Send a task's first message again, as a new one."""
     context = await db.run(_context, principal, session)
     parts = await db.run(_opening_parts, context, request.POST.get("task", ""))
     message = {"messageId": message_id(request), "role": "ROLE_USER", "parts": parts}
@@ -163,7 +159,6 @@ async def retry_task(request: HttpRequest, principal: Principal, session: uuid.U
 
 @json_action
 async def switch_agent(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
-    """Let the session go on with another agent."""
     slug = request.POST.get("agent", "").replace("\x00", "")
     agent = await db.run(Agent.objects.filter(slug=slug).first)
     if agent is None:
@@ -174,29 +169,22 @@ async def switch_agent(request: HttpRequest, principal: Principal, session: uuid
 
 @json_action
 async def stop_task(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
-    """Stop a task of the session."""
     context = await db.run(_context, principal, session)
     task = await db.run(_named_task, context, request.POST.get("task", ""))
-    if task is None:
-        raise TaskNotFound
     await db.run(cancel_task, task)
     return JsonResponse({"stopped": str(task.pk)})
 
 
 @json_action
 async def rate_task(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
-    """Rate a task of the session, with a comment if there is one."""
     context = await db.run(_context, principal, session)
     task = await db.run(_named_task, context, request.POST.get("task", ""), past=True)
-    if task is None:
-        raise TaskNotFound
     given = commands.parse_feedback(request.POST.get("rating", ""), request.POST.get("text", ""))
     await db.run(commands.give_feedback, principal, task.agent, str(task.pk), given)
     return JsonResponse({"rated": given["rating"]})
 
 
 def _context(principal: Principal, session: uuid.UUID) -> Context:
-    """The sender's session. Raises ContextNotFound."""
     context = find_session(principal, session)
     if context is None:
         raise ContextNotFound
@@ -204,18 +192,13 @@ def _context(principal: Principal, session: uuid.UUID) -> Context:
 
 
 def _check_usable(principal: Principal, agent: Agent) -> None:
-    """Raises UnsupportedOperation where the caller may no longer use the agent."""
+    """Raises UnsupportedOperation."""
     if not agent.is_open_to(principal):
         raise UnsupportedOperation(f"{agent.name} is no longer there for you. What was said stays here.")
 
 
-def _named_task(context: Context, task: str, *, past: bool = False) -> Task | None:
-    """The session's task of this id; None where none is named. Raises TaskNotFound.
-
-    With `past`, tasks from before a fork count too; those can be rated and retried, but get no message and no stop.
-    """
-    if not task:
-        return None
+def _named_task(context: Context, task: str, *, past: bool = False) -> Task:
+    """Also a task from before a fork, with `past`. Raises TaskNotFound."""
     tasks = lineage.tasks(context) if past else Task.objects.filter(context=context)
     try:
         found = tasks.select_related("agent").filter(pk=uuid.UUID(task)).first()
@@ -228,16 +211,16 @@ def _named_task(context: Context, task: str, *, past: bool = False) -> Task | No
 
 def _opening_parts(context: Context, task: str) -> list[JSON]:
     found = _named_task(context, task, past=True)
-    said = lineage.messages(context).filter(task=found, role=Message.Role.USER).first() if found else None
+    said = lineage.messages(context).filter(task=found, role=Message.Role.USER).first()
     if said is None:
         raise TaskNotFound
     return list(said.parts)
 
 
 def _recorded_at(context: Context, message: JSON) -> int | None:
-    """The index of the message, if an earlier try got through. Raises InvalidParams where that had other words.
+    """The index if an earlier try succeeded. Raises InvalidParams if that had other words.
 
-    Only words are compared: an answer is read by its question, which may be gone by the second try.
+    Compares only words: an answer is read by its question, which may be gone by the second try.
     """
     sent = Message.objects.filter(context=context, message_id=message["messageId"], role=Message.Role.USER).first()
     if sent is not None and _text_parts(sent.parts) != _text_parts(blobs.store_large(message["parts"])):
@@ -260,20 +243,16 @@ MOST_REFERENCES = 100
 def message_from_form(
     request: HttpRequest, agent: Agent, slot: JSON | None = None, *, uploaded: Iterable[JSON] = ()
 ) -> JSON:
-    """The message of a form; with a `slot`, the answer to its question.
+    """A form's message; with a `slot`, the answer to its question.
 
-    `uploaded` are files that were sent before. Raises errors.Refusal with a sentence about what to change.
+    `uploaded`: parts made before. Raises errors.Refusal with a sentence about what to change.
     """
     fields = questions.fields_of(slot) if "answers" in request.POST else []
     words = request.POST.get("text", "").replace("\x00", "").strip()
     parts: list[JSON] = [{"text": words}] if words else []
-    try:
-        if (answer := questions.answer_from(fields, dict(request.POST.lists()))) is not None:
-            parts.append({"data": answer})
-        uploads = _uploads(request.FILES, fields)
-    except InvalidAnswer as unanswered:
-        raise InvalidParams(str(unanswered), unanswered.field) from None
-    parts += [_file_part(upload, agent) for upload in uploads]
+    if (answer := questions.answer_from(fields, dict(request.POST.lists()))) is not None:
+        parts.append({"data": answer})
+    parts += [_file_part(upload, agent) for upload in _uploads(request.FILES, fields)]
     parts += uploaded
     if not parts:
         raise InvalidParams("There is nothing to send yet. Write a message or choose a file.", "text")
@@ -285,7 +264,7 @@ def message_from_form(
 
 
 def uploaded_files(principal: Principal, agent: Agent, keys: Iterable[str]) -> list[JSON]:
-    """The caller's resumable uploads of these ids, as message parts. Raises errors.Refusal."""
+    """The caller's resumable uploads as parts. Raises errors.Refusal."""
     try:
         parts = [resumable.message_part(principal, uuid.UUID(key)) for key in keys]
     except (ValueError, UploadNotFound):
@@ -294,7 +273,7 @@ def uploaded_files(principal: Principal, agent: Agent, keys: Iterable[str]) -> l
 
 
 def message_id(request: HttpRequest) -> str:
-    """The id that the browser chose, so that a second try is not a second message."""
+    """The browser's id: a second try is not a second message."""
     try:
         return str(uuid.UUID(request.POST.get("message", "")))
     except ValueError:
@@ -302,13 +281,13 @@ def message_id(request: HttpRequest) -> str:
 
 
 def _uploads(files: MultiValueDict[str, UploadedFile[bytes]], fields: Iterable[Field]) -> list[UploadedFile[bytes]]:
-    """All uploaded files. Raises InvalidAnswer where a required file is missing."""
+    """Raises InvalidParams if a required file is missing."""
     uploads = files.getlist("files")
     for field in fields:
         if field.kind == "file":
             given = files.getlist(field.html_name)
             if not given and field.required:
-                raise InvalidAnswer(f"{field.label}: choose a file.", field.html_name)
+                raise InvalidParams(f"{field.label}: choose a file.", field.html_name)
             uploads = [*uploads, *given]
     return uploads
 
@@ -323,7 +302,7 @@ def _file_part(upload: UploadedFile[bytes], agent: Agent) -> JSON:
 
 
 def _accepted_by(part: JSON, agent: Agent) -> JSON:
-    """The part. Raises ContentTypeNotSupported where the agent does not take its media type."""
+    """Raises ContentTypeNotSupported if the agent does not accept the media type."""
     name, media_type = part["filename"], part["mediaType"]
     if not agent.takes(media_type):
         raise ContentTypeNotSupported(
@@ -333,7 +312,7 @@ def _accepted_by(part: JSON, agent: Agent) -> JSON:
 
 
 def guessed_media_type(name: str, declared: str | None) -> str:
-    """The media type of the name; otherwise that of the browser, if it is a valid one."""
+    """From the name; otherwise the browser's, if valid."""
     if guessed := mimetypes.guess_type(name)[0]:
         return guessed
     declared = (declared or "").partition(";")[0].strip().lower()
@@ -341,7 +320,7 @@ def guessed_media_type(name: str, declared: str | None) -> str:
 
 
 def refuse_too_large(request: HttpRequest) -> None:
-    """Raises TooLarge before a request is read that is larger than the platform takes."""
+    """Raises TooLarge before the request is read."""
     length = int(request.headers.get("Content-Length") or 0)
     if length > settings.MAX_REQUEST_BYTES:
         limit, size = settings.MAX_REQUEST_BYTES // MEGABYTE, length / MEGABYTE
@@ -350,7 +329,7 @@ def refuse_too_large(request: HttpRequest) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ShownQueue:
-    """The messages that wait in a session. `blocked_reason` says why they are not sent; it is empty where they are."""
+    """A session's queue. `blocked_reason` says why nothing is sent; "" if it is."""
 
     agent: str
     rows: list[QueuedMessage]
@@ -378,20 +357,19 @@ class ShownQueue:
 
 
 def shown_queue(context: Context) -> ShownQueue:
-    """The queue of a session. One query where nothing waits, otherwise two."""
+    """One query if nothing waits, otherwise two."""
     rows = list(QueuedMessage.objects.filter(context=context))
     return ShownQueue(context.agent.name, rows, messages.hold_reason(context) if rows else "")
 
 
 @reader_view
 def queued_messages(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
-    """The queue as a fragment. Somebody else's session is not found."""
     return render(request, "web/_queue.html", {"queue": shown_queue(session_or_404(request, session))})
 
 
 @json_action
 async def queue_message(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
-    """Queue a message. The same message is queued once."""
+    """Queues the same message once."""
     refuse_too_large(request)
     context = await db.run(_open_context, principal, session)
     said = await composed_message(request, principal, context.agent)

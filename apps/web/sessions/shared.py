@@ -1,4 +1,4 @@
-"""Shared sessions: people with a link read them without signing in."""
+"""Shared sessions, for people with a link."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from apps.web.sessions import messages
 
 
 def by_link(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """A view for anybody with a link. Every link that is not valid gets the same answer."""
+    """A view without sign-in. Every invalid link gets the same answer."""
 
     @wraps(view)
     def answered(request: HttpRequest, token: str, **place: Any) -> HttpResponseBase:
@@ -46,7 +46,6 @@ def by_link(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponse
 @require_safe
 @by_link
 def shared(request: HttpRequest, token: str, snapshot: Snapshot) -> HttpResponse:
-    """The page of a shared session."""
     branches = [_shown_branch(snapshot, branch, token, number) for number, branch in enumerate(snapshot.branches)]
     return render(request, "web/shared.html", {"share": snapshot.share, "owner": snapshot.owner, "branches": branches})
 
@@ -56,7 +55,6 @@ def shared(request: HttpRequest, token: str, snapshot: Snapshot) -> HttpResponse
 def shared_file(
     request: HttpRequest, token: str, snapshot: Snapshot, branch: uuid.UUID, kind: str, index: int, number: int
 ) -> HttpResponseBase:
-    """A file of a shared session, as a download."""
     part = snapshot.part(branch, kind, index, number)
     return downloads.file_response(part, f"{index}-{number}", is_download=True)
 

@@ -1,6 +1,7 @@
-"""The status of a session: the sign in the head of its page, and the state of its composer.
+"""The status of a session: the sign in the head, and the state of the composer.
 
-The page is loaded with it, and the live line sends it again with every event that may change it.
+Only this module draws the status, when the page loads and live. The WebSocket sends it with every event that may change
+it (`may_change_status`; extend `STATUS_EVENTS` for a new value).
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ STATUS_EVENTS = (EventType.USER_MESSAGE, EventType.AGENT_SWITCHED, EventType.FOR
 
 @dataclass(frozen=True, slots=True)
 class SessionStatus:
-    """The unfinished tasks that matter for the page."""
+    """What the head and the composer show."""
 
-    agent: str  # the name of the session's agent
-    waiting: Task | None  # the one that waits for the person
-    busy: Task | None  # the one that somebody works on
-    recipient: Task | None  # the one that gets the next message
-    asking_agent: str  # the name of the agent that asks, which may be a stand-in
+    agent: str
+    waiting: Task | None  # for the person
+    busy: Task | None
+    recipient: Task | None  # of the next message
+    asking_agent: str  # may be a fallback
 
     @property
     def sign(self) -> str:
@@ -37,12 +38,12 @@ class SessionStatus:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the next message waits until the work is done."""
+        """Whether the next message waits."""
         return self.recipient is not None and self.recipient is self.busy
 
     @property
     def is_closed(self) -> bool:
-        """Whether a credential is asked for: people must not write it into the conversation."""
+        """Whether a credential is asked for: people must not write it here."""
         asked = self._answers
         return asked is not None and asked.state == TaskState.AUTH_REQUIRED and "service" in (asked.slot or {})
 
@@ -54,12 +55,11 @@ class SessionStatus:
 
     @property
     def _answers(self) -> Task | None:
-        """The task that the next message answers."""
         return self.waiting if self.recipient is self.waiting else None
 
 
 def session_status(context: Context) -> SessionStatus:
-    """The status of a session. One query; two where a task waits, and one more in a fork."""
+    """The status of a session. One query, plus one where a task waits, plus one in a fork."""
     unfinished = (
         lineage.tasks(context).exclude(state__in=TERMINAL_STATES).exclude(pk__in=lineage.left_task_ids(context))
     )
@@ -72,13 +72,12 @@ def session_status(context: Context) -> SessionStatus:
 
 
 def status_html(context: Context) -> str:
-    """The status as HTML: the sign in the head, and the composer. As many queries as `session_status`."""
+    """The status as HTML: the sign in the head, and the composer."""
     about = {"status": session_status(context), "agent": context.agent, "session": context, "is_live": True}
     return render_to_string("web/_status.html", about)
 
 
 def may_change_status(events: Iterable[Event]) -> bool:
-    """Whether these events may change the status."""
     return any(
         event.type in STATUS_EVENTS or (event.type == EventType.AGENT_STATUS and "progress" not in event.payload)
         for event in events

@@ -1,7 +1,4 @@
-"""The pages of a session: the conversation, the tree of its forks, its replay, and its Markdown.
-
-A page has the newest turns; the live line (`consumers`) brings what follows.
-"""
+"""The pages of a session: conversation, tree of forks, replay, Markdown."""
 
 from __future__ import annotations
 
@@ -11,9 +8,7 @@ from dataclasses import dataclass
 
 from django.db.models import OuterRef, Subquery
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import render
 from django.urls import reverse
-from django.utils.cache import patch_vary_headers
 from django.utils.http import content_disposition_header
 from django.utils.text import slugify
 
@@ -28,15 +23,15 @@ from apps.web.sessions.artifacts import artifacts_before, artifacts_by_name
 from apps.web.sessions.entries import FORMAT, agent_label, entries_of, settled_events
 from apps.web.sessions.sending import shown_queue
 from apps.web.sessions.status import session_status
-from apps.web.shell import page, parse_index, principal_of, reader_view, session_or_404
+from apps.web.shell import page, page_or_fragment, parse_index, principal_of, reader_view, session_or_404
 
-TURNS = 30  # messages of the person that a page begins with, and that "earlier" adds
-MOST_TURNS = 300  # that "earlier" adds at most
+TURNS = 30  # on a page when it opens
+MOST_TURNS = 300  # in one request for earlier ones
 
 
 @reader_view
 def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
-    """The page. Somebody else's session is not found."""
+    """The newest turns; the WebSocket (`consumers`) sends the rest."""
     context = session_or_404(request, session)
     agents = list(Agent.objects.visible_to(principal_of(request)))
     state = page_state(context)
@@ -58,7 +53,7 @@ def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
 
 @reader_view
 def earlier(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
-    """The entries of the turns before `?before=<index>`, as many as `turns` says."""
+    """The entries of `turns` turns before `?before=<index>`."""
     context = session_or_404(request, session)
     before, turns = parse_index(request.GET.get("before", "")), parse_index(request.GET.get("turns", str(TURNS)))
     if before is None or turns is None:
@@ -68,7 +63,7 @@ def earlier(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
 
 
 def page_state(context: Context) -> JSON:
-    """The data that the page's script starts with: the newest turns, and the addresses of everything else."""
+    """What the page's script starts with: the newest turns, and URLs."""
     last = context.last_event
     first = _first_event_of_turns(context, last + 1)
     return {
@@ -91,19 +86,17 @@ def page_state(context: Context) -> JSON:
 
 
 def _first_event_of_turns(context: Context, before: int, turns: int = TURNS) -> int:
-    """The index at which the last turns before `before` start."""
     said = lineage.messages(context).filter(role=Message.Role.USER, index__lt=before).order_by("-index")
     begins = list(said.values_list("index", flat=True)[:turns])
     return begins[-1] if len(begins) == turns else 1
 
 
 def agent_choices(agents: Iterable[Agent]) -> list[Agent]:
-    """The agents to choose from, available ones first."""
     return sorted(agents, key=lambda agent: (not agent.is_available, agent.name.lower()))
 
 
-ROW, PICTURE, INSET = 56, 96, 12  # pixels: the height of a line's row, the width of the lines, the room beside them
-LONGEST_TITLE = 80  # characters of a title in the picture
+ROW, PICTURE, INSET = 56, 96, 12  # pixels
+LONGEST_TITLE = 80  # characters
 REASONS = {
     "edit": "another message",
     "retry": "another answer",
@@ -114,7 +107,7 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class TreeLine:
-    """A session in the picture, in pixels. `parent` is the line that it branches off, if there is one."""
+    """A session in the picture, in pixels. `parent` is the line that it branches off, if any."""
 
     node: branches.Node
     state: str | None
@@ -154,7 +147,7 @@ class TreeLine:
 
     @property
     def edge(self) -> str:
-        """The path from the parent's line to the start of this line."""
+        """The path from the parent's line."""
         if self.parent is None:
             return ""
         bend = min(8, ROW // 2)
@@ -163,7 +156,7 @@ class TreeLine:
 
 @reader_view
 def tree(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
-    """The tree of a session and its forks, as a page or for a dialog. Somebody else's session is not found."""
+    """A page, or a fragment for a dialog."""
     try:
         found = branches.tree(principal_of(request), session)
     except ContextNotFound:
@@ -171,22 +164,17 @@ def tree(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     lines = tree_lines(found, session)
     here = next(line for line in lines if line.is_here)
     known = {"lines": lines, "here": here, "height": len(lines) * ROW, "text_at": PICTURE + 2 * INSET + 24}
-    if request.headers.get("HX-Request"):
-        response = render(request, "web/_tree.html", known)
-    else:
-        response = page(request, "web/tree.html", session=here.context, **known)
-    patch_vary_headers(response, ["HX-Request"])
-    return response
+    return page_or_fragment(request, "web/tree.html", "web/_tree.html", session=here.context, **known)
 
 
 @reader_view
 def session_branches(request: HttpRequest, session: uuid.UUID) -> JsonResponse:
-    """The current branch points of a session. Its log has no event of a fork that is made elsewhere."""
+    """The current branch points: the log has no event for a fork made elsewhere."""
     return JsonResponse(branches_json(session_or_404(request, session)))
 
 
 def branches_json(context: Context) -> JSON:
-    """The branch points by the index of their message: which branch this is, and the addresses of all."""
+    """Branch points by message index: which branch this is, and all URLs."""
     return {
         str(one.index): {
             "place": one.position,
@@ -199,7 +187,7 @@ def branches_json(context: Context) -> JSON:
 
 
 def tree_lines(tree: branches.Tree, here: uuid.UUID) -> list[TreeLine]:
-    """The lines of a tree, top to bottom, on one scale."""
+    """The lines of a tree, top to bottom."""
     newest = Task.objects.filter(context=OuterRef("pk")).order_by("-created_at", "-pk")
     members = Context.objects.filter(pk__in=[node.context.pk for node in tree.nodes])
     states = dict(members.annotate(state=Subquery(newest.values("state")[:1])).values_list("pk", "state"))
@@ -214,12 +202,12 @@ def tree_lines(tree: branches.Tree, here: uuid.UUID) -> list[TreeLine]:
     return list(lines.values())
 
 
-REPLAY_PAGE_SIZE = 500  # events that the player loads at once
+REPLAY_PAGE_SIZE = 500  # events
 
 
 @reader_view
 def replay(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
-    """The page of the player, which loads the events."""
+    """The player, which loads the events."""
     context = session_or_404(request, session)
     first = lineage.agent_at(context, 0)[0] if context.last_event else context.agent_id
     state = {
@@ -233,7 +221,7 @@ def replay(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
 
 @reader_view
 def replay_entries(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
-    """A page of entries, one for each event after `?after=`, and the last index of the page."""
+    """A page of entries, one for each event after `?after=`, and its last index."""
     context = session_or_404(request, session)
     after = parse_index(request.GET.get("after", "0"))
     if after is None:
@@ -245,7 +233,6 @@ def replay_entries(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
 
 @reader_view
 def as_markdown(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
-    """The session in Markdown, as a download. Somebody else's is not found."""
     context = session_or_404(request, session)
     response = HttpResponse(markdown_of(context), content_type="text/markdown; charset=utf-8")
     name = f"{slugify(str(context), allow_unicode=True)[:60] or 'session'}.md"

@@ -1,4 +1,4 @@
-"""What pages share: icons, avatars of agents, and the signs of states."""
+"""Icons, avatars of agents, and the signs of states."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AGENT_KINDS = {
 
 register = template.Library()
 
-LONGEST_SHOWN = 20_000  # characters of a document in a page; all of it is a link away
+LONGEST_SHOWN = 20_000  # characters of a document in a page
 HUES = 12  # classes hue-0 … hue-11 of the stylesheet
 
 STATES = {
@@ -49,25 +49,24 @@ HEALTH = {
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """An icon of the sprite `static/icons.svg`. It is decoration, so it needs a label beside it."""
+    """An icon of the sprite `static/icons.svg`, as decoration: it needs a label beside it."""
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("icons.svg"), name)
 
 
 @register.filter
 def at(mapping: Mapping[Any, Any] | str, key: Any) -> Any:
-    """The value of a key; None where there is no mapping, or no such key."""
+    """The value of a key; None if there is no mapping, or no such key."""
     return mapping.get(key) if isinstance(mapping, Mapping) else None
 
 
 @register.simple_tag
 def avatar(agent: Agent) -> SafeString:
-    """The first letter of the agent's name, on the agent's color."""
     letter = agent.name[:1].upper()
     return format_html('<span class="avatar hue-{}" aria-hidden="true">{}</span>', hue_of(agent), letter)
 
 
 def hue_of(agent: Agent) -> int:
-    """A number that depends on the slug alone, so that it stays the same."""
+    """A number that depends only on the slug."""
     return zlib.crc32(agent.slug.encode()) % HUES
 
 
@@ -86,7 +85,6 @@ def health(agent: Agent, viewer: User) -> SafeString:
 
 @register.simple_tag
 def condition(agent: Agent, viewer: User) -> SafeString:
-    """The health of any agent."""
     if agent.health != Agent.Health.OK:
         return health(agent, viewer)
     return format_html('<span class="health"><span class="sign sign-done">{}</span> Well</span>', icon("done"))
@@ -94,13 +92,11 @@ def condition(agent: Agent, viewer: User) -> SafeString:
 
 @register.filter
 def kind_words(agent: Agent) -> str:
-    """Where it runs, in plain words."""
     return AGENT_KINDS[Agent.Kind(agent.kind)]
 
 
 @register.simple_tag
 def state_sign(state: str | None) -> SafeString:
-    """The sign of a task's state, with a label for screen readers."""
     look, word = _state_label(state)
     return format_html(
         '<span class="sign sign-{}" title="{}">{}<span class="visually-hidden">{}</span></span>',
@@ -110,7 +106,6 @@ def state_sign(state: str | None) -> SafeString:
 
 @register.simple_tag
 def state_mark(state: str | None, x: int, y: int) -> SafeString:
-    """The sign of a task's state in an SVG, around a point."""
     look, word = _state_label(state)
     return format_html(
         '<g class="sign-{}"><circle class="under" cx="{}" cy="{}" r="10"></circle>'
@@ -121,13 +116,11 @@ def state_mark(state: str | None, x: int, y: int) -> SafeString:
 
 @register.filter
 def state_word(state: str | None) -> str:
-    """What a task's state is called."""
     return _state_label(state)[1]
 
 
 @register.filter
 def state_look(state: str | None) -> str:
-    """The sign of a task's state."""
     return _state_label(state)[0]
 
 
@@ -138,5 +131,4 @@ def _state_label(state: str | None) -> tuple[str, str]:
 
 @register.filter
 def beginning(text: str) -> str:
-    """A document as far as a page shows it."""
     return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "\n…"

@@ -1,6 +1,6 @@
-"""Language models for agents: typed functions, workers with tools, and the models themselves by name.
+"""Language models for agents: typed functions, workers with tools, and models by name.
 
-Importing it is quick: the model library is imported when a model is first asked.
+The model library is imported only when a model is first asked.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,6 +1,6 @@
-"""Asking language models: typed functions (`LlmFunction`), workers with tools (`LlmWorker`), decisions about messages.
+"""Asks language models: typed functions (`LlmFunction`), workers with tools (`LlmWorker`), decisions about messages.
 
-`ask` is the one place where a model is asked. Decisions have a deadline, and a way out where the model fails or doubts.
+Only `ask` asks a model. Decisions have a deadline and a default.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 class LlmFunction[T]:
-    """One turn of a language model, whose answer is a value: a Pydantic model, `str`, `list[str]`, an enum, ….
+    """One turn of a language model with a typed value: a Pydantic model, `str`, `list[str]`, an enum, ….
 
-    weather = LlmFunction("Say what the weather is.", Weather)
-    found = await weather(task)                  # in a handler, about the task's conversation
-    found = await weather(None, "In Rome, please.")  # anywhere
+        weather = LlmFunction("Say what the weather is.", Weather)
+        found = await weather(task)                  # in a handler, about the task's conversation
+        found = await weather(None, "In Rome, please.")  # anywhere
 
-    An answer that does not fit is asked for again, with what is wrong about it.
+    If an answer does not fit, the model is told why and asked again.
     """
 
     @overload
@@ -67,7 +67,7 @@ class LlmFunction[T]:
         retries: int = 2,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """`output` is `str` by default; `settings` are those of pydantic-ai, such as `temperature`."""
+        """`output` is `str` by default; `settings` are pydantic-ai's, such as `temperature`."""
         self.instructions = instructions
         self.output = cast("type[T]", output or str)
         self.model = model
@@ -78,7 +78,7 @@ class LlmFunction[T]:
         """The value for `said`, or for the task's conversation.
 
         Raises:
-            AgentFailure: no model is configured, it cannot be reached, or no answer fits.
+            AgentFailure: no model is configured or reachable, or no answer fits.
         """
         await import_in_thread("agentkit.llm.endpoints")
         messages = conversation(task, said)
@@ -86,7 +86,7 @@ class LlmFunction[T]:
         return cast(T, answer)
 
     def sync(self, task: SyncTaskContext | None, said: Prompt | None = None) -> T:
-        """The same for a handler that runs in a thread, and for a script without an event loop."""
+        """The same in a thread, or in a script without an event loop."""
         return run_from_thread(task, lambda on_loop: self(on_loop, said))
 
     @cached_property
@@ -104,13 +104,13 @@ class LlmFunction[T]:
 
 
 class LlmWorker:
-    """Many turns of a language model with tools, until it has an answer.
+    """Many turns of a language model with tools, until it answers.
 
-    helper = LlmWorker("You help with travel plans.", [weather, AgentTool("translator", "Translates text.")])
-    return await helper.run(task)
+        helper = LlmWorker("You help with travel plans.", [weather, AgentTool("translator", "Translates text.")])
+        return await helper.run(task)
 
-    Its text is streamed as tokens; calls of tools, their results and its thoughts are told to the task, and what it
-    used is recorded. Tools that are called together run side by side. What a tool raises goes back to the model.
+    It streams its text as tokens, and records tool calls, results, thoughts and usage. Tools called together run side
+    by side. The model receives the errors of tools.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class LlmWorker:
         max_steps: int = 10,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """A step is one answer of the model, with the tools that it calls; `settings` are those of pydantic-ai."""
+        """A step is one answer of the model with its tool calls; `settings` are pydantic-ai's."""
         self.instructions = instructions
         self.tools = tools
         self.model = model
@@ -137,12 +137,12 @@ class LlmWorker:
         *,
         stream: bool = True,
     ) -> str:
-        """Works until there is an answer, and gives it: all that was streamed, or the last words without `stream`.
+        """Work until there is an answer. Returns all streamed text, or without `stream` the last text.
 
-        The model is told the task's conversation; or `thread`; or `message`, alone or after `thread`.
+        The model receives the task's conversation; or `thread`; or `message`, alone or after `thread`.
 
         Raises:
-            AgentFailure: no model is configured, it cannot be used, or it took more than `max_steps`.
+            AgentFailure: no model is configured or usable, or it needed more than `max_steps`.
         """
         messages = [
             *(conversation(task, thread) if thread is not None else []),
@@ -159,7 +159,7 @@ class LlmWorker:
         *,
         stream: bool = True,
     ) -> str:
-        """The same for a handler that runs in a thread, and for a script without an event loop."""
+        """The same in a thread, or in a script without an event loop."""
         return run_from_thread(task, lambda on_loop: self.run(on_loop, thread, message, stream=stream))
 
     async def _work(self, task: TaskContext, messages: list[Message], *, stream: bool) -> str:
@@ -200,7 +200,6 @@ class LlmWorker:
 
         return Agent(
             instructions=self.instructions,
-            # Wrong arguments go back to the model, as often as there are steps.
             retries=AgentRetries(tools=self.max_steps, output=2),
             model_settings=cast(ModelSettings, self.settings or {}),
             deps_type=TaskContext,
@@ -221,7 +220,7 @@ CHOICE_INSTRUCTIONS = (
 
 
 async def is_small(message: Message, about: str, model: AnyModel, seconds: float) -> bool:
-    """Is it certain that the message can be answered at once? See `selecting.by_model`."""
+    """Can the message certainly be answered at once? See `selecting.by_model`."""
     from agentkit.llm.decisions import Effort
 
     effort = await _decide(LlmFunction(f"{EFFORT_INSTRUCTIONS}\n{about}", Effort, model=model), message, seconds)
@@ -230,9 +229,9 @@ async def is_small(message: Message, about: str, model: AnyModel, seconds: float
 
 @dataclass(frozen=True)
 class skill_by_model:  # noqa: N801 reads as a function: choose_skill = skill_by_model()
-    """Chooses the skill that takes a message, asks which is meant, or declines.
+    """A language model chooses the skill, asks which one is meant, or declines.
 
-    Where the model cannot be asked, or takes longer than `seconds`, words decide (see `by_words`).
+    If the model fails or needs more than `seconds`, words decide (see `by_words`).
 
     Args:
         about: what the model should know besides the skills' descriptions.
@@ -252,7 +251,6 @@ class skill_by_model:  # noqa: N801 reads as a function: choose_skill = skill_by
 
 
 async def _decide(function: LlmFunction[Any], message: Message, seconds: float) -> Any:
-    """What the model says; None where it says nothing, in time."""
     try:
         async with asyncio.timeout(seconds):
             return await function(None, message)
@@ -273,7 +271,7 @@ async def ask(
     model: AnyModel,
     **options: Any,
 ) -> Any:
-    """What the model answers at last; `about` are its instructions. Raises AgentFailure where it cannot be asked."""
+    """The model's final answer to the instructions `about`. Raises AgentFailure if it cannot be asked."""
     await import_in_thread("agentkit.llm.endpoints", "agentkit.llm.conversations")
     from pydantic_ai import RunUsage
 
@@ -305,7 +303,7 @@ async def ask(
 
 
 def conversation(task: TaskContext | None, said: Prompt | None) -> list[Message]:
-    """What a model is told: `said`, or else the task's conversation with its newest message."""
+    """The model's input: `said`, or else the task's conversation with its newest message."""
     if said is None:
         if task is None:
             raise HandlerError("Without a task, say what the model is asked.")
@@ -320,12 +318,11 @@ def conversation(task: TaskContext | None, said: Prompt | None) -> list[Message]
 
 
 def silent_task(messages: list[Message]) -> TaskContext:
-    """A task for work without one: what is said on the way goes unheard."""
     return TaskContext(task_id="", context_id="", message=messages[-1], emit=_discard)
 
 
 def run_from_thread[T](task: SyncTaskContext | None, work: Callable[[TaskContext | None], Coroutine[Any, Any, T]]) -> T:
-    """Has async work done for code in a thread, on the host's loop, or without a task on a loop of its own."""
+    """Run async work for a thread, on the host's loop, or without a task on a new loop."""
     if task is None:
         return asyncio.run(work(None))
     return task.wait_for(work(task.on_loop))

@@ -1,6 +1,6 @@
-"""Between a task and the messages of the model library: prompts, what the model does, and where it was suspended.
+"""Converts between a task and the model library's messages: prompts, the model's work, suspended turns.
 
-This module imports the model library: import it late.
+It imports the model library: import it late.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from agentkit.errors import UnreadableContent
 from agentkit.messages import File, Message
 from agentkit.turns import Thread
 
-FILE_CHARACTERS = 100_000  # of one text file that a model is shown
+FILE_CHARACTERS = 100_000
 IMAGE_BYTES = 10 * 1024 * 1024
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 READABLE = ("application/json", "application/xml", "application/yaml", "application/x-ndjson")
 
 
 def to_model_messages(messages: Iterable[Message]) -> list[ModelMessage]:
-    """The conversation as a model is given it. Of files, texts are included, and images of the newest message."""
+    """The conversation as a model's messages, with text files, and the images of the newest message."""
     said = list(messages)
     newest = len(said) - 1
     return [_model_message(message, with_images=index == newest) for index, message in enumerate(said)]
@@ -57,7 +57,7 @@ def _model_message(message: Message, *, with_images: bool) -> ModelMessage:
 
 
 def prompt_of(message: Message, *, with_images: bool = True) -> str | Sequence[UserContent]:
-    """What a user's message says to a model."""
+    """A user's message as a prompt."""
     seen = {at: _image(file) for at, file in enumerate(message.files)} if with_images else {}
     images = {at: image for at, image in seen.items() if image is not None}
     words = words_of(message, without=images)
@@ -65,7 +65,7 @@ def prompt_of(message: Message, *, with_images: bool = True) -> str | Sequence[U
 
 
 def from_model_messages(messages: Iterable[ModelMessage]) -> Thread:
-    """What was said, as a thread; calls of tools and their results are left out."""
+    """The messages as a thread, without tool calls."""
     thread = Thread()
     for message in messages:
         role, text = ("agent", message.text) if isinstance(message, ModelResponse) else ("user", asked_in(message))
@@ -81,7 +81,7 @@ def asked_in(request: ModelRequest) -> str:
 
 
 def words_of(message: Message, *, without: Container[int] = ()) -> str:
-    """All that a message says, in words: its text, its data as JSON, its files but those at the places of `without`."""
+    """A message in words: text, data as JSON, and files except those at the places `without`."""
     files = [file for at, file in enumerate(message.files) if at not in without]
     data = [json.dumps(value, ensure_ascii=False) for value in message.data]
     return "\n\n".join(filter(None, [message.text, *data, *map(_file_as_text, files)])) or "(nothing)"
@@ -102,7 +102,6 @@ def _file_as_text(file: File) -> str:
 
 
 def _image(file: File) -> BinaryContent | None:
-    """An image that a model can be shown."""
     if file.media_type not in IMAGES or file.url is not None or (file.size or 0) > IMAGE_BYTES:
         return None
     try:
@@ -113,7 +112,7 @@ def _image(file: File) -> BinaryContent | None:
 
 @contextmanager
 def bookmarked(task: TaskContext, instructions: str, messages: Sequence[Message]) -> Iterator[list[ModelMessage]]:
-    """Gives what an earlier turn said of this conversation; keeps it for the next where this one is suspended."""
+    """Returns an earlier turn's messages of this conversation; keeps them for the next turn if this one suspends."""
     page = _bookmark_name(instructions, messages)
     before = ModelMessagesTypeAdapter.validate_python(task.memory.pop(page, []))
     with capture_run_messages() as said:
@@ -122,7 +121,7 @@ def bookmarked(task: TaskContext, instructions: str, messages: Sequence[Message]
         except Suspended:
             new = [message for message in said if message.run_id is not None]
             while new and not isinstance(new[-1], ModelResponse):
-                new.pop()  # what the tools of the last step gave; they are called again
+                new.pop()  # the last step's results; the tools are called again
             task.memory[page] = ModelMessagesTypeAdapter.dump_python(new, mode="json")
             raise
 
@@ -136,16 +135,16 @@ PARAGRAPH = "\n\n"
 
 
 class EventReporter:
-    """Tells the task; `text` is what was streamed, all steps' words as paragraphs."""
+    """Reports to the task; `text` is the streamed text, a paragraph per step."""
 
     def __init__(self, task: TaskContext, *, stream: bool) -> None:
         self.text = ""
         self._task = task
         self._stream = stream
-        self._calls: dict[str, str] = {}  # what a call of a tool is named by the model, and in the record
+        self._calls: dict[str, str] = {}  # the model's call ids, and the record's
 
     async def follow(self, _: RunContext[TaskContext], events: AsyncIterable[AgentStreamEvent]) -> None:
-        """Called by the model library for each step: a model's answer, or the tools that it called."""
+        """Called by the model library for each step: a model's answer, or its tool calls."""
         is_new = True
         async for event in events:
             match event:
@@ -169,7 +168,6 @@ class EventReporter:
                     await self._task.tool_result(call_id, result.tool_name, content, is_error=failed)
 
     async def _stream_text(self, words: str, *, is_new: bool) -> bool:
-        """Streams a piece of text; gives whether the step's text is still to begin."""
         if not words or not self._stream:
             return is_new
         piece = PARAGRAPH + words if is_new and self.text else words
@@ -179,7 +177,7 @@ class EventReporter:
 
 
 def recordable(content: Any) -> Any:
-    """A tool's result as JSON values; files are named, not kept."""
+    """A tool's result as JSON values; files appear by name only."""
     return pydantic_core.to_jsonable_python(_without_files(content), fallback=str)
 
 

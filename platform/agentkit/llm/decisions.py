@@ -1,4 +1,4 @@
-"""What a model is asked when it decides about a message. This module imports Pydantic: import it late."""
+"""The decisions that models are asked for. It imports Pydantic: import it late."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Choice(BaseModel):
     words: str = Field("", description="The question to the sender, or the reason for them, in their language.")
 
     def decision(self, skills: Sequence[Skill]) -> Decision | None:
-        """None for one that cannot be followed."""
+        """None for an invalid choice."""
         if self.action == "start":
             return Start(self.skill) if self.skill in {one.id for one in skills} else None
         if not self.words:
@@ -45,5 +45,4 @@ class Choice(BaseModel):
 
 
 def skill_list(skills: Sequence[Skill]) -> str:
-    """The skills, a line for each."""
     return "\n".join(f"- {one.id}: {one.name}. {one.description} Examples: {list(one.examples)}" for one in skills)

@@ -1,6 +1,6 @@
-"""Models as the model library takes them: OpenAI-compatible endpoints, and scripted ones; and their errors.
+"""Models of the model library: OpenAI-compatible endpoints and scripted ones; and their errors.
 
-This module imports the model library: import it late.
+It imports the model library: import it late.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from agentkit.llm.conversations import asked_in
 from agentkit.llm.scripting import Asked, Respond, Returned, UseTool
 
 OPENAI = "https://api.openai.com/v1"
-RETRIES = 2  # of a request that is refused for now (408, 409, 429, 5xx) or breaks off before it is answered
+RETRIES = 2  # repetitions after 408, 409, 429, 5xx or a lost connection
 CONNECT_SECONDS = 5.0
 
 
-# What the library raises for JSON of another shape than its own client promises.
+# The library raises these for unexpected JSON.
 MISSHAPEN = (AttributeError, TypeError, ValueError, LookupError, RecursionError)
 
 
 @contextmanager
 def _refuse_misshapen() -> Iterator[None]:
-    """An answer that cannot be read is one that cannot be used. Raises UnexpectedModelBehavior."""
+    """Raises UnexpectedModelBehavior for an answer that cannot be read."""
     try:
         yield
     except MISSHAPEN as error:
@@ -62,7 +62,7 @@ class _Stream(OpenAIStreamedResponse):
 
 
 class EndpointModel(OpenAIChatModel):
-    """A model with an HTTP client of its own, which ends with the `async with` block of the model."""
+    """A model with its own HTTP client, which closes with the model's `async with` block."""
 
     async def request(self, *args: Any, **kwargs: Any) -> ModelResponse:
         with _refuse_misshapen():
@@ -89,17 +89,17 @@ class EndpointModel(OpenAIChatModel):
 def openai_model(
     name: str, base_url: str = "", api_key: str = "", *, seconds: float = 120.0, http_client: Any = None
 ) -> EndpointModel:
-    """The model `name` of the endpoint at `base_url`, by default OpenAI's own.
+    """The model `name` at `base_url`, by default OpenAI's.
 
-    A request that is refused for now is sent again, after the time that `Retry-After` names up to two minutes.
+    A temporarily refused request is repeated, after `Retry-After` (at most two minutes).
 
     Args:
-        seconds: how long nothing may come from the endpoint.
-        http_client: an `httpx2.AsyncClient` for all requests; one of the library's own by default.
+        seconds: how long the endpoint may stay silent.
+        http_client: an `httpx2.AsyncClient` for all requests; by default the library's own.
     """
     client = AsyncOpenAI(
         base_url=base_url or OPENAI,
-        api_key=api_key or "none",  # the library insists on one
+        api_key=api_key or "none",
         timeout=Timeout(seconds, connect=CONNECT_SECONDS),
         max_retries=RETRIES,
         http_client=http_client,
@@ -111,12 +111,10 @@ def openai_model(
     return EndpointModel(name, provider=provider)
 
 
-WORD = re.compile(r"\S+\s*|\s+")  # text is streamed word by word
+WORD = re.compile(r"\S+\s*|\s+")
 
 
 def function_model(label: str, respond: Respond) -> Model:
-    """The model that `respond` speaks for."""
-
     async def reply_to(messages: list[ModelMessage], info: AgentInfo) -> str | list[UseTool]:
         reply = respond(asked(messages, info))
         return as_reply(await reply if inspect.isawaitable(reply) else reply, info)
@@ -141,7 +139,7 @@ def function_model(label: str, respond: Respond) -> Model:
 
 
 def as_reply(reply: Any, info: AgentInfo) -> str | list[UseTool]:
-    """Text, or the calls that say it: a typed value is given by calling the tool of the output."""
+    """Text, or tool calls. A typed value becomes a call of the output tool."""
     if isinstance(reply, str):
         return reply
     if isinstance(reply, UseTool):
@@ -157,8 +155,8 @@ def as_reply(reply: Any, info: AgentInfo) -> str | list[UseTool]:
 
 
 def asked(messages: Sequence[ModelMessage], info: AgentInfo) -> Asked:
-    """What the messages of a request say, in the author's words."""
-    # The requests of this run: the first brings the newest message, the others what the answers to it led to.
+    """A request's messages as an author sees them."""
+    # This run's requests. The first brings the newest message.
     run = [message for message in messages if isinstance(message, ModelRequest) and message.run_id is not None]
     earlier = messages[: messages.index(run[0])]
     functions = [tool.name for tool in info.function_tools]
@@ -202,7 +200,7 @@ FAILURES: tuple[tuple[type[Exception], str, str], ...] = (
 
 
 class ModelFailed(AgentFailure):
-    """A language model could not be used; the text is for people, `detail` for operators."""
+    """A language model could not be used. People see the text, operators `detail`."""
 
 
 @contextmanager
@@ -218,7 +216,7 @@ def as_model_failures(model: str, secrets: Iterable[str] = ()) -> Iterator[None]
 
 
 def error_detail(error: BaseException, secrets: Iterable[str] = ()) -> str:
-    """The error and what caused it, for operators."""
+    """The error and its causes, for operators."""
     chain = []
     cause: BaseException | None = error
     while cause is not None and cause not in chain:

@@ -1,4 +1,4 @@
-"""Connections to MCP servers. This module imports the MCP library, which takes seconds: import it late."""
+"""Connections to MCP servers. The MCP library takes seconds to import: import this module late."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANSWER_SECONDS, START_SECONDS = 5.0, 30.0
 
 
 async def connect(server: McpServer, stack: AsyncExitStack) -> AbstractToolset[TaskContext]:
-    """The server's tools, until the end of the stack. Raises AgentFailure."""
+    """The server's tools, until the stack closes. Raises AgentFailure."""
     toolset = MCPToolset[TaskContext](
         _transport(server),
         id=server.label,
@@ -42,7 +42,7 @@ async def connect(server: McpServer, stack: AsyncExitStack) -> AbstractToolset[T
 
 @asynccontextmanager
 async def _entered(toolset: MCPToolset[TaskContext]) -> AsyncIterator[None]:
-    """Connected, until the end. That a connection was lost is said by the calls of its tools, not by its end."""
+    """Connected until the end. Only tool calls report a lost connection."""
     await toolset.__aenter__()
     try:
         yield

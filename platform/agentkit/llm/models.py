@@ -1,7 +1,7 @@
-"""Which language model answers: by name, as the host resolves it, one that the author brings, or a scripted one.
+"""Resolves language models: by name through the host, the author's own, or scripted.
 
-A scripted model is a function of the author's, offline; it is named `scripted` wherever models are named. This module
-is quick to import; the model library is imported in a thread when a model is first asked.
+A scripted model is an author's function, usable offline; its name is `scripted`. The model library is imported in a
+thread when a model is first asked.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ NOT_CONFIGURED = (
 
 
 class NoModel(AgentFailure):
-    """There is no language model to ask; the text says what to set."""
+    """There is no language model. The text says what to set."""
 
     def __init__(self, message: str = NOT_CONFIGURED) -> None:
         super().__init__(message, "no_model")
 
 
 def use_models(resolve: Resolve | None) -> None:
-    """Say, as a host, how a name becomes a model; None for what scripts have: the environment."""
+    """For hosts: set how a name becomes a model. None restores the default for scripts, the environment."""
     global _resolve
     _resolve = resolve or from_environment
 
 
 def from_environment(name: str | None) -> Model:
-    """The model of a name, or that of `LLM_MODEL`, at `LLM_BASE_URL` with `LLM_API_KEY`. Raises NoModel."""
+    """The named model, or `LLM_MODEL`, at `LLM_BASE_URL` with `LLM_API_KEY`. Raises NoModel."""
     return endpoint_model(
         name or os.environ.get("LLM_MODEL", ""),
         os.environ.get("LLM_BASE_URL", ""),
@@ -57,7 +57,7 @@ def from_environment(name: str | None) -> Model:
 
 
 def endpoint_model(name: str, base_url: str, api_key: str) -> Model:
-    """A model of OpenAI's API, or of another endpoint that speaks it. Raises NoModel where something is lacking."""
+    """A model of OpenAI's API or a compatible endpoint. Raises NoModel if something is missing."""
     check_endpoint(name, base_url, api_key)
     from agentkit.llm.endpoints import openai_model
 
@@ -65,7 +65,7 @@ def endpoint_model(name: str, base_url: str, api_key: str) -> Model:
 
 
 def check_endpoint(name: str, base_url: str, api_key: str) -> None:
-    """Raises NoModel unless this is enough to reach a model."""
+    """Raises NoModel unless these values suffice to reach a model."""
     if not name:
         raise NoModel
     if not base_url and not api_key:
@@ -81,13 +81,13 @@ async def has_model() -> bool:
         made = await asyncio.to_thread(_resolve, None)
     except NoModel:
         return False
-    async with made:  # for this look alone
+    async with made:
         return True
 
 
 @asynccontextmanager
 async def open_model(wanted: AnyModel) -> AsyncIterator[Model]:
-    """The model for one use; what was made for it is closed at its end. Raises NoModel."""
+    """The model for one use, closed at the end. Raises NoModel."""
     if isinstance(wanted, Scripted):
         made = _scripted_model(wanted)
     elif wanted is None or isinstance(wanted, str):
@@ -114,7 +114,7 @@ SCRIPTED = "scripted"
 
 @dataclass(frozen=True)
 class Scripted:
-    """Made by `scripted`."""
+    """The result of `scripted`."""
 
     respond: Respond
     label: str
@@ -122,36 +122,36 @@ class Scripted:
 
     @cached_property
     def model(self) -> Model:
-        """As the model library takes it."""
+        """The model library's form."""
         from agentkit.llm.endpoints import function_model
 
         return function_model(self.label, self.respond)
 
 
 def scripted(respond: Respond, *, name: str = "", unless_configured: bool = False) -> Scripted:
-    """An offline model for `model=`: `respond(asked)` gives text, a `UseTool` of a tool, several, or a typed value.
+    """An offline model for `model=`: `respond(asked)` returns text, one or several `UseTool`, or a typed value.
 
-    It is named `scripted`, or `scripted:<name>`, in usage and in the answer's metadata.
+    Usage and metadata call it `scripted` or `scripted:<name>`.
 
     Args:
-        unless_configured: use the default language model instead where there is one.
+        unless_configured: use the default language model instead, if there is one.
     """
     return Scripted(respond, f"{SCRIPTED}:{name}" if name else SCRIPTED, unless_configured)
 
 
 def no_programs(command: str) -> bool:
-    """May this command line be started as a tool server? None may."""
+    """May this command line start a tool server? Never."""
     return False
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Without a host, tools run in the event loop's own threads, and programs are not started.
+    """The host's services for language models. By default tools run in the event loop's threads, and no programs start.
 
     Attributes:
-        http_client: makes an `httpx2.AsyncClient` from the keyword arguments of one.
-        may_start: may this command line be started as a tool server?
-        threads: where tools run that are not async.
+        http_client: makes an `httpx2.AsyncClient` from its keyword arguments.
+        may_start: may this command line start a tool server?
+        threads: run tools that are not async.
     """
 
     http_client: Callable[..., Any] | None = None
@@ -160,24 +160,22 @@ class Surroundings:
 
 
 def use_surroundings(given: Surroundings) -> None:
-    """Say, as a host, what language models work with; `Surroundings()` is what scripts have."""
+    """For hosts: set the services for language models. `Surroundings()` is the default."""
     global _surroundings
     _surroundings = given
 
 
 def surroundings() -> Surroundings:
-    """As the host said."""
     return _surroundings
 
 
 _surroundings = Surroundings()
 
 
-_imported: set[str] = set()  # not `sys.modules`, where a module stands before it is imported to its end
+_imported: set[str] = set()  # not `sys.modules`, which also has unfinished imports
 
 
 async def import_in_thread(*modules: str) -> None:
-    """Imports modules in a thread, unless that is done."""
     for module in modules:
         if module not in _imported:
             await asyncio.to_thread(importlib.import_module, module)

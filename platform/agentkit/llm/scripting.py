@@ -1,4 +1,4 @@
-"""What offline models are asked and answer: plain values, so that a script needs no model library."""
+"""Requests and replies of offline models, as plain values without a model library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class UseTool:
 
 @dataclass(frozen=True)
 class Returned:
-    """What a tool gave back."""
+    """A tool's result."""
 
     tool: str
     content: Any
@@ -26,15 +26,15 @@ class Returned:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a scripted model is asked.
+    """A request to a scripted model.
 
     Attributes:
-        text: the newest message of the user.
-        earlier: what was said before, as (role, text); the roles are `user` and `agent`.
+        text: the user's newest message.
+        earlier: earlier messages as (role, text); the roles are `user` and `agent`.
         instructions: those of the function or worker.
-        tools: the names of the tools that may be called.
-        results: what the tools gave since the newest message, oldest first.
-        attempt: 1, and more when an answer did not fit and is asked for again.
+        tools: the names of the available tools.
+        results: tool results since the newest message, oldest first.
+        attempt: 1, or more if an answer did not fit.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""What a worker may be given as tools, besides Python functions: other agents and MCP servers."""
+"""A worker's tools besides Python functions: other agents and MCP servers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from agentkit.errors import HandlerError
 from agentkit.tools import ToolFunction
 
-LONGEST_NAME = 64
+MAX_NAME_LENGTH = 64
 """Characters of a tool's name that OpenAI's API takes."""
 
 
 @dataclass(frozen=True)
 class AgentTool:
-    """Another agent of the platform. The model writes it a message and is given its answer.
+    """Another agent of the platform. The model writes it a message and receives its answer.
 
-    Each call is a task of that agent, a child of the task at hand (see `TaskContext.call`).
+    Each call is a child task (see `TaskContext.call`). The tool's name is `ask_SLUG`.
     """
 
     slug: str
@@ -25,18 +25,18 @@ class AgentTool:
 
     @property
     def name(self) -> str:
-        return f"ask_{self.slug.replace('-', '_')}"[:LONGEST_NAME]
+        return f"ask_{self.slug.replace('-', '_')}"[:MAX_NAME_LENGTH]
 
 
 @dataclass(frozen=True)
 class McpServer:
-    """The tools of an MCP server: at a URL, over streamable HTTP, or of a program, over its standard streams.
+    """An MCP server's tools: at a URL (streamable HTTP) or of a program (standard streams).
 
     Attributes:
-        url: where the server listens.
-        headers: sent with each request, for a key for instance; they are shown nowhere.
-        command: a program with its arguments, as a list; the host must allow it (`MCP_STDIO_ALLOW`).
-        only: the names of the tools to use; all by default.
+        url: the server's address.
+        headers: sent with each request, for instance with a key; never shown.
+        command: a program with arguments, as a list; the host must allow it (`MCP_STDIO_ALLOW`).
+        only: names of the tools to use; all by default.
     """
 
     url: str = ""
@@ -50,12 +50,12 @@ class McpServer:
 
     @property
     def label(self) -> str:
-        """What it is called where people read it: a URL without its query, which may hold a key."""
+        """The server's name for people: its URL without the query, which may have a key."""
         return self.url.partition("?")[0] or shlex.join(self.command)
 
     @property
     def secrets(self) -> list[str]:
-        """What must be shown to nobody: the headers' values, without their scheme too, and the URL's query."""
+        """Values to hide: the headers' (also without their scheme) and the URL's query."""
         values = list(self.headers.values())
         return [*values, *(value.rpartition(" ")[2] for value in values), self.url.partition("?")[2]]
 

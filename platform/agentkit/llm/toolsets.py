@@ -1,6 +1,6 @@
-"""The tools of a worker as the model library takes them: functions, other agents and MCP servers.
+"""A worker's tools for the model library: functions, agents and MCP servers.
 
-This module imports the model library: import it late.
+It imports the model library: import it late.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ Toolset = AbstractToolset[TaskContext]
 
 
 def functions_and_agents(tools: Sequence[AnyTool]) -> list[Toolset]:
-    """What needs no connection; made once for a worker."""
     found = [one for one in tools if not isinstance(one, McpServer)]
     made = [_agent_tool(one) if isinstance(one, AgentTool) else function_tool(one) for one in found]
     return [BoundedToolset(FunctionToolset(made))] if made else []
@@ -43,7 +42,7 @@ def functions_and_agents(tools: Sequence[AnyTool]) -> list[Toolset]:
 
 @asynccontextmanager
 async def connected(tools: Sequence[AnyTool]) -> AsyncIterator[list[Toolset]]:
-    """The tools of MCP servers, for one run. Raises AgentFailure for a server that cannot be used."""
+    """MCP servers' tools, for one run. Raises AgentFailure if a server cannot be used."""
     servers = [one for one in tools if isinstance(one, McpServer)]
     if not servers:
         yield []
@@ -63,7 +62,6 @@ def _agent_tool(tool: AgentTool) -> Tool[TaskContext]:
 
 
 def _child_answer(result: Any) -> str:
-    """The words of a child's result, and what it delivered that is not in them."""
     delivered = []
     for artifact in result.artifacts:
         load = artifact.files[0].load if artifact.files else None
@@ -73,14 +71,14 @@ def _child_answer(result: Any) -> str:
     return "\n\n".join([result.text, *delivered])
 
 
-MOST_ERROR_CHARACTERS = 1000  # characters of an error that a model is told
-MOST_RESULT_CHARACTERS = 100_000  # characters of a result that a model is given
+MAX_ERROR_LENGTH = 1000  # characters
+MAX_RESULT_LENGTH = 100_000  # characters
 
 logger = logging.getLogger(__name__)
 
 
 def function_tool(function: ToolFunction) -> Tool[TaskContext]:
-    """A function as a tool. A parameter annotated `TaskContext` (`SyncTaskContext`) is given the task at hand."""
+    """A function as a tool. A parameter annotated `TaskContext` (`SyncTaskContext`) receives the current task."""
     traits = traits_of(function)
     hints = typing.get_type_hints(function, include_extras=True)
     parameters = inspect.signature(function).parameters.values()
@@ -98,7 +96,7 @@ def function_tool(function: ToolFunction) -> Tool[TaskContext]:
         name: hint for name, hint in hints.items() if name not in given_task
     }
     call.__name__, call.__doc__ = traits.name, function.__doc__
-    # Where the docstring is the description, the library takes it apart: what is said of parameters goes to them.
+    # The library takes parameters' descriptions from the docstring.
     is_docstring = traits.description == inspect.cleandoc(function.__doc__ or "")
     return Tool(call, takes_ctx=True, name=traits.name, description=None if is_docstring else traits.description)
 
@@ -122,7 +120,7 @@ async def _in_thread(call: functools.partial[Any], given_task: list[str], task: 
 
 @dataclass
 class BoundedToolset(WrapperToolset[TaskContext]):
-    """Tools whose errors go back to the model, and that give it no more than it can read."""
+    """Tools whose errors go to the model and whose results are limited in length."""
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[TaskContext], tool: ToolsetTool[TaskContext]
@@ -132,21 +130,21 @@ class BoundedToolset(WrapperToolset[TaskContext]):
         except (CallDeferred, ApprovalRequired):
             raise
         except (ModelRetry, ToolFailed) as told:
-            raise type(told)(_cut(told.message, MOST_ERROR_CHARACTERS)) from told
+            raise type(told)(_cut(told.message, MAX_ERROR_LENGTH)) from told
         except Exception as error:
             logger.warning("the tool %s failed", name, exc_info=error)
-            raise ToolFailed(_cut(f"{type(error).__name__}: {error}", MOST_ERROR_CHARACTERS)) from error
+            raise ToolFailed(_cut(f"{type(error).__name__}: {error}", MAX_ERROR_LENGTH)) from error
 
 
 def bounded_result(value: Any) -> Any:
-    """What a tool gave, as JSON values; as text where it is too long."""
+    """A tool's result as JSON values, or as text if it is too long."""
     if isinstance(value, ToolReturn | BinaryContent):
         return value
     if isinstance(value, list) and any(isinstance(one, BinaryContent) for one in value):
         return value
     plain = value if isinstance(value, str) else pydantic_core.to_jsonable_python(value, fallback=str)
     text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
-    return plain if len(text) <= MOST_RESULT_CHARACTERS else _cut(text, MOST_RESULT_CHARACTERS)
+    return plain if len(text) <= MAX_RESULT_LENGTH else _cut(text, MAX_RESULT_LENGTH)
 
 
 def _cut(text: str, most: int) -> str:

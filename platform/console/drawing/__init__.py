@@ -1,4 +1,1 @@
-"""What pictures drawn on the server share: the layout of graphs, the axis of time, and pictures as files.
-
-Plans draw their steps with it, and pages draw tasks and what led to an artifact.
-"""
+"""Server-side drawings: graph layout, time axis, SVG files."""

@@ -1,7 +1,4 @@
-"""The axis of time that timelines share, and the labels on it.
-
-Long pauses are drawn shorter, so that readers can see what happened between them.
-"""
+"""The time axis of timelines, and its labels. It shortens long pauses."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ from math import ceil
 
 Span = tuple[datetime.datetime, datetime.datetime]
 
-NARROWEST = 0.5  # % of the width, for what took no time
-LONGEST_PAUSE = 0.25  # of the busy time: a longer pause is cut to that
-SHORTEST_CUT = 5.0  # seconds; a shorter pause is drawn as it is
-LABEL_WIDTH = 11.0  # % of the width that a label takes
+NARROWEST = 0.5  # % of the width, for an instant
+LONGEST_PAUSE = 0.25  # of the busy time; longer pauses are cut to it
+SHORTEST_CUT = 5.0  # seconds; shorter pauses are not cut
+LABEL_WIDTH = 11.0  # % of the width
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 ROUND_SECONDS = (
     *(0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
@@ -30,7 +27,7 @@ ROUND_SECONDS = (
 
 @dataclass(frozen=True, slots=True)
 class AxisSegment:
-    """A piece of the axis: from when to when, and where on the width (%)."""
+    """A period and its place (%)."""
 
     begins: datetime.datetime
     ends: datetime.datetime
@@ -44,15 +41,12 @@ class AxisSegment:
 
     @property
     def cut_at(self) -> float:
-        """Where the sign of a cut stands: near the end, because labels begin at the beginning."""
+        """The place of the cut's mark: near the end, because labels start on the left."""
         return self.right - (self.right - self.left) / 5
 
 
 class TimeAxis:
-    """Where on the width (%) a moment stands, between the beginning and the end of a span.
-
-    `busy` are the spans in which something was done; between them are pauses.
-    """
+    """Maps times to places (%). Between `busy` spans are pauses."""
 
     def __init__(self, span: Span, busy: Sequence[Span]) -> None:
         begins, ends = span
@@ -74,7 +68,7 @@ class TimeAxis:
 
     @property
     def cuts(self) -> list[tuple[float, str]]:
-        """The pauses that are drawn shorter: where (%), and how long they were."""
+        """Shortened pauses: place (%) and duration."""
         cut = [one for one in self.segments if one.is_cut]
         return [(round(one.cut_at, 2), long_duration(one.ends - one.begins)) for one in cut]
 
@@ -86,7 +80,7 @@ class TimeAxis:
         return 100.0
 
     def bar(self, begins: datetime.datetime, ends: datetime.datetime) -> tuple[float, float]:
-        """Left edge and width of a bar, wide enough to be seen and within the picture."""
+        """Left edge and width (%), never invisible."""
         left = self.place(begins)
         width = max(self.place(ends) - left, NARROWEST)
         return round(min(left, 100 - NARROWEST), 2), round(min(width, 100 - min(left, 100 - NARROWEST)), 2)
@@ -94,20 +88,20 @@ class TimeAxis:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Where a label stands (% of the width), and what it says."""
+    """A label and its place (%)."""
 
     place: float
     label: str
 
     @property
     def side(self) -> str:
-        """A CSS class that keeps labels at the ends of the axis within the picture."""
+        """A CSS class for labels at the ends of the axis."""
         half = LABEL_WIDTH / 2
         return " is-first" if self.place < half else " is-last" if self.place > 100 - half else ""
 
 
 def axis_ticks(axis: TimeAxis) -> list[Tick]:
-    """Round lengths of time since the beginning, left to right; after a cut the time at its end."""
+    """At round durations since the start, and after cuts."""
     begins = axis.segments[0].begins
     found: list[Tick] = []
     for seconds in sorted(set(_tick_candidates(axis))):
@@ -119,7 +113,7 @@ def axis_ticks(axis: TimeAxis) -> list[Tick]:
 
 
 def _tick_candidates(axis: TimeAxis) -> Iterator[float]:
-    """Seconds since the beginning: multiples of a round interval, and the end of each cut."""
+    """In seconds since the start."""
     yield 0.0
     begins = axis.segments[0].begins
     whole = [one for one in axis.segments if not one.is_cut]
@@ -139,7 +133,7 @@ def _tick_candidates(axis: TimeAxis) -> Iterator[float]:
 
 
 def long_duration(time: timedelta) -> str:
-    """A length of time as people say it: "0.4 s", "12 s", "3 min 4 s", "5 h 2 min", "12 days"."""
+    """ "0.4 s", "12 s", "3 min 4 s", "5 h 2 min", "12 days"."""
     seconds = max(time.total_seconds(), 0.0)
     if seconds < 10:
         return f"{seconds:.1f} s" if seconds >= 0.1 else "less than 0.1 s"

@@ -1,8 +1,7 @@
-"""A layered drawing of a graph: what depends on something stands to the right of it.
+"""Layered graph layout (the Sugiyama method): each box is to the right of what it depends on.
 
-A box stands in the column that the longest path to it needs. A line that passes columns has a lane in each of them,
-which all lines from the same box share. Sweeps that follow the mean of the neighbors find orders with few crossings,
-and heights as near to those of the neighbors as the others of a column allow.
+The longest path to a box gives its column. Lines use lanes in the columns that they pass; lines from one box share
+lanes. Repeated sweeps by the mean of the neighbors reduce crossings and align heights.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-MOST_LANES = 20_000  # lines beyond that go straight, across whatever stands there
-STEEP = 240  # pixels up or down from which on a line is no curve
+MOST_LANES = 20_000  # lines beyond that go straight, across boxes
+STEEP = 240  # pixels; steeper lines are not curves
 
 Point = tuple[int, int]
 Segment = tuple[Point, Point]
@@ -23,7 +22,7 @@ Segment = tuple[Point, Point]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of boxes, and of the room between them and around them; in pixels, all even."""
+    """In pixels, all even."""
 
     width: int = 208
     height: int = 56
@@ -34,8 +33,6 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Line[Key: Hashable]:
-    """From one box to another, through lanes."""
-
     begins: Key
     ends: Key
     segments: tuple[Segment, ...]
@@ -43,7 +40,7 @@ class Line[Key: Hashable]:
 
 @dataclass(frozen=True, slots=True)
 class Layout[Key: Hashable]:
-    """Upper left corners of the boxes by key, the lines between them, and how large that is."""
+    """Boxes' upper left corners by key, lines, and total size."""
 
     places: dict[Key, Point]
     lines: list[Line[Key]]
@@ -54,7 +51,7 @@ class Layout[Key: Hashable]:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a line between two boxes says to whoever points at it; `is_reference`: it is dashed."""
+    """A line's tooltip and style."""
 
     words: str
     is_reference: bool = False
@@ -62,7 +59,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A path to be drawn: a line, or a part that several lines share; `words` and an arrowhead where a line ends."""
+    """A line, or a part that several share. Only ends have `words` and an arrowhead."""
 
     path: str
     words: str = ""
@@ -70,11 +67,7 @@ class Edge:
 
 
 def draw_edges[Key: Hashable](layout: Layout[Key], links: Mapping[tuple[Key, Key], Link]) -> Iterator[Edge]:
-    """The paths of the links between boxes, each by its two keys.
-
-    Lines from one box run together until they part. What they share is drawn once, dashed if all of them are. A link
-    that goes back, because it closes a circle, is drawn below the boxes.
-    """
+    """Shared parts are drawn once, dashed if all their lines are. Links that close a cycle go below the boxes."""
     lines = [(line, links[line.begins, line.ends]) for line in layout.lines if (line.begins, line.ends) in links]
     solid = {segment for line, link in lines if not link.is_reference for segment in line.segments}
     seen = set()
@@ -96,7 +89,7 @@ def _curve(begins: Point, ends: Point) -> str:
     if y == to_y:
         return f"M{x} {y}H{to_x}"
     bend = (to_x - x) // 2
-    if abs(to_y - y) > STEEP:  # straight down in the middle, where lines that begin or end together are one
+    if abs(to_y - y) > STEEP:  # straight down in the middle: lines with a common end coincide
         turn = bend // 2 if to_y > y else -(bend // 2)
         side = abs(turn)
         return f"M{x} {y}h{bend - side}q{side} 0 {side} {turn}V{to_y - turn}q0 {turn} {side} {turn}H{to_x}"
@@ -114,7 +107,7 @@ def _curve_back[Key: Hashable](layout: Layout[Key], begins: Key, ends: Key) -> s
 
 @dataclass(slots=True)
 class _LayeredGraph:
-    """Nodes by number, the lanes after the boxes; those before and after each are in the columns beside it."""
+    """Boxes, then lanes, by number. Neighbors are in adjacent columns."""
 
     column: list[int] = field(default_factory=list)
     before: list[list[int]] = field(default_factory=list)
@@ -133,9 +126,9 @@ class _LayeredGraph:
 
 
 def lay_out[Key: Hashable](depends_on: Mapping[Key, Sequence[Key]], sizes: Sizes) -> Layout[Key]:
-    """Place boxes by what each depends on. The same graph gives the same drawing.
+    """Place boxes by their dependencies. Deterministic.
 
-    It ignores keys that are not there, and of a circle the links that close it.
+    Ignores unknown keys and links that close a cycle.
     """
     keys = list(depends_on)
     graph, ways = _with_lanes(len(keys), _acyclic(depends_on))
@@ -164,7 +157,7 @@ def lay_out[Key: Hashable](depends_on: Mapping[Key, Sequence[Key]], sizes: Sizes
 
 
 def _acyclic[Key: Hashable](depends_on: Mapping[Key, Sequence[Key]]) -> list[list[int]]:
-    """What comes before each, by number, without what would close a circle."""
+    """Dependencies by number, without those that close a cycle."""
     number = {key: at for at, key in enumerate(depends_on)}
     wanted = [
         list(dict.fromkeys(number[key] for key in needed if key in number and number[key] != at))
@@ -190,7 +183,7 @@ def _acyclic[Key: Hashable](depends_on: Mapping[Key, Sequence[Key]]) -> list[lis
 
 
 def _columns(before: Sequence[Sequence[int]]) -> list[int]:
-    """The longest path to each; what depends on nothing stands just before the first that needs it."""
+    """The longest path to each. A box without dependencies is just before the first that needs it."""
     column = [-1] * len(before)
     for root in range(len(before)):
         path = [root]
@@ -209,11 +202,11 @@ def _columns(before: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _with_lanes(count: int, before: Sequence[Sequence[int]]) -> tuple[_LayeredGraph, list[list[int]]]:
-    """The boxes, the lanes, and each line's way through them, in the order of the boxes that they lead to."""
+    """The graph with lanes, and each line's path, ordered by target."""
     graph = _LayeredGraph()
     for column in _columns(before):
         graph.add(column)
-    lanes: dict[tuple[int, int], int] = {}  # of lines from a box, in a column
+    lanes: dict[tuple[int, int], int] = {}  # by box and column
     ways = []
     for ends in range(count):
         for begins in before[ends]:
@@ -234,7 +227,7 @@ def _with_lanes(count: int, before: Sequence[Sequence[int]]) -> tuple[_LayeredGr
 
 
 def _by_depth(graph: _LayeredGraph) -> Iterator[int]:
-    """Each node after one that leads to it, so that branches begin side by side."""
+    """Depth first: branches start side by side."""
     seen: set[int] = set()
     for root in range(len(graph.column)):
         path = [] if graph.before[root] else [root]
@@ -244,18 +237,18 @@ def _by_depth(graph: _LayeredGraph) -> Iterator[int]:
                 seen.add(node)
                 yield node
                 path.extend(reversed(graph.after[node]))
-    yield from (node for node in range(len(graph.column)) if node not in seen)  # whose lines all go straight
+    yield from (node for node in range(len(graph.column)) if node not in seen)  # all their lines go straight
 
 
 ORDER_SWEEPS = 16
-PATIENCE = 6  # sweeps after which nothing got better
+PATIENCE = 6  # sweeps without improvement
 
 Columns = list[list[int]]
 Neighbors = Sequence[Sequence[int]]
 
 
 def order_columns(columns: Columns, before: Neighbors, after: Neighbors) -> Columns:
-    """The same columns, each in a better order. `before` and `after` are in the columns next to one's own."""
+    """Reorder each column for fewer crossings."""
     best, fewest, waited = [list(column) for column in columns], count_crossings(columns, after), 0
     columns = [list(column) for column in columns]
     place = [0.0] * len(before)
@@ -278,7 +271,7 @@ def order_columns(columns: Columns, before: Neighbors, after: Neighbors) -> Colu
 
 
 def count_crossings(columns: Columns, after: Neighbors) -> int:
-    """How many pairs of lines cross, counted between columns that are next to each other."""
+    """Crossings between adjacent columns."""
     found = 0
     for column, following in itertools.pairwise(columns):
         at = {node: number for number, node in enumerate(following)}
@@ -292,7 +285,7 @@ def count_crossings(columns: Columns, after: Neighbors) -> int:
 
 
 def _set_places(column: list[int], place: list[float]) -> None:
-    """Places are shares of a column's height, so that columns of different lengths can be compared."""
+    """As fractions of the column's height, to compare columns."""
     for number, node in enumerate(column):
         place[node] = (number + 0.5) / len(column)
 
@@ -300,10 +293,7 @@ def _set_places(column: list[int], place: list[float]) -> None:
 def _swap_neighbors(
     columns: Columns, before: Neighbors, after: Neighbors, place: list[float], *, also_equal: bool
 ) -> None:
-    """Neighbors in a column change places where that makes their own lines cross less.
-
-    Also where it is all the same, if that is wanted: it is the way out of an order that only two moves make better.
-    """
+    """Swap adjacent nodes if that reduces crossings, or keeps them where allowed."""
     for column in columns:
         for at in range(len(column) - 1):
             upper, lower = column[at], column[at + 1]
@@ -328,16 +318,16 @@ def _mean(values: Sequence[float], otherwise: float) -> float:
 
 
 HEIGHT_SWEEPS = 8
-TALL_COLUMN = 800  # pixels of a column from which on boxes stand beside their highest neighbor, where reading begins
-LANE_WEIGHT, BOX_WEIGHT = 4.0, 1.0  # how much it matters that a lane, or a box, is where its neighbors are
+TALL_COLUMN = 800  # pixels; in taller columns boxes are beside their highest neighbor
+LANE_WEIGHT, BOX_WEIGHT = 4.0, 1.0  # of being beside neighbors
 
 
 def vertical_positions(
     columns: Sequence[Sequence[int]], before: Neighbors, after: Neighbors, heights: Sequence[int], between: int
 ) -> list[int]:
-    """The middle of each node, in pixels, in the order that the columns have.
+    """Each node's middle, in pixels; columns keep their order.
 
-    `heights` (a lane's is 0) and `between` are even.
+    `heights` (0 for lanes) and `between` are even.
     """
     gaps = [
         [0, *(_gap(heights[one], heights[other], between) for one, other in itertools.pairwise(column))]
@@ -374,14 +364,14 @@ def vertical_positions(
 
 
 def _gap(height: int, next_height: int, between: int) -> int:
-    """From the middle of a node to that of the next; lanes run closer to each other."""
+    """Between two nodes' middles; lanes are closer."""
     return (height + next_height) // 2 + (between if height or next_height else between // 2)
 
 
 def isotonic_positions(wanted: Sequence[float], weights: Sequence[float], gaps: Sequence[float]) -> list[float]:
-    """The places nearest to those wanted (least squares) of which each is at least its gap below the one before.
+    """The places nearest to `wanted` (least squares) that keep the gaps.
 
-    Pools of what would overlap are moved together until none does.
+    Isotonic regression by pooling adjacent violators.
     """
     shift, shifts = 0.0, []
     for gap in gaps:

@@ -1,4 +1,4 @@
-"""Pictures as SVG files of their own, with their signs in them: whoever shows one loads nothing else."""
+"""SVG files that load nothing else."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ SYMBOL = re.compile(r'<symbol id="([a-z]+)".*?</symbol>', re.DOTALL)
 
 
 def render_svg(template: str, signs: Collection[str], **context: object) -> str:
-    """The file that a template makes; it finds these signs of the sprite `static/icons.svg` as `signs`."""
+    """Render a template; `signs` are symbols of `static/icons.svg`."""
     found = mark_safe("".join(_symbols()[name] for name in signs))  # noqa: S308 - a file of ours
     return NO_XML.sub("\N{REPLACEMENT CHARACTER}", render_to_string(template, {**context, "signs": found}))
 
 
 @cache
 def _symbols() -> dict[str, str]:
-    """The signs that pages load, by their names."""
     path = finders.find("icons.svg")
     assert path is not None
     with open(path, encoding="utf-8") as sprite:
@@ -34,7 +33,7 @@ def _symbols() -> dict[str, str]:
 
 
 def shortened(text: str, room: float) -> str:
-    """As much of a text as has room, in widths of an average small letter; with an ellipsis where it is cut."""
+    """The text, cut with an ellipsis to fit `room` average letters."""
     text = " ".join(text.split())
     taken = 0.0
     for at, letter in enumerate(text):

@@ -1,13 +1,13 @@
-// Following sessions over a WebSocket, or by server-sent events where there is none, from a position on. It reconnects by itself,
-// and tells nothing twice.
+// Following sessions from a position, over a WebSocket, or by server-sent events where no socket opens. It reconnects by itself,
+// and reports each event once.
 
-const ALL = "/ws/events"; // the line of all sessions
-const SILENCE = 30000; // ms without a word after which a line counts as lost; the server speaks every 15 s
+const ALL = "/ws/events"; // all sessions
+const SILENCE = 30000; // ms without data after which a connection counts as lost; the server sends something every 15 s
 const FIRST_WAIT = 400;
 const LONGEST_WAIT = 20000;
 const FINAL = { 4400: "refused", 4401: "signed-out", 4404: "gone" };
 
-/** Lets each event through once, by session and index; after a reset a session begins anew. */
+/** Lets each event through once, by session and index; after a reset it starts over for a session. */
 export class Once {
   newest = new Map();
 
@@ -25,9 +25,9 @@ export class Once {
 
 export class Follower {
   /**
-   * `path`: of one session's line instead of the line of all. `since`: a token (empty: from now on), or the index that a
-   * page of one session has. `heard(events, since)` takes what is new, `changed(name)` is told "live" (the line is there
-   * again), "lost", "signed-out", "refused" or "gone"; `said(word)` hears each word of a socket as it came.
+   * `path`: one session's address instead of that of all. `since`: a token (empty: from now on), or for one session an index.
+   * `heard(events, since)` gets new events. `changed(name)` is called with "live" (connected again), "lost", "signed-out",
+   * "refused" or "gone". `said(data)` gets each message of a socket unchanged.
    */
   constructor({ path = ALL, since = "", sessionIds = [], types = [], heard, changed = () => {}, said = () => {} }) {
     Object.assign(this, { path, since, sessionIds, types, heard, changed, said, tries: 0, unopened: 0, line: null });
@@ -42,7 +42,7 @@ export class Follower {
 
   open() {
     clearTimeout(this.waiting);
-    const useStream = this.path === ALL && this.unopened % 3 === 2; // now and then the other way
+    const useStream = this.path === ALL && this.unopened % 3 === 2; // sometimes tries the other transport
     const line = (useStream ? stream : socket)(this, {
       opened: () => (this.unopened = 0),
       told: (events, token) => line === this.line && this.take(events, token),
@@ -53,7 +53,9 @@ export class Follower {
     this.listen();
   }
 
-  /** Events, and the position after them; none are a sign of life, with a position once all that was missed has come. */
+  /**
+   * Handle events and the position after them. An empty list is a heartbeat; it has a position when all missed events have come.
+   */
   take(events, token) {
     this.listen();
     const fresh = events.filter((event) => this.once.through(event));
@@ -82,7 +84,7 @@ export class Follower {
     this.waiting = setTimeout(() => this.open(), wait * (0.5 + Math.random()));
   }
 
-  /** The network is back, or somebody looks again: do not wait for the next try. */
+  /** The network is back, or the page is visible again: do not wait for the next try. */
   hurry() {
     if (this.line || !this.waiting) return;
     this.tries = 0;
@@ -98,7 +100,7 @@ export class Follower {
   }
 }
 
-/** `since` is a token of all sessions' line, and an index of one session's. */
+/** `since` is a token for all sessions, and an index for one session. */
 function socket({ path, since, sessionIds, types, said }, { opened, told, closed }) {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
   const isAll = path === ALL;
@@ -118,7 +120,7 @@ function socket({ path, since, sessionIds, types, said }, { opened, told, closed
   return line;
 }
 
-/** By server-sent events; what that takes is loaded only now. */
+/** By server-sent events, loaded only when needed. */
 function stream(follower, told) {
   const cut = new AbortController();
   import("./stream.js").then((way) => way.stream(follower, told, cut.signal)).catch(() => told.closed(1006));

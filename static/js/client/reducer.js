@@ -1,8 +1,8 @@
-// A session as its events tell it. A pure function: the same events give the same state, whichever line brought them.
+// The state of a session from its events. A pure function: the same events give the same state, over any connection.
 
 export const begin = (id) => ({ id, last: 0, title: "", agent: "", tasks: {}, newest: null, messages: [], gone: false, archived: false });
 
-/** The state after one more event; one that comes again, or an older one, changes nothing. */
+/** The state after one more event; an old or repeated event changes nothing. */
 export function reduce(state, event) {
   if (event.type.startsWith("local:")) return LOCAL[event.type](state, event);
   if (event.index <= state.last) return state;
@@ -35,7 +35,7 @@ function worked(state, { taskId }, now) {
 
 const canceled = (tasks, left) => ({ ...tasks, ...Object.fromEntries(left.map((id) => [id, "canceled"])) });
 
-/** A message takes the place of the one that was shown before it was confirmed: its messageId is the request's key. */
+/** A message replaces the one shown before it was confirmed: its messageId is the request's key. */
 function said(state, event, role) {
   const { messageId, parts } = event.payload.message;
   const text = parts.map((part) => part.text ?? "").join("");
@@ -57,5 +57,5 @@ const LOCAL = {
   }),
 };
 
-/** The state of its newest task; null where nothing was ever worked at. */
+/** The state of its newest task, or null. */
 export const stateOf = (session) => (session.newest ? session.tasks[session.newest] : null);

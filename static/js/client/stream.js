@@ -1,8 +1,8 @@
-// Following sessions by server-sent events: the way for where no socket opens.
+// Following sessions by server-sent events, for networks in which no socket opens.
 
 const STATUSES = { 401: 4401, 404: 4404, 422: 4400 };
 
-/** The same as a socket of `follow.js`, until `signal` cuts it. */
+/** Behaves like a socket of `follow.js`, until `signal` aborts. */
 export function stream({ since, sessionIds, types }, { opened, told, closed }, signal) {
   const query = new URLSearchParams([
     ...(since ? [["since", since]] : []),
@@ -12,7 +12,7 @@ export function stream({ since, sessionIds, types }, { opened, told, closed }, s
   read(`/api/v1/events?${query}`, signal, { opened, told }).then(closed, () => closed(1006));
 }
 
-/** Read a stream to its end; gives why it ended. `EventSource` would keep its signs of life to itself. */
+/** Read a stream to its end; returns why it ended. `EventSource` does not report heartbeats. */
 async function read(address, signal, { opened, told }) {
   const response = await fetch(address, { signal, headers: { Accept: "text/event-stream" } });
   if (!response.ok) return STATUSES[response.status] ?? 1006;

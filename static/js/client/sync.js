@@ -1,8 +1,8 @@
-// All sessions of a person in the browser: a cache that may be thrown away at any time, and what changed since.
+// All sessions of a person in the browser: a cache that may be deleted at any time, and its updates.
 
 const PAGE = 100;
 
-/** Where sessions are kept between visits; in memory where the browser keeps nothing. */
+/** Where sessions are kept between visits; in memory if the browser stores nothing. */
 export class Store {
   constructor(name) {
     this.memory = { sessions: new Map(), token: "" };
@@ -29,7 +29,7 @@ export class Store {
     return { sessions: new Map(sessions.map((session) => [session.id, session])), token: token ?? "" };
   }
 
-  /** Keep what changed and the position after it, or neither. `anew`: nothing else is kept. */
+  /** Keep the changes and the position after them, or neither. `anew`: delete everything else. */
   async write({ items, deleted = [], token, anew = false }) {
     const base = await this.base;
     if (!base) return this.remember({ items, deleted, token, anew });
@@ -59,12 +59,12 @@ const answer = (request) =>
     request.onerror = () => failed(request.error);
   });
 
-/** Bring the store up to date; gives its sessions by id, and the position at which to follow on. */
+/** Bring the store up to date; returns its sessions by id, and the position from which to follow. */
 export async function sync(store) {
   let { token } = await store.read();
   for (let more = Boolean(token); more; ) {
     const changes = await get({ since: token, limit: PAGE }).catch((problem) => {
-      if (problem.status === 422) return { reset: true }; // a token that is not ours any more
+      if (problem.status === 422) return { reset: true }; // the token is no longer valid for us
       throw problem;
     });
     if (changes.reset) {
@@ -78,7 +78,7 @@ export async function sync(store) {
   return store.read();
 }
 
-/** Read everything. The position is that of before the first page: what changes meanwhile comes with the next sync. */
+/** Read everything. The position is from before the first page, so that later changes come with the next sync. */
 async function restore(store) {
   const items = [];
   let token = "";

@@ -1,10 +1,10 @@
-// Files beside the words: small ones go with the message; large ones go to the server at once, while one still writes.
+// Files of a message: small ones go with the message; large ones are uploaded at once, while the person still writes.
 import { h, icon } from "../dom.js";
 import { bytes } from "../format.js";
 import { api, Refused } from "../requests.js";
 import { keepWith } from "./drafts.js";
 
-const RETRY = 3000; // ms between tries where the line is lost
+const RETRY = 3000; // ms between tries while the connection is lost
 const WORDS = { waits: "Waiting for the line", refused: "Not uploaded", there: "" };
 
 export class Attachments {
@@ -32,7 +32,7 @@ export class Attachments {
     return "";
   }
 
-  /** Small files go with the words, as long as all of that is small enough to be sent at once. */
+  /** Small files go with the words, as long as the whole message is small enough. */
   take(one) {
     const beside = this.files.filter(({ state }) => state === "small").reduce((sum, { size }) => sum + size, one.size);
     const isSmall = one.file && one.size < LARGE && beside < this.most / 2;
@@ -106,18 +106,18 @@ export class Attachments {
     keepWith(this.composer, { files: !this.list.hidden });
   }
 
-  /** Does nothing wait for them? */
+  /** Does nothing wait for the files? */
   get areThere() {
     return this.files.every(({ state }) => state === "small" || state === "there");
   }
 
-  /** Wait until each is there, or waits for the line: then the message waits with it. False where one was refused. */
+  /** Wait until each file is uploaded, or waits for the connection: then the message waits with it. False if one was refused. */
   async ready() {
     await Promise.all(this.files.map(({ running }) => running));
     return !this.files.some(({ state }) => state === "refused");
   }
 
-  /** The files as fields of a message; of one that is there already, only what is known of it. */
+  /** The files as fields of a message; for an uploaded file, only its data. */
   said() {
     return this.files.map(({ file, name, size, type, id, isThere, state }) =>
       state === "small" ? ["files", file] : ["large", { file: isThere ? null : file, name, size, type, id, isThere }],
@@ -138,11 +138,11 @@ export class Attachments {
 
 export const LARGE = 1e6; // bytes from which on a file goes in pieces
 const [SMALLEST, FIRST, LARGEST] = [2 ** 18, 2 ** 19, 2 ** 23]; // bytes of a piece
-const [QUICK, SLOW] = [500, 2000]; // ms that a piece takes: a person sees how far it is, and a cut costs little
+const [QUICK, SLOW] = [500, 2000]; // ms for a piece: it shows progress, and an interruption costs little
 
 /**
- * Gives the id by which a message names the file. `id` is that of an upload that was begun; `announced(id)` is told a new
- * one, `progress(fraction)` how far it is. Throws Refused, Unreachable, and what `signal` says.
+ * Returns the id by which the message names the file. `id` is that of an earlier upload; `announced(id)` gets a new one,
+ * `progress(fraction)` the share so far. Throws Refused, Unreachable, and the reason of `signal`.
  */
 export async function upload(file, { id = "", signal, announced = () => {}, progress = () => {} } = {}) {
   let at = id ? await offsetOf(id, signal) : null;
@@ -163,7 +163,7 @@ export async function upload(file, { id = "", signal, announced = () => {}, prog
   return id;
 }
 
-/** Give an upload up; what came of it is deleted by itself some day where this does not get through. */
+/** Give up an upload. If the request fails, the server deletes the upload when it expires. */
 export function discard(id) {
   return api("DELETE", `/uploads/${id}`).catch(() => {});
 }
@@ -181,7 +181,7 @@ async function append(id, at, piece, signal) {
   try {
     return (await api("PATCH", `/uploads/${id}`, piece, { signal, headers: { "Upload-Offset": String(at) } })).offset;
   } catch (problem) {
-    if (problem.status === 409) return offsetOf(id, signal); // the answer to the piece before was lost
+    if (problem.status === 409) return offsetOf(id, signal); // the answer to the previous piece was lost
     throw problem;
   }
 }

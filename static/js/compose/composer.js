@@ -1,12 +1,11 @@
-// Where people write: Enter sends, except on a touch keyboard. A draft is kept until it is sent. `submitting.js` does the rest.
+// The composer: Enter sends, except on a touch keyboard. A draft is kept until it is sent. `submitting.js` does the rest.
 
 export const LOST = "The line is lost. Try again when it is back; what you wrote is kept here.";
 
 export class Composer {
   /**
-   * `send(message)` is given {id, text, files, said, isNow}: `said` are a form's fields, as [name, value], `isNow` whether it
-   * is said into the work that goes on. Others add fields to the next message by `also`; `editLast` is what ArrowUp does
-   * where nothing is written.
+   * `send(message)` gets {id, text, files, said, isNow}: `said` are a form's fields, as [name, value]; `isNow`: sent into the
+   * running work. Others add fields to the next message by `also`; ArrowUp in an empty composer calls `editLast`.
    */
   constructor(form, send) {
     Object.assign(this, { form, send, also: [], editLast: null, sender: null, coming: null });
@@ -17,7 +16,7 @@ export class Composer {
     if (localStorage[`${this.draft}:with`]) import("./submitting.js").then(({ recallDraft }) => recallDraft(this), () => {});
     this.listen();
     this.grow();
-    form.querySelector(".send").disabled = this.words.disabled; // the browser would have sent the form
+    form.querySelector(".send").disabled = this.words.disabled; // otherwise the browser sends the form
   }
 
   listen() {
@@ -38,7 +37,7 @@ export class Composer {
       chooser.value = "";
     };
     chooser.addEventListener("change", take);
-    take(); // what was chosen before this script was there
+    take(); // files chosen before this script was loaded
     document.addEventListener("dragenter", () => import("./submitting.js").then(({ acceptDrops }) => acceptDrops(this)), { once: true });
   }
 
@@ -52,7 +51,7 @@ export class Composer {
     event.preventDefault();
   }
 
-  /** Stop waiting for files; or else move the focus to what there is to read. */
+  /** Stop waiting for files; or else move the focus to the conversation. */
   leave() {
     if (this.sender?.isDue) this.sender.due(false);
     else document.querySelector("#transcript, #main").focus({ preventScroll: true });
@@ -63,7 +62,7 @@ export class Composer {
     if (chosen.length && !this.words.disabled) await (await this.submitting())?.attach(chosen, types);
   }
 
-  /** What is written while it waits for its script is another message. */
+  /** Words written while it waits for its script are another message. */
   async submit() {
     const { words } = this;
     if (this.sender?.isThere) return this.sender.submit();
@@ -77,7 +76,7 @@ export class Composer {
     await (await this.submitting())?.giveBack(...unsent);
   }
 
-  /** Asked for once, so that order is kept; null where it cannot be loaded now. */
+  /** Loaded once, so that order is kept; null if it cannot be loaded now. */
   submitting() {
     this.coming ??= import("./submitting.js").then(
       ({ Submitting }) => (this.sender = new Submitting(this)),

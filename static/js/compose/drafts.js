@@ -1,24 +1,23 @@
-// What is being written and was not sent yet, by clear keys in this browser: it outlives the page. `device.js` forgets it with
-// all else of a person.
+// Unsent drafts, by readable keys in this browser. They outlive the page; `device.js` deletes them with a person's other data.
 
 const KINDS = /^draft:(answer|edit|queued):/;
-const LONGEST = 60 * 86_400_000; // ms after which nobody comes back for it: what it answers may be settled elsewhere
+const LONGEST = 60 * 86_400_000; // ms after which a draft is deleted: what it answers may be settled elsewhere
 
-/** What was kept, or null. */
+/** The draft, or null. */
 export const draftOf = (key) => read(key)?.said ?? null;
 
-/** `said`: whatever JSON can say. */
+/** `said`: any JSON. */
 export function keepDraft(key, said) {
   try {
     localStorage.setItem(key, JSON.stringify({ at: Date.now(), said }));
   } catch {
-    // there is no room: what is written stays on the page, as long as that is there
+    // the storage is full: the words stay on the page while it is open
   }
 }
 
 export const dropDraft = (key) => localStorage.removeItem(key);
 
-/** What goes along with the words of a composer's draft: whether there are `files`, and `references` ([task, its name] each). */
+/** What belongs to a composer's draft besides words: whether there are `files`, and `references` ([task, its name] each). */
 export const keptWith = ({ draft }) => JSON.parse(localStorage.getItem(`${draft}:with`) ?? "{}");
 
 export function keepWith(composer, what) {

@@ -1,28 +1,28 @@
-// Messages that the server does not have yet: kept in this browser's database, so that they outlive a reload and a closed tab,
-// and sent in their order, once, by whichever tab is there. Sending again does no harm: the server knows their ids.
+// Messages that the server does not have yet. They are kept in this browser's database, so that they outlive a reload and a closed
+// tab. Any open tab sends them in order. Sending twice does no harm: the server knows their ids.
 import { postOnce, Refused } from "../requests.js";
 
-const WAITS = [1000, 2000, 4000, 8000, 15000, 30000]; // ms between tries; a line that is back is not waited for
-const MARK = "unsent"; // in localStorage: whether there may be some at all
-const LATER = [401, 429, 500]; // what refuses for now: who signs in again, or waits, is not refused
+const WAITS = [1000, 2000, 4000, 8000, 15000, 30000]; // ms between tries; a restored connection ends the wait
+const MARK = "unsent"; // in localStorage: whether there may be any messages
+const LATER = [401, 429, 500]; // temporary refusals: signing in, or waiting, may help
 const SILENT = { sent() {}, waits() {}, refused: () => false };
 
-/** Those whose page is open in this tab and sends what is theirs, by session. */
+/** Outboxes of pages in this tab, by session; each sends its own messages. */
 export const outboxes = new Map();
 
 const elsewhere = new BroadcastChannel("unsent"); // other tabs are told of what is gone from here: see `Outbox`
 let opened = null;
-const unkept = new Map(); // where the browser keeps nothing for us
-let last = Promise.resolve(); // what is under way, where there are no locks
+const unkept = new Map(); // if the browser stores nothing
+let last = Promise.resolve(); // requests that are running, for browsers without locks
 let newest = 0;
 
-/** When a message was written, in ms: two of a page that come within one keep their order. */
+/** When a message was written, in ms. Two messages of a page within the same ms keep their order. */
 const nextTime = () => (newest = Math.max(newest + 1, Date.now()));
 
 export class Outbox {
   /**
-   * `hears`: waits(message), sent(message, answer), refused(message, sentence), which takes it back; and gone(id, answer) of
-   * what was sent from another tab, or, without an answer, went back to where it was written there.
+   * `hears`: waits(message), sent(message, answer), refused(message, sentence), which takes it back; and gone(id, answer) for a
+   * message that another tab sent, or, without an answer, one that was returned there.
    */
   constructor(session, hears) {
     Object.assign(this, { session, hears, tries: 0 });
@@ -31,7 +31,7 @@ export class Outbox {
     new BroadcastChannel("unsent").onmessage = ({ data: { id, answer } }) => hears.gone(id, answer);
   }
 
-  /** What was written before is shown as what it is, and goes first. */
+  /** Show and send earlier messages first. */
   async resume() {
     const messages = await unsent(this.session);
     for (const message of messages) if (!message.refused) this.hears.waits(message);
@@ -44,7 +44,7 @@ export class Outbox {
     await this.flush();
   }
 
-  /** To where it was written, unless it gets through first. */
+  /** Return it to its composer, unless it is sent first. */
   async takeBack(id) {
     const message = await withdraw(this.session, id);
     if (message) this.hears.refused(message, "");
@@ -64,7 +64,7 @@ export class Outbox {
   }
 }
 
-// What is kept, and sent
+// Keeping and sending
 
 function database() {
   opened ??= new Promise((done, failed) => {
@@ -73,7 +73,7 @@ function database() {
     asked.onerror = () => failed(asked.error);
     asked.onsuccess = () => {
       asked.result.onversionchange = () => {
-        asked.result.close(); // whoever was here signed out
+        asked.result.close(); // the previous user signed out
         opened = null;
       };
       done(asked.result);
@@ -92,8 +92,8 @@ async function within(mode, act) {
 }
 
 /**
- * Keep a message: {id, session, address, said: [[name, value], …], text, files, at}, and `question` where it answers one of
- * the inbox; it takes the place of its former self.
+ * Keep a message: {id, session, address, said: [[name, value], …], text, files, at}, and `question` if it answers one of the
+ * inbox. It replaces an earlier message with this id.
  */
 export async function keep(message) {
   await within("readwrite", (store) => store.put(message)).catch(() => unkept.set(message.id, message));
@@ -105,7 +105,7 @@ export async function drop(id) {
   await within("readwrite", (store) => store.delete(id)).catch(() => {});
 }
 
-/** What a session waits for, or all of them do, in the order in which it was written. */
+/** The messages that wait in a session, or in all, in the order in which they were written. */
 export async function unsent(session = "") {
   const kept = await within("readonly", (store) => store.getAll()).catch(() => []);
   const messages = [...kept, ...unkept.values()].filter((one) => !session || one.session === session);
@@ -113,8 +113,8 @@ export async function unsent(session = "") {
 }
 
 /**
- * Send what the session waits for; gives whether all of it is through: false where there is no line, null where the server
- * does not take it yet. `hears` is that of an `Outbox`; what is refused stays, with its sentence, unless `refused` gives true.
+ * Send the session's messages. Returns true if all were sent, false without a connection, null if the server does not accept them
+ * yet. `hears` is that of an `Outbox`. A refused message stays, with its sentence, unless `refused` returns true.
  */
 function sendUnsent(session, hears = SILENT) {
   return alone(`unsent:${session}`, async () => {
@@ -142,7 +142,7 @@ function sendUnsent(session, hears = SILENT) {
   });
 }
 
-/** Keep a message from being sent; gives it, or nothing where it was sent meanwhile. */
+/** Keep a message from being sent; returns it, or nothing if it has been sent. */
 function withdraw(session, id) {
   return alone(`unsent:${session}`, async () => {
     const message = (await unsent(session)).find((one) => one.id === id);
@@ -152,7 +152,7 @@ function withdraw(session, id) {
   });
 }
 
-/** From any page: send all that waits, but what an outbox of this page does. Gives what was refused. */
+/** From any page: send all messages, except those of this page's outboxes. Returns the refused ones. */
 export async function sendAll() {
   const others = async () => (await unsent()).filter(({ session }) => !outboxes.has(session));
   const sessions = new Set((await others()).map(({ session }) => session));
@@ -165,7 +165,7 @@ export function mayWait() {
   return Boolean(localStorage.getItem(MARK));
 }
 
-/** A message's fields as a form; large files go to the server first, in pieces, and `begun()` is told where one is known by an id. */
+/** A message's fields as a form. Large files are uploaded first, in pieces; `begun()` is called when an upload has an id. */
 async function formOf(said, begun = () => {}) {
   const form = new FormData();
   for (const [name, value] of said) {
@@ -185,7 +185,7 @@ async function uploaded(large, begun) {
   return upload(large.file, { id: large.id, announced });
 }
 
-/** One at a time in all tabs; where the browser has no locks (a page without TLS), in this one. */
+/** One at a time in all tabs; if the browser has no locks (a page without TLS), one at a time in this tab. */
 function alone(name, act) {
   if (navigator.locks) return navigator.locks.request(name, act);
   return (last = last.catch(() => {}).then(act));

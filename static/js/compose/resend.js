@@ -1,10 +1,10 @@
-// What waits to be sent elsewhere than on the page that is open, which sends its own: with its outboxes, where it has opened any.
+// Sends waiting messages of other pages. A page with outboxes sends its own.
 import { copyText } from "../clipboard.js";
 import { toast } from "../toast.js";
 import { drop, outboxes, sendAll } from "./outbox.js";
 
-const SOON = 1500; // ms in which a page opens its own
-const told = new Set(); // ids of messages: each is told of once
+const SOON = 1500; // ms in which a page opens its own outboxes
+const told = new Set(); // ids of messages, each reported once
 
 export async function sendOthers() {
   for (const outbox of outboxes.values()) outbox.hurry();
@@ -16,7 +16,7 @@ export async function sendOthers() {
   }
 }
 
-/** Where its session is gone, nothing else can be done with it; its words are not lost by that. */
+/** If the session was deleted, the message cannot be sent, but its words are kept. */
 function wayOut({ id, session, text, said, isGone }) {
   if (!isGone) return { name: "Open", run: () => location.assign(pageOf(session)) };
   const run = async () => (!text || (await copyText(text)) ? drop(id) : told.delete(id));

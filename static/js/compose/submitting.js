@@ -1,5 +1,5 @@
-// Sending what is written, with its files; and giving back what could not be sent. Files are for attachments.js, which comes
-// with the first of them.
+// Sends what is written, with its files, and gives back what could not be sent. attachments.js handles files and is loaded with the
+// first file.
 import { uuid } from "../requests.js";
 import { keepWith, keptWith } from "./drafts.js";
 
@@ -8,17 +8,17 @@ export class Submitting {
     Object.assign(this, { composer, attachments: null, isDue: false });
   }
 
-  /** Is there what the files need that were chosen, if any were? */
+  /** Is the module loaded that chosen files need? */
   get isThere() {
     return !this.loading || Boolean(this.attachments);
   }
 
-  /** Send these words as soon as that is there; what is written meanwhile is another message. */
+  /** Send these words when the module is loaded; words written in the meantime are another message. */
   async submitLater(value) {
     const { composer } = this;
-    const isThere = !this.loading || Boolean(await this.loading); // nothing goes without the files that were chosen
+    const isThere = !this.loading || Boolean(await this.loading); // nothing is sent without its files
     const meanwhile = composer.words.value;
-    if (this.isDue) return composer.write(joined(meanwhile, value)); // what it says waits for its files, with all that follows
+    if (this.isDue) return composer.write(joined(meanwhile, value)); // the message waits for its files, and later ones wait for it
     composer.words.value = value;
     const sent = isThere ? this.submit() : null;
     composer.write(joined(composer.words.value, meanwhile));
@@ -41,13 +41,13 @@ export class Submitting {
     const { composer } = this;
     composer.write("");
     composer.also = [];
-    localStorage.removeItem(`${composer.draft}:with`); // what is not there again by now goes with no other message
+    localStorage.removeItem(`${composer.draft}:with`); // a file that is not restored by now belongs to no other message
     composer.form.dispatchEvent(new Event("cleared"));
     this.attachments?.clear();
     composer.complain("");
   }
 
-  /** Wait for the files that go to the server; false where one was refused, or nobody wants it any more. */
+  /** Wait for uploads; false if one was refused, or the person gave up. */
   async isReady() {
     this.due(true);
     const isReady = await this.attachments.ready();
@@ -61,13 +61,13 @@ export class Submitting {
     this.composer.form.classList.toggle("is-due", yes);
   }
 
-  /** Cells and paragraphs that are pasted bring a picture of themselves: then they are text. */
+  /** Pasted cells and paragraphs include a picture of themselves: treat them as text. */
   async attach(files, types = []) {
     if (types.includes("text/plain") && types.includes("text/html")) return;
     (await this.loaded())?.add(files);
   }
 
-  /** Null where it cannot be had just now. */
+  /** Null if it cannot be loaded now. */
   loaded() {
     this.loading ??= import("./attachments.js").then(
       ({ Attachments }) => (this.attachments ??= new Attachments(this.composer)),
@@ -80,7 +80,7 @@ export class Submitting {
     return this.loading;
   }
 
-  /** What could not be sent, before whatever was begun meanwhile. */
+  /** Put an unsent message before newer words. */
   async giveBack({ text, said }, sentence) {
     const { composer } = this;
     composer.write([text, composer.words.value].filter(Boolean).join("\n\n"));
@@ -92,7 +92,7 @@ export class Submitting {
   }
 }
 
-/** What went along with the words of a draft that comes back: tasks that it refers to are there again, files are not. */
+/** What belonged to a restored draft: references are restored, files are not. */
 export async function recallDraft(composer) {
   const { words, form } = composer;
   const { files, references } = keptWith(composer);
@@ -105,12 +105,12 @@ export async function recallDraft(composer) {
   if (files && words.value.trim()) composer.complain("The files of this draft are gone; choose them again.");
   if (!references) return;
   const actions = await import("../session/actions.js").catch(() => null);
-  if (keptWith(composer).references) actions?.recallReferences(composer, references); // or the message was sent meanwhile
+  if (keptWith(composer).references) actions?.recallReferences(composer, references); // or the message was sent in the meantime
 }
 
 const joined = (...texts) => texts.filter(Boolean).join("\n\n");
 
-/** `composer`: whom the files are for. */
+/** `composer`: the one that the files belong to. */
 export function acceptDrops(composer) {
   const dragged = (event, over) => {
     if (!event.dataTransfer?.types.includes("Files")) return false;

@@ -1,15 +1,16 @@
-// The first message to an agent: it opens a session, and the page goes there. Until the server has it, it is kept in this browser.
+// The first message to an agent: it opens a session, and the page goes there. Until the server has the message, this browser keeps
+// it.
 import "../clipboard.js"; // for its buttons
 import { Composer } from "../compose/composer.js";
 import { mayWait, Outbox } from "../compose/outbox.js";
 import { FOREVER, toast } from "../toast.js";
 
-const SHORT = 60; // characters of a message that say which one it is
+const SHORT = 60; // characters of a message that identify it in a notice
 
 const form = document.getElementById("composer");
 const mine = `new:${location.pathname.split("/")[2]}`;
-const written = new Set(); // ids of messages of this page: to the session of one of these it goes
-const notes = new Map(); // of messages on their way, by id: {message, words, away}
+const written = new Set(); // ids of this page's messages: it goes to the session of one of these
+const notes = new Map(); // messages that are being sent, by id: {message, words, away}
 
 const outbox = new Outbox(mine, {
   waits(message) {
@@ -27,7 +28,7 @@ const outbox = new Outbox(mine, {
     if (message && answer) this.sent(message, answer);
     else if (message) note(message, "");
   },
-  /** It goes back to where it was written, or else to where somebody sees it. */
+  /** The message goes back to its composer, or is shown elsewhere. */
   refused(message, sentence) {
     if (document.hidden && !written.has(message.id)) return false;
     note(message, "");
@@ -41,11 +42,11 @@ const composer = new Composer(form, (message) => {
   note(message, "Sending…");
   return outbox.send({ ...message, address: form.action });
 });
-if (mayWait()) outbox.resume(); // what is another's is about to be forgotten
+if (mayWait()) outbox.resume(); // another person's data are about to be deleted
 
 document.addEventListener("visibilitychange", () => document.hidden || outbox.hurry());
 
-/** Say in the corner how it is with a message; each news once. */
+/** Show a message's progress in the corner; each change once. */
 function note(message, words, act = {}) {
   const { id } = message;
   const before = notes.get(id);
@@ -64,7 +65,7 @@ function isWriting() {
   return Boolean(composer.words.value.trim() || form.querySelector(".chosen li"));
 }
 
-/** What was written is not lost to an example. */
+/** An example does not replace written words. */
 function fill(words) {
   const before = composer.words.value;
   composer.write(words);
@@ -73,7 +74,7 @@ function fill(words) {
   toast("The example took the place of what you wrote.", { name: "Undo", run: () => composer.write(before) });
 }
 
-// An example that was chosen where agents are listed is written already; nothing is sent by an address alone.
+// An example chosen in the list of agents fills the composer; an address never sends anything.
 fill(document.getElementById("main").dataset.words || composer.words.value);
 
 document.addEventListener("click", (event) => {

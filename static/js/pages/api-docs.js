@@ -1,4 +1,4 @@
-// The page of the client API. Requests that are tried out there go with the reader's own sign-in, or with a key.
+// The page of the client API. Requests on it use the reader's sign-in, or a key.
 
 const root = document.querySelector("#docs");
 const token = document.querySelector("meta[name=csrf-token]").content;
@@ -7,7 +7,7 @@ window.SwaggerUIBundle({
   url: root.dataset.schema,
   domNode: root,
   deepLinking: true,
-  validatorUrl: null, // it would be another server
+  validatorUrl: null, // that would be another server
   requestInterceptor(request) {
     if (new URL(request.url, location.href).origin === location.origin) {
       request.headers["X-CSRFToken"] = token;

@@ -1,4 +1,4 @@
-// A form that a page's script sends waits for that, however early somebody is: the browser would send it by itself.
+// A form that a page's script sends waits for the script. Otherwise the browser would submit it.
 
 const hold = (event) => {
   const { target: form, submitter } = event;

@@ -1,4 +1,4 @@
-// Something to try: one click says it to the agent, and leads to the session.
+// Examples: one click sends the example to the agent and opens the session.
 import { post, uuid } from "../requests.js";
 
 const LOST = "It may not have arrived. Choose it again when the line is back: it is not said twice.";
@@ -7,7 +7,7 @@ const problem = document.getElementById("try-problem");
 
 for (const button of buttons) {
   button.addEventListener("click", async () => {
-    button.dataset.message ??= uuid(); // chosen again where it was not heard, it is not said twice
+    button.dataset.message ??= uuid(); // a retry has the same id, so it is not sent twice
     const said = { message: button.dataset.message, text: button.querySelector(".words").textContent };
     for (const one of buttons) one.disabled = true;
     problem.hidden = true;
@@ -24,7 +24,7 @@ for (const button of buttons) {
   });
 }
 
-// A page that the browser kept (after "back") is as good as new.
+// A page restored by "back" works again.
 addEventListener("pageshow", () => {
   for (const one of buttons) one.disabled = false;
 });

@@ -1,5 +1,5 @@
-// Questions, answered where they are listed: in the inbox those of all sessions, on a run's page those of the run. The
-// server draws them; what is answered anywhere goes away.
+// Answers questions in lists: in the inbox those of all sessions, on a run's page those of the run. The server draws them; answered
+// ones are removed.
 import { keep, mayWait, unsent } from "../compose/outbox.js";
 import { setChildren } from "../place.js";
 import { localizeTime } from "../format.js";
@@ -7,7 +7,7 @@ import { complain, forgetAnswer, keepAnswers, read } from "../question-form.js";
 import { api, post, Unreachable } from "../requests.js";
 import { toast } from "../toast.js";
 
-const SOON = 150; // ms in which more of the same may come
+const SOON = 150; // ms to collect further events
 const PAUSE = 15_000; // ms
 const inbox = document.getElementById("inbox");
 const list = inbox.querySelector("ol");
@@ -22,13 +22,13 @@ for (const news of ["sessions-heard", "questions-changed"]) {
   });
 }
 document.addEventListener("visibilitychange", () => document.hidden || renew());
-setInterval(() => document.hidden || renew(), PAUSE); // what agents ask that work for others is not always heard of
+setInterval(() => document.hidden || renew(), PAUSE); // questions of child tasks do not always send events here
 
-/** A question that is still open stays the same element: what was filled in so far, and the focus, stay with it. */
+/** A question that is still open keeps its element, with its input and focus. */
 async function renew() {
   due = 0;
   const answer = await fetch(inbox.dataset.items).catch(() => null);
-  if (!answer?.ok || answer.redirected) return; // no line, or signed out: the shell says so
+  if (!answer?.ok || answer.redirected) return; // offline, or signed out: the shell shows that
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("#inbox ol");
   const known = new Map([...list.children].map((item) => [item.dataset.key, item]));
   const keys = await answered();
@@ -38,7 +38,7 @@ async function renew() {
   nothing();
 }
 
-/** The questions whose answers are on their way, also of an earlier visit. */
+/** The questions whose answers are being sent, including those of an earlier visit. */
 async function answered() {
   const kept = mayWait() ? await unsent() : [];
   return new Set(kept.filter(({ refused }) => !refused).map(({ question }) => question));
@@ -50,7 +50,7 @@ function fitted(item) {
   return item;
 }
 
-/** Take a question away; the focus that it had goes to the next one. */
+/** Remove a question; its focus goes to the next one. */
 function leave(item) {
   const hadFocus = item.contains(document.activeElement);
   const next = item.nextElementSibling ?? item.previousElementSibling;
@@ -73,7 +73,7 @@ list.addEventListener("submit", async (event) => {
   await act(form, () => sent(form, said));
 });
 
-/** Where the server cannot be reached, the answer waits in this browser until it can (`resend.js` sends it). */
+/** If the server cannot be reached, the answer waits in this browser (`resend.js` sends it). */
 async function sent(form, { id, form: said, text }) {
   try {
     await post(form.action, said);
@@ -87,7 +87,7 @@ async function sent(form, { id, form: said, text }) {
   }
 }
 
-// Declining ends the task for good, so it is asked twice
+// Declining ends the task for good, so it needs a confirmation
 
 list.addEventListener("click", ({ target }) => {
   const button = target.closest("[data-decline]");
@@ -104,7 +104,7 @@ list.addEventListener("focusout", ({ target }) => {
   target.textContent = "Decline";
 });
 
-/** `run` gives what is said of it. */
+/** `run` gets the notice's text. */
 async function act(form, run) {
   const item = form.closest("li");
   const { href } = item.querySelector(".who a");
@@ -114,7 +114,7 @@ async function act(form, run) {
   try {
     const sentence = await run();
     forgetAnswer(form);
-    item.querySelector(".who a").focus(); // of which the next question takes over the focus
+    item.querySelector(".who a").focus(); // the next question takes over the focus
     leave(item);
     document.dispatchEvent(new CustomEvent("sessions-changed", { detail: { isMoved: false } }));
     toast(sentence, { name: "Open", run: () => location.assign(href) });

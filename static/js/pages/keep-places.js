@@ -1,11 +1,11 @@
-// A part of a page that htmx brings anew while somebody reads it: folds stay open, boxes stay scrolled, and whoever is in it by
-// keyboard stays where they are, which htmx itself sees to only for what has an id.
+// Keeps the reader's place when htmx replaces a part of a page: folds stay open, boxes stay scrolled, and the keyboard focus stays.
+// htmx itself does this only for elements with an id.
 import { localizeTime } from "../format.js";
 
-const TELLING = ["href", "name", "tabindex"]; // attributes that tell elements of one kind apart
+const TELLING = ["href", "name", "tabindex"]; // attributes that distinguish elements of one kind
 const byId = (id) => document.getElementById(id);
 
-/** `came` is called when the part with this id was brought anew. The focus is kept in whatever htmx exchanges. */
+/** `came` is called when the part with this id was replaced. The focus is kept in everything that htmx replaces. */
 export function keepPlaces(id, came) {
   let restore = [];
   document.addEventListener("htmx:beforeSwap", ({ detail: { target } }) => {
@@ -13,12 +13,12 @@ export function keepPlaces(id, came) {
   });
   document.addEventListener("htmx:afterSwap", ({ detail: { target } }) => {
     for (const time of document.querySelectorAll("time[datetime]:not([title])")) localizeTime(time);
-    for (const one of restore.splice(0)) one(); // once: htmx says it of every node that came
+    for (const one of restore.splice(0)) one(); // once: htmx reports every new node
     if (target.id === id) came();
   });
 }
 
-/** Gives what opens and scrolls all as it was; what was loaded into a fold goes back there. */
+/** Returns a function that restores folds and scrolling, and what was loaded into a fold. */
 function placesIn(part) {
   const folds = [...part.querySelectorAll("details[open]")].map((fold) => [fold.id, fold.querySelector(":scope > .look")]);
   const boxes = [...part.querySelectorAll("[tabindex='0']")].map((box) => [wayTo(box), box.scrollLeft, box.scrollTop]);
@@ -31,7 +31,7 @@ function placesIn(part) {
   };
 }
 
-/** Gives what takes the focus back to where it was; where that is gone, to what is around the part. */
+/** Returns a function that restores the focus, or else focuses the area around the part. */
 function focusIn(part) {
   const focused = document.activeElement;
   if (!part.contains(focused)) return () => {};
@@ -44,7 +44,9 @@ function focusIn(part) {
   };
 }
 
-/** Gives what finds an element again in what took its place: from the nearest id on, the same among those that are alike. */
+/**
+ * Returns a function that finds an element again in its replacement: from the nearest id, by its position among similar elements.
+ */
 function wayTo(element) {
   const near = element.closest("[id]");
   if (near === element) return () => byId(near.id);

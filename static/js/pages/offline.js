@@ -1,7 +1,7 @@
-// In place of a page that is not there without a line: what is, and the page itself as soon as the line is back.
+// Replaces a page that is not available offline: lists the pages that are, and loads the page when the connection is back.
 import { h } from "../dom.js";
 
-const RETRY = 5000; // ms between looks whether the server is there again
+const RETRY = 5000; // ms between checks of the connection
 
 const again = () => location.reload();
 document.getElementById("again").addEventListener("click", again);

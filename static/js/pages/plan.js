@@ -1,5 +1,5 @@
-// Plans: what starts, pauses and stops goes to the server; a run's page that htmx brings anew stays as it was left. What a
-// run asks is there as in the inbox.
+// Plans: starts, pauses and stops runs. When htmx updates a run's page, it stays as the reader left it. Questions work as in the
+// inbox.
 import { complain, read } from "../question-form.js";
 import { post } from "../requests.js";
 import { keepPlaces } from "./keep-places.js";
@@ -19,24 +19,24 @@ document.addEventListener("submit", async (event) => {
   await send(form, said.form, event.submitter?.dataset.lost);
 });
 
-/** `lost`: what is said where the line is lost, by a button that has nothing to be written. */
+/** `lost`: the text for a lost connection, by a button without input. */
 async function send(form, said, lost = LOST) {
   form.setAttribute("aria-busy", "true");
   try {
     const { address } = await post(form.action, said, lost);
     if (address) return location.assign(address);
-    delete form.dataset.message; // the next one is another
-    if (form.contains(document.activeElement)) $("run-title").focus({ preventScroll: true }); // its button goes
+    delete form.dataset.message; // the next one is another run
+    if (form.contains(document.activeElement)) $("run-title").focus({ preventScroll: true }); // its button disappears
     htmx.trigger($("standing"), "refresh");
   } catch (problem) {
     const now = form.isConnected ? form : document.querySelector(`[data-plan-act][action="${form.getAttribute("action")}"]`);
-    complain(now ?? form, problem.message, problem.field); // the run's page may have been brought anew meanwhile
+    complain(now ?? form, problem.message, problem.field); // htmx may have replaced the run's page
   } finally {
     form.removeAttribute("aria-busy");
   }
 }
 
-// Pictures that are larger than their boxes begin where a step is: the one that asks, otherwise the first
+// Scroll large pictures to a step: the one that asks, otherwise the first
 
 for (const box of document.querySelectorAll(".plan-box")) {
   const step = (box.querySelector(".is-asking") ?? box.querySelector(".step")).getBoundingClientRect();
@@ -44,7 +44,7 @@ for (const box of document.querySelectorAll(".plan-box")) {
   box.scrollTo(step.left - left - BESIDE, step.top - top - (box.clientHeight - step.height) / 2);
 }
 
-// A run as it is by now
+// The current state of a run
 
 keepPlaces("standing", () => {
   document.dispatchEvent(new CustomEvent("questions-changed"));

@@ -1,4 +1,4 @@
-// The player: shows a session as it was at the event that the scrubber stands at, plays it, and forks from there.
+// The player: shows a session as it was at the scrubber's event, plays it, and forks from there.
 import { h } from "../dom.js";
 import { uuid } from "../requests.js";
 import { artifactKey, begin, reduce } from "../session/reducer.js";
@@ -10,26 +10,26 @@ import { toast } from "../toast.js";
 
 const $ = (id) => document.getElementById(id);
 const MOST_DRAWN = 100; // messages in the page at a time
-const LONGEST_GAP = 3000; // ms: who watches need not wait as long as it took
-const NEAR = 48; // px from the end that still count as being there
-const FRAME = 16; // ms: what happened within one is drawn as one
-const APART = 100; // events between two states that are kept
-const AT_ONCE = 50; // events that are reduced before the page may do something else
+const LONGEST_GAP = 3000; // ms: long pauses are shortened to this
+const NEAR = 48; // px from the end that count as the end
+const FRAME = 16; // ms: events within this time are drawn together
+const APART = 100; // events between two saved states
+const AT_ONCE = 50; // events reduced before the page may do something else
 
-/** A session's log: loaded in pages, and reduced once; from then on any event is a few steps away. */
+/** A session's log, loaded in pages and reduced once; any event is then a few steps from a saved state. */
 class Log {
-  /** `beginning`: {entries (an address), last, agent}. `grown()` is called with each page that came. */
+  /** `beginning`: {entries (an address), last, agent}. `grown()` is called after each page. */
   constructor(beginning, grown) {
     Object.assign(this, { beginning, grown, entries: [], kept: [begin(beginning.agent)] });
     this.now = { index: 0, state: copyOf(this.kept[0]) };
   }
 
-  /** How far it is loaded. Indexes have no gaps: entry number N is event N + 1. */
+  /** The index of the last loaded event. Indexes have no gaps: entry number N is event N + 1. */
   get loaded() {
     return this.entries.length;
   }
 
-  /** Load all of it. Throws what `fetch` throws; called again it goes on where it stopped. */
+  /** Load the whole log. Throws what `fetch` throws; another call continues. */
   async load() {
     while (this.loaded < this.beginning.last) {
       const answer = await fetch(`${this.beginning.entries}?after=${this.loaded}`);
@@ -41,7 +41,7 @@ class Log {
     }
   }
 
-  /** Keep a state now and then, without holding the page up. */
+  /** Save a state at intervals, without blocking the page. */
   async reduceAll(entries) {
     let state = this.end ?? copyOf(this.kept[0]);
     for (let number = 0; number < entries.length; number += AT_ONCE) {
@@ -55,7 +55,7 @@ class Log {
     this.end = state;
   }
 
-  /** The session as it was after event `index`: from where it is now, or from the nearest state that was kept. */
+  /** The session as it was after event `index`, from the current or the nearest saved state. */
   at(index) {
     const nearest = Math.floor(index / APART);
     const isAhead = this.now.index <= index && this.now.index >= nearest * APART;
@@ -69,13 +69,13 @@ class Log {
     return this.entries[index - 1];
   }
 
-  /** What was delivered, by its key. */
+  /** Delivered artifacts, by key. */
   artifact(key) {
     return this.entries.flatMap(({ artifacts = [] }) => artifacts).find((one) => artifactKey(one) === key);
   }
 }
 
-/** A state of its own: what goes on from it changes nothing in the other, as what is in its lists is never changed. */
+/** A separate state: later changes do not affect the other one, because list items are never changed. */
 function copyOf(state) {
   const copy = (value) => {
     if (Array.isArray(value)) return value.slice();
@@ -92,17 +92,17 @@ const view = Object.assign(new View($("items")), { drawWork, drawWorked });
 const log = new Log(beginning, () => wait && go(wait));
 const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 let index = 0;
-let wait = 0; // the event that was asked for before it was loaded
+let wait = 0; // an event that was requested before it was loaded
 let playing = null; // the timer of the next event
 
-// Where one is
+// The position
 
 function go(asked) {
   const to = Math.max(0, Math.min(asked, beginning.last));
   place.value = to;
   wait = to > log.loaded ? to : 0;
   if (wait) return tell(`Loading… ${Math.floor((100 * log.loaded) / to)} %`);
-  if (to < index) undraw(); // the view only knows how things go on
+  if (to < index) undraw(); // the view can only go forward
   index = to;
   draw();
 }
@@ -115,7 +115,7 @@ function undraw() {
 function draw() {
   const { items, ...state } = log.at(index);
   const { scrollHeight, scrollTop, clientHeight } = $("transcript");
-  const isAtEnd = scrollHeight - scrollTop - clientHeight < NEAR; // who reads further up stays there
+  const isAtEnd = scrollHeight - scrollTop - clientHeight < NEAR; // a reader who scrolled up stays there
   view.draw({ ...state, items: items.slice(-MOST_DRAWN) });
   for (const form of $("items").querySelectorAll("form, .credential")) form.inert = true;
   $("earlier-hidden").hidden = items.length <= MOST_DRAWN;
@@ -139,7 +139,7 @@ place.addEventListener("input", () => {
   go(Number(place.value));
 });
 
-// What is said by somebody, and so is worth going to
+// Messages that one can jump to
 
 const SPOKEN = new Set(["user_message", "agent_message"]);
 
@@ -158,7 +158,7 @@ function goToMessage(step) {
 $("before").addEventListener("click", () => goToMessage(-1));
 $("next").addEventListener("click", () => goToMessage(1));
 
-// Playing: in its own time, or faster
+// Playing: at the original speed, or faster
 
 function play() {
   if (index >= beginning.last) go(0);
@@ -195,7 +195,7 @@ function turn() {
 
 $("play").addEventListener("click", turn);
 
-/** Keys that mean something else to what has the focus keep that. */
+/** Keys keep the meaning that they have for the focused element. */
 function isFree({ target }) {
   return !target.closest("button, a, select, summary, textarea, input:not([type=range])");
 }
@@ -207,12 +207,12 @@ shortcut("shift+ArrowRight", "Next message", (event) => isFree(event) && goToMes
 shortcut("shift+ArrowLeft", "Message before", (event) => isFree(event) && goToMessage(-1));
 
 function stepped(event, step) {
-  if (!isFree(event) || event.target === place) return false; // the scrubber steps by itself
+  if (!isFree(event) || event.target === place) return false; // the scrubber handles these keys itself
   pause();
   go(index + step);
 }
 
-// What can be done from here
+// Actions from here
 
 $("fork").addEventListener("click", async () => {
   pause();

@@ -1,4 +1,4 @@
-// Whoever signed out was led here: nothing of theirs stays in this browser.
+// The page after signing out: deletes the person's data in this browser.
 import { forget } from "../shell/device.js";
 
 forget();

@@ -1,10 +1,10 @@
-// A task's page: what htmx brings anew is told once; buttons stop, and send again.
+// A task's page: announces updates by htmx once; its buttons stop a task and send it again.
 import "../clipboard.js"; // for its buttons
 import { api, post, uuid } from "../requests.js";
 import { toast } from "../toast.js";
 import { keepPlaces } from "./keep-places.js";
 
-const MOST_ROWS = 500; // events that come by themselves; more on request
+const MOST_ROWS = 500; // events that load automatically; more on request
 const LOST = "It may not have arrived. Press Run again when the line is back: it is not sent twice.";
 const $ = (id) => document.getElementById(id);
 
@@ -22,7 +22,7 @@ function tell() {
   $("task-news").textContent = document.querySelector(".task-state .word").textContent;
 }
 
-/** Events that came since the newest row; while the table is filtered or folded back, the button waits to be used. */
+/** Events after the newest row. While the table is filtered or folded, they wait for the button. */
 function lookForNewer() {
   const more = $("more");
   const last = document.querySelector("#events tr[data-index]:nth-last-child(2)")?.dataset.index ?? 0;
@@ -53,12 +53,12 @@ async function act(button) {
 
 async function stopped(task) {
   await api("POST", `/tasks/${task}/cancel`);
-  $("task-title").focus({ preventScroll: true }); // the button goes
+  $("task-title").focus({ preventScroll: true }); // the button disappears
   htmx.trigger($("standing"), "refresh");
   toast("Stopped.");
 }
 
-/** Pressed again where it was not heard, it is not said twice. */
+/** A retry has the same id, so it is not sent twice. */
 async function sentAgain(address, { dataset }) {
   dataset.message ??= uuid();
   const { session } = await post(address, { message: dataset.message, task: dataset.task }, LOST);

@@ -1,4 +1,4 @@
-// The console: a form that writes requests, and the traffic of those that were sent.
+// The console: a form that writes requests, and the traffic of sent ones.
 import { copyText } from "../clipboard.js";
 import { asCurl, call, NoToken, OLD, OPERATIONS, requestOf, saidAnew, Token } from "./try/calls.js";
 import { Exchange, parsed } from "./try/exchange.js";
@@ -13,7 +13,7 @@ let lastTask = "";
 const version = () => form.elements.version.value;
 const operation = () => OPERATIONS.find(({ name }) => name === method.value);
 
-/** The methods of the chosen version, under its own names; the chosen one stays where there is such. */
+/** The methods of the chosen version, under its own names; keeps the chosen method if possible. */
 function offerMethods() {
   const chosen = method.value || "SendStreamingMessage";
   const isOld = version() === OLD;
@@ -37,7 +37,7 @@ function write() {
   check();
 }
 
-/** Words or a task that changed go into the request; what else somebody wrote there stays. */
+/** Changed words or tasks go into the request; other edits of the request stay. */
 function patch() {
   const request = parsed(body.value);
   const message = request?.params?.message;
@@ -55,7 +55,7 @@ function patch() {
   check();
 }
 
-/** Is it JSON? Where it is not, the sentence says so. */
+/** Is it JSON? If not, the sentence says so. */
 function check() {
   let sentence = "";
   try {

@@ -1,4 +1,4 @@
-// What can be done with a message: the buttons at it, and its menu, by pointer and by keyboard.
+// Actions on a message: its buttons, and its menu, by pointer and by keyboard.
 import { copyText, sayCopied } from "../clipboard.js";
 import { keepWith } from "../compose/drafts.js";
 import { h, icon } from "../dom.js";
@@ -20,7 +20,7 @@ export function start(page) {
 
 const ACTS = { copy, more };
 
-/** Copy the text of a message, as one reads it. */
+/** Copy the text of a message as displayed. */
 async function copy(page, item, button) {
   const shown = page.element(item)?.querySelector(".prose");
   if (!(await copyText(shown?.innerText.trim() || item.text))) return;
@@ -43,7 +43,7 @@ function more(page, item, button) {
 
 function entries(page, item) {
   const mine = item.role === "user";
-  const isAnswer = !mine && Boolean(item.messageId); // and nothing that still streams
+  const isAnswer = !mine && Boolean(item.messageId); // no text that still streams
   const address = `${location.origin}/sessions/${page.id}#m-${item.index}`;
   return [
     mine && { name: "Edit", sign: "edit", run: () => edit(page, item) },
@@ -74,7 +74,7 @@ function closed(page, item, menu, button) {
   if (hadFocus) opener(page, item, button).focus();
 }
 
-/** The button of a message, which may have been drawn anew meanwhile. */
+/** The button of a message, which may have been redrawn. */
 function opener(page, item, button) {
   return button.isConnected ? button : (page.element(item)?.querySelector("[data-act=more]") ?? page.composer.words);
 }
@@ -83,11 +83,11 @@ async function edit(page, item) {
   (await import("./editing.js")).edit(page, item);
 }
 
-let away = null; // takes away what is said of a branch that is being made, until the page goes there
+let away = null; // removes the notice about a new branch, until the page goes there
 addEventListener("pageshow", () => (away = away?.()));
-const keys = {}; // of what was asked for and not answered: asked once more, it is the same
+const keys = {}; // keys of unanswered requests: a repeated request has the same key
 
-/** Go on in a fork: `how` is what the client API is told, about `item` where that is named. */
+/** Continue in a fork: `how` is the request for the client API, about `item` if given. */
 async function forked(page, how, item = null) {
   if (away) return;
   away = toast("Making a branch…", { stays: 2 * PATIENCE, over: () => (away = null) });
@@ -109,7 +109,7 @@ async function copyCode(button) {
   if (await copyText(button.closest(".code").querySelector("pre").innerText)) sayCopied(button);
 }
 
-/** The focus goes to what is shown. */
+/** Move the focus to the new content. */
 function showAll(button) {
   const message = button.closest(".message");
   button.remove();
@@ -128,7 +128,7 @@ function refer(page, item) {
   composer.words.focus();
 }
 
-/** Those of a draft that comes back: [task, name] each. */
+/** The references of a restored draft: [task, name] each. */
 export function recallReferences(composer, references) {
   for (const [task, name] of references) add(composer, task, name);
 }
@@ -169,7 +169,7 @@ function writeReferences(composer) {
   keepWith(composer, { references: chosen.map((one) => [one.dataset.reference, one.textContent]) });
 }
 
-/** How the message begins, as one reads it. */
+/** The beginning of the message as displayed. */
 function nameOf(page, item) {
   const text = page.element(item)?.querySelector(".prose")?.innerText ?? item.text;
   const line = text.trim().replace(/\s+/g, " ");

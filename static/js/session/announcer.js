@@ -1,16 +1,16 @@
-// Telling a screen reader what happened while the page was open: each thing once, when it is whole.
+// Tells a screen reader what happened while the page was open: each thing once, when it is complete.
 import { h } from "../dom.js";
 
-const KEPT = 20; // what was said last stays, so that a slow reader is not cut short
+const KEPT = 20; // the last text stays, so that a slow reader is not interrupted
 
 const WORDS = { canceled: "Stopped.", failed: "Failed.", rejected: "Declined.", "input-required": "asks:", "auth-required": "asks:" };
 
-const streamed = new Set(); // what was told when its stream ended, with its task: the message that repeats it is not told
+const streamed = new Set(); // texts announced when their streams ended, with their tasks: the message that repeats one is not announced
 
 export function start(page) {
   const region = document.getElementById("announcer");
   page.on("entries", (entries) => announce(region, page.state, entries));
-  announce(region, page.state, page.entries.filter((entry) => entry.index > page.opened)); // what it was loaded for
+  announce(region, page.state, page.entries.filter((entry) => entry.index > page.opened)); // why this module was loaded
 }
 
 function announce(region, state, entries) {

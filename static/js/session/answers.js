@@ -1,10 +1,10 @@
-// Answering an agent's questions in its session, by the forms that the server made.
+// Answers an agent's questions in its session, by the server's forms.
 import { clear, complain, forgetAnswer, keepAnswer, keepAnswers, read } from "../question-form.js";
 
 export function start(page) {
   const items = document.getElementById("items");
   items.addEventListener("input", () => keepAnswers(items));
-  keepAnswers(items); // somebody began to fill one in
+  keepAnswers(items); // somebody began to fill in a form
   items.addEventListener("submit", (event) => {
     if (!event.target.matches("form.question")) return;
     event.preventDefault();
@@ -15,10 +15,10 @@ export function start(page) {
 function answer(page, form) {
   const said = read(form);
   if (!said) return;
-  forgetAnswer(form); // the message is kept by itself
-  form.inert = true; // until the log has the answer, or it is given back
+  forgetAnswer(form); // the message is kept separately
+  form.inert = true; // until the log has the answer, or it is refused
   const { scroller } = page.end;
-  scroller.focus({ preventScroll: true }); // what is inert would lose the focus
+  scroller.focus({ preventScroll: true }); // an inert element would lose the focus
   const giveBack = (sentence, field) => {
     form.inert = false;
     keepAnswer(form);

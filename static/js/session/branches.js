@@ -1,9 +1,9 @@
-// ‹ 2/3 › at the messages where ways part. Each way is a session of its own; its name is a link.
+// The switcher ‹ 2/3 › at branch points. Each branch is a session of its own and a link.
 import { h } from "../dom.js";
 import { api } from "../requests.js";
 
-const CAME_BY = "parley.branch"; // where the switcher led: there the focus goes on
-const REST = 3000; // ms between two looks at what others did
+const CAME_BY = "parley.branch"; // the target of the switcher: it gets the focus
+const REST = 3000; // ms between two checks for forks made elsewhere
 
 export function start(page) {
   new Branches(page);
@@ -36,7 +36,7 @@ class Branches {
     }
   }
 
-  /** A fork that is made elsewhere says nothing in this session's log. */
+  /** A fork that is made elsewhere adds no event to this session's log. */
   async look() {
     if (Date.now() - this.looked < REST) return;
     this.looked = Date.now();
@@ -46,7 +46,7 @@ class Branches {
     this.draw();
   }
 
-  /** What is said in a new fork comes a moment after it is there. */
+  /** The first message of a new fork comes shortly after the fork. */
   lookSoon() {
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => {
@@ -55,7 +55,7 @@ class Branches {
     }, 1000);
   }
 
-  /** Alt and an arrow, on a message or in it. */
+  /** Alt and an arrow key, on a message or in it. */
   pressed(event) {
     const step = event.altKey && { ArrowLeft: "prev", ArrowRight: "next" }[event.key];
     const way = step && event.target.closest("li")?.querySelector(`.branches [rel=${step}]`);
@@ -64,7 +64,7 @@ class Branches {
     if (way.href) way.click();
   }
 
-  /** Whoever came by a switcher is at the same one again; the page itself takes them to the message. */
+  /** After using a switcher, the reader is at the same switcher again; the page itself scrolls to the message. */
   arrive() {
     const [path, rel] = (sessionStorage.getItem(CAME_BY) ?? "").split(" ");
     sessionStorage.removeItem(CAME_BY);
@@ -81,7 +81,7 @@ class Branches {
   }
 }
 
-/** Whoever is at it by keyboard stays there. */
+/** Keeps the keyboard focus. */
 function exchange(known, fresh) {
   const { rel } = known.contains(document.activeElement) ? document.activeElement : {};
   known.replaceWith(fresh);
@@ -103,7 +103,7 @@ function switcher({ place, ways }, said) {
   );
 }
 
-/** Keep in which branch one is. It need not be waited for, and may fail. */
+/** Store the chosen branch. Nothing waits for this, and it may fail. */
 function leave(href, rel) {
   const { pathname } = new URL(href, location.href);
   sessionStorage.setItem(CAME_BY, `${pathname} ${rel}`);

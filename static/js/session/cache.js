@@ -1,9 +1,9 @@
-// What a browser keeps of sessions: what a page has and what comes, as soon as a turn is over, or when the person or the line goes
-// away in the middle of one. It may be thrown away at any time. Entries lie in blocks without gaps, {session, first, until,
-// entries}; another user, or another format of entries, has another database (`device.js` deletes them at a sign-out).
+// Keeps sessions in this browser: the entries of a page and later ones, when a turn ends, or when the person or the connection
+// leaves during one. The cache may be deleted at any time. Entries are in blocks without gaps, {session, first, until, entries}.
+// Another user or entry format has another database (`device.js` deletes them when the user signs out).
 
-const QUIET = 1500; // ms without news before they are written
-const PIECES = { agent_token_start: ["completed"], agent_token: ["completed"] }; // and when they are not needed any more
+const QUIET = 1500; // ms without new entries before they are written
+const PIECES = { agent_token_start: ["completed"], agent_token: ["completed"] }; // and when they are no longer needed
 PIECES.artifact_update = ["completed", "failed", "rejected", "canceled"];
 
 /** From the first time on. */
@@ -39,7 +39,7 @@ class Cache {
   }
 }
 
-const AT_ONCE = 300; // entries that are given at once, on the way up
+const AT_ONCE = 300; // entries given at once when scrolling up
 
 export function keptOf(page) {
   return (page.kept ??= new Kept(page.id, page.beginning.format));
@@ -62,7 +62,7 @@ class Kept {
     }).catch(() => null);
   }
 
-  /** Entries `first` to `until`, all that there are. */
+  /** Entries `first` to `until`, all that exist. */
   async keep(first, until, entries) {
     const { session } = this;
     const stores = await this.stores("readwrite");
@@ -70,7 +70,7 @@ class Kept {
     stores?.sessions.put({ session, opened: Date.now() });
   }
 
-  /** What was before index `before`, {first, entries}; null where that is not known. */
+  /** The entries before index `before`, {first, entries}; null if unknown. */
   async before(before) {
     let first = before;
     let entries = [];
@@ -84,7 +84,7 @@ class Kept {
     return first < before ? { first, entries } : null;
   }
 
-  /** Those that end at an index or after it. */
+  /** The blocks that end at an index or after it. */
   async blocks(until, most = undefined) {
     const stores = await this.stores("readonly");
     const range = IDBKeyRange.bound([this.session, until], [this.session, Infinity]);
@@ -97,7 +97,7 @@ class Kept {
       const work = base?.transaction(["blocks", "sessions"], mode);
       return work && { blocks: work.objectStore("blocks"), sessions: work.objectStore("sessions") };
     } catch {
-      return null; // it was closed, because it is thrown away
+      return null; // it was closed, because it is being deleted
     }
   }
 }
@@ -125,18 +125,18 @@ async function dropKept(kept, session = kept.session) {
   stores?.sessions.delete(session);
 }
 
-const PATIENCE = 400; // ms in which what was kept is of use to who opens a page
+const PATIENCE = 400; // ms in which the cache can help an opening page
 
-/** A page that the service worker had kept, and that is not what the server would make of it by now, or cannot be known to be. */
+/** A page that the service worker kept, and that is, or may be, out of date. */
 export function startOld(page) {
   const { isAlone, isGone } = page.old;
   if (isAlone) recall(page);
   if (isGone) dropKept(keptOf(page));
-  if (page.standing) page.stand();
+  if (page.status) page.showStatus();
   page.tell("old");
 }
 
-/** Have a page take what the browser knows beyond it. What is not there soon is not waited for, and taken when it is. */
+/** Give a page the newer entries that the browser has. The page does not wait long; late entries are added when they come. */
 export async function recall(page) {
   const known = after(keptOf(page), page.state.last);
   const taken = known.then(async (entries) => {
@@ -146,7 +146,7 @@ export async function recall(page) {
   await Promise.race([taken, new Promise((done) => setTimeout(done, PATIENCE))]);
 }
 
-/** What follows on index `last`; nothing, where nothing is known. */
+/** The entries after index `last`; nothing if unknown. */
 async function after(kept, last) {
   const found = [];
   for (const { first, until, entries } of await kept.blocks(last + 1)) {

@@ -1,12 +1,12 @@
-// Saying something else in the place of a message of one's own: it is said in a fork, and this session stays as it is.
+// Editing one's own message: the new text goes to a fork, and this session does not change.
 import { draftOf, dropDraft, keepDraft } from "../compose/drafts.js";
 import { h } from "../dom.js";
 import { api, uuid } from "../requests.js";
 import { isMac } from "../shell/shortcuts.js";
 
-let open = null; // the one editor
+let open = null; // the only editor
 
-/** Opens the editor in the message's place; what was begun in another one is kept there until it is cancelled. */
+/** Opens the editor in the message's place; keeps what was begun in another one until that is canceled. */
 export function edit(page, item) {
   if (open?.key === item.key && open.form.isConnected) return open.words.focus();
   if (open && open.words.value !== open.before && open.form.isConnected) {
@@ -17,13 +17,13 @@ export function edit(page, item) {
   open = new Editor(page, item);
 }
 
-/** Edit the newest message of one's own, if there is one: what ArrowUp does in an empty composer. */
+/** Edit one's own newest message, if any: ArrowUp in an empty composer does this. */
 export function editLast(page) {
   const item = page.state.items.findLast((one) => one.role === "user" && one.index);
   if (item) edit(page, item);
 }
 
-/** The id by which the client API knows an item's message. */
+/** The id of an item's message in the client API. */
 export async function idOf(page, { index }) {
   const { items } = await api("GET", `/sessions/${page.id}/messages?index=${index}`);
   if (!items.length) throw new Error("This message is no longer there. Load the page again.");
@@ -61,7 +61,7 @@ class Editor {
     this.grow();
   }
 
-  /** The message may be drawn anew, or leave the page for a while: what is being written stays. */
+  /** The message may be redrawn, or leave the page for a while: the editor's text stays. */
   attach() {
     const element = this.page.element(this.item);
     if (this.isClosed || !element || element.contains(this.form)) return;
@@ -90,7 +90,7 @@ class Editor {
     this.words.style.setProperty("height", `${this.words.scrollHeight + 2}px`);
   }
 
-  /** The fork is made once, however often it is asked for: the editor has one key. */
+  /** Repeated requests make one fork: the editor has one key. */
   async save(event) {
     event.preventDefault();
     const text = this.words.value.trim();
@@ -127,7 +127,7 @@ class Editor {
     this.leave();
   }
 
-  /** What was changed is there again when the editor is. */
+  /** The edited text comes back when the editor opens again. */
   leave() {
     this.close();
     this.page.element(this.item)?.querySelector("[data-act=more]")?.focus();
@@ -141,7 +141,7 @@ class Editor {
   }
 }
 
-/** What was changed after a try that failed is another message, and needs another key. */
+/** A text changed after a failed try is another message, and needs another key. */
 function digest(text) {
   let sum = 0;
   for (const letter of text) sum = (sum * 31 + letter.codePointAt(0)) | 0;

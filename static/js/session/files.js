@@ -1,32 +1,31 @@
-// The files of a session, listed anew as the server draws them when there are more. What is unfolded stays so, what has the
-// focus keeps it, and a line stays the element that it is, so that who presses it then has pressed it: where it is, as long as
-// it says the same, and also when what was being made is delivered.
+// The files of a session, as the server draws them, updated when there are more. Unfolded parts, the focus and unchanged lines stay
+// the same elements, so that a click that has begun still works; also when a file in progress is delivered.
 import { h, safe } from "../dom.js";
 import { setChildren } from "../place.js";
 
 const $ = (id) => document.getElementById(id);
-const newest = new WeakMap(); // how often each list was asked for
+const newest = new WeakMap(); // the number of requests for each list
 
-/** What a list has by now (`data-address`), in an element; null where that cannot be read, or was asked for again meanwhile. */
+/** The current content of a list (`data-address`), in an element; null if it cannot be read, or was requested again. */
 export async function fetchDrawn(list) {
   const asked = (newest.get(list) ?? 0) + 1;
   newest.set(list, asked);
-  const answer = await fetch(list.dataset.address).catch(() => null); // it is read again when the line is back
+  const answer = await fetch(list.dataset.address).catch(() => null); // it is read again when the connection is back
   const html = answer?.ok && !answer.redirected ? await answer.text().catch(() => null) : null;
   return html === null || asked !== newest.get(list) ? null : safe(h("div"), html);
 }
 
-/** Whether they could be read. The panel is told of it by "renewed". */
+/** Returns whether they could be read. The panel gets the event "renewed". */
 export async function renewFiles() {
   const list = $("artifacts");
   const fresh = await fetchDrawn(list);
   if (fresh) replace(list, [...fresh.children]);
-  count(); // also what a page lists that was kept
+  count(); // includes the list of a page that was kept
   if (fresh) list.dispatchEvent(new Event("renewed", { bubbles: true }));
   return Boolean(fresh);
 }
 
-/** How many there are, wherever that is said. */
+/** Update all counts. */
 export function count() {
   const ready = $("artifacts").querySelectorAll(".artifact").length;
   const isEmpty = !ready && !$("making").children.length;
@@ -38,7 +37,7 @@ export function count() {
 }
 
 function replace(list, fresh) {
-  const lists = list.parentElement; // also of what is being made
+  const lists = list.parentElement; // includes files in progress
   const focused = lists.contains(document.activeElement) ? document.activeElement : null;
   const fold = focused?.matches("summary") && focused.parentElement.dataset.name;
   const same = new Map(Array.from(list.children, (item) => [keysOf(item).join(), item]));
@@ -49,11 +48,11 @@ function replace(list, fresh) {
   const folds = fold ? [...list.querySelectorAll("details")] : [];
   const back = folds.find(({ dataset }) => dataset.name === fold)?.firstElementChild ?? focused;
   if (!back?.isConnected || back === document.activeElement) return;
-  if (!fold && back.closest("details")) back.closest("details").open = true; // below a version that is newer
+  if (!fold && back.closest("details")) back.closest("details").open = true; // below a newer version
   back.focus({ preventScroll: true });
 }
 
-/** The versions of a name, in which those that were listed stay what they are, but for what they say. */
+/** The versions of a name. Existing lines keep their elements and get the new text. */
 function grown(item, lines, unfolded) {
   for (const line of linesOf(item)) {
     const known = lines.get(line.dataset.key);

@@ -1,4 +1,4 @@
-// The menus in the head of a conversation. What they offer is loaded when it is chosen.
+// The menus in the head of a conversation. Their actions are loaded when they are chosen.
 import { choices, withArrows } from "../menu.js";
 
 const OFFERED = [

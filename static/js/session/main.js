@@ -1,4 +1,5 @@
-// A conversation's page: puts its parts together. What a conversation does not need is not loaded.
+// A conversation's page. `page.js` holds shared state, `reducer.js` changes it, and `view.js` draws the window of `window.js`.
+// Other modules are loaded when they are needed.
 import { Composer, LOST } from "../compose/composer.js";
 import { SessionPage } from "./page.js";
 import { isBusy } from "./reducer.js";
@@ -8,13 +9,13 @@ const $ = (id) => document.getElementById(id);
 const isNews = (state) => state.last > (page.opened ?? Infinity);
 const hasUnsent = () => localStorage.unsent;
 
-/** What the list of sessions shows as read need not be marked again. */
+/** A session that the list already shows as read need not be marked again. */
 function isUnread(state) {
   const row = document.querySelector(`.recent [data-key="${page.id}"]`);
   return state.last > page.beginning.last || !row || row.matches(".unread");
 }
 
-/** Each is loaded and started (`start`, or what is named) once: when the state is so, or at the first such event there. */
+/** Each is loaded and started (`start`, or the named function) once: when the state requires it, or at the first such event. */
 const FEATURES = [
   { load: () => import("./panel.js"), on: { click: "#to-panel, #items [data-artifact], .artifact-open" } },
   { load: () => import("./making.js"), when: ({ artifacts }) => Object.keys(artifacts).length },
@@ -52,13 +53,13 @@ class Features {
     for (const feature of this.asleep) if (feature.when?.(this.page.state)) this.wake(feature);
   }
 
-  /** The first event of a feature waits until that is there; those that come meanwhile are the same one. */
+  /** The first event of a feature waits until its module is loaded; later ones until then are dropped as repeats. */
   async meet(event) {
     for (const feature of this.asleep) {
       const { type } = event;
       const target = feature.on?.[type] && event.target.closest(feature.on[type]);
       if (!target) continue;
-      if (type === "input" || type === "focusin") return this.wake(feature); // which takes part from the next one on
+      if (type === "input" || type === "focusin") return this.wake(feature); // the module handles the next events itself
       event.preventDefault();
       event.stopImmediatePropagation();
       if (feature.isHeld) continue;
@@ -91,13 +92,13 @@ class Features {
   }
 }
 
-/** Whoever comes back to the page may have forked the session elsewhere. */
+/** The person may have forked the session elsewhere. */
 function back() {
   page.isBack = true;
   page.drawSoon();
 }
 
-/** What came of a turn is kept when the person or the line goes away in the middle of it. */
+/** Keep the entries of an unfinished turn when the person or the connection leaves. */
 function keep() {
   if (isNews(page.state)) import("./cache.js").then(({ start }) => start(page), () => {});
 }
@@ -105,7 +106,7 @@ function keep() {
 const old = new Promise((told) => navigator.serviceWorker?.addEventListener("message", ({ data }) => data.old && told(data)));
 const beginning = JSON.parse($("beginning").textContent);
 const page = new SessionPage(beginning);
-let sending = null; // asked for once: messages go in the order in which they were written
+let sending = null; // loaded once: messages are sent in the order in which they were written
 const send = async (how, message) => {
   try {
     sending ??= import("./sending.js").then(({ start }) => start(page));
@@ -119,7 +120,7 @@ const send = async (how, message) => {
 };
 page.deliver = (message) => send("deliver", message);
 page.composer = new Composer($("composer"), (message) => send("say", message));
-page.elsewhere = new BroadcastChannel(`parley.queue.${page.id}`); // other tabs of it
+page.elsewhere = new BroadcastChannel(`parley.queue.${page.id}`); // other tabs with this session
 page.elsewhere.onmessage = () => import("./refresh.js").then(({ renewQueue }) => renewQueue(), () => {});
 page.features = new Features(page, FEATURES);
 await page.prepare();

@@ -1,10 +1,10 @@
-// Files that are being made: listed above those that are delivered, with what there is so far of the one that is looked at.
+// Files in progress: listed above delivered ones. The open one shows its content so far.
 import { h, icon } from "../dom.js";
 import { bytes } from "../format.js";
 import { count } from "./files.js";
 import { artifactKey } from "./reducer.js";
 
-const AT_END = 24; // pixels from the end at which a reader still follows
+const AT_END = 24; // pixels from the end within which the view follows
 
 const $ = (id) => document.getElementById(id);
 
@@ -25,7 +25,7 @@ export function start(page) {
 class Unfinished {
   constructor(list, ready, preview) {
     Object.assign(this, { list, ready, preview, items: new Map(), made: new Map() }); // by key: elements, and what they show
-    this.delivered = new Set(); // what is no longer made, and stays until it is listed as delivered: nothing jumps
+    this.delivered = new Set(); // finished files, which stay until they are listed as delivered, so that nothing jumps
     preview.addEventListener("looked", () => this.drawSoFar());
   }
 
@@ -40,7 +40,7 @@ class Unfinished {
     over.forEach((key) => this.remove(key));
     begun.sort((one, other) => one.firstEvent - other.firstEvent).forEach((artifact) => this.add(artifact));
     for (const [key, { size }] of this.made) {
-      const about = this.items.get(key).querySelector(".about"); // not there where its line is among the delivered already
+      const about = this.items.get(key).querySelector(".about"); // not if its line is already among the delivered ones
       if (about) about.textContent = `being made · ${bytes(size)}`;
     }
     this.drawSoFar();
@@ -49,7 +49,7 @@ class Unfinished {
     this.list.dispatchEvent(new Event("renewed", { bubbles: true }));
   }
 
-  /** The newest comes first. */
+  /** The newest is first. */
   add(artifact) {
     const { name } = artifact;
     const key = artifactKey(artifact);

@@ -1,4 +1,4 @@
-// Two entries of a conversation's menus: going on with another agent, and copying all of it.
+// Two entries of a conversation's menus: continuing with another agent, and copying the conversation.
 import { copyFrom } from "../clipboard.js";
 import { post } from "../requests.js";
 
@@ -13,7 +13,7 @@ export function startSwitching(page) {
     menu.hidePopover();
     opener.disabled = true;
     try {
-      await post(page.beginning.switch, { agent: choice.dataset.switch }, LOST); // the line brings what it changed
+      await post(page.beginning.switch, { agent: choice.dataset.switch }, LOST); // the connection brings the change
     } catch (problem) {
       page.complain(problem.message);
     } finally {

@@ -1,25 +1,25 @@
-// What was said before the page begins: read from the server, or from what the browser kept, when somebody goes there.
+// Earlier messages, read from the server or from the browser's cache when the reader scrolls there.
 import { keptOf } from "./cache.js";
 import { push } from "./reducer.js";
 
-const FAR = 300; // turns at a time, on the way to a message far up
-const REST = 5000; // ms until scrolling asks again for what could not be had
+const FAR = 300; // turns at a time, when jumping to a message far up
+const REST = 5000; // ms until scrolling retries a failed request
 
 const LOST = "What was said before could not be loaded. Look at your connection, then try again.";
 const isSaid = ({ composer: { error } }) => !error.hidden && error.textContent === LOST;
 
-let reading = null; // one page of it at a time
-let failed = 0; // when it could not be had, unless somebody presses for it
+let reading = null; // one request at a time
+let failed = 0; // after a failure, unless somebody presses the button
 
 document.getElementById("earlier").addEventListener("click", () => (failed = 0), { capture: true });
 
-/** Put the turns before the first of the page in front of it, as many as there is room for. */
+/** Add earlier turns, as many as there is room for. */
 export async function showOlder(page) {
   if (reading || page.first <= 1 || Date.now() - failed < REST) return;
   await orComplain(page, async () => {
     await readOn(page);
     page.drawSoon();
-    page.end.look(); // who went down meanwhile is left there
+    page.end.look(); // a reader who went down stays there
   });
 }
 
@@ -53,7 +53,7 @@ async function read(page, turns) {
   if (!known) kept.keep(older.first, before - 1, older.entries);
 }
 
-/** Entries of before, {first, entries}: the state is made anew, with what is on its way at its end. */
+/** Earlier entries, {first, entries}: rebuilds the state, with unconfirmed messages at its end. */
 function prepend(page, { first, entries }) {
   const { items, last } = page.state;
   page.first = first;
@@ -69,7 +69,7 @@ async function fromServer(page, before, turns) {
   return answer.json();
 }
 
-/** Show the message of an index (`#m-<index>`), however far up, and put the focus on it. */
+/** Show the message with an index (`#m-<index>`), however far up, and focus it. */
 async function showMessage(page, index) {
   while (page.first > index) await readOn(page, FAR);
   const place = page.state.items.findIndex((item) => item.index >= index);

@@ -1,4 +1,4 @@
-// What the parts of a conversation's page share: its state, and the connection that brings the log.
+// What the modules of a conversation's page share: its state, and the connection that brings the log.
 import { Follower } from "../client/follow.js";
 import { h } from "../dom.js";
 import { begin, isBusy, reduce } from "./reducer.js";
@@ -11,10 +11,10 @@ export class SessionPage {
   constructor(beginning) {
     this.beginning = beginning;
     this.id = beginning.session;
-    this.old = null; // set where the page was kept, and is out of date
-    this.entries = beginning.entries; // of the log, as far back as the page goes
+    this.old = null; // set if the page was kept and is out of date
+    this.entries = beginning.entries; // of the log, from the first event on the page
     this.first = beginning.first;
-    this.listeners = { entries: [], drawn: [], line: [], stood: [], old: [] };
+    this.listeners = { entries: [], drawn: [], line: [], status: [], old: [] };
     this.state = this.reduced(beginning.last);
     this.view = new View($("items"));
     this.end = new End($("transcript"), $("to-end"), { changed: () => this.draw(), older: () => this.older() });
@@ -27,7 +27,7 @@ export class SessionPage {
     await this.end.lengthen(this.state.items.length).catch(() => {});
   }
 
-  /** Draw what there is, and follow the log from there. */
+  /** Draw the page, and follow the log from there. */
   async begin() {
     this.draw();
     this.opened = this.state.last;
@@ -37,12 +37,12 @@ export class SessionPage {
       path: this.beginning.line,
       since: this.state.last,
       heard: (entries) => this.take(entries),
-      said: ({ standing, entries }) => this.told(standing, entries),
+      said: ({ status, entries }) => this.told(status, entries),
       changed: (name) => this.lineIs(name),
     });
   }
 
-  /** "entries" (new ones, once they are in the state), "drawn", "line" (its name), "stood", "old" (see `cache.js`). */
+  /** Events: "entries" (new ones, once they are in the state), "drawn", "line" (its name), "status", "old" (see `cache.js`). */
   on(name, listener) {
     this.listeners[name].push(listener);
   }
@@ -59,22 +59,22 @@ export class SessionPage {
     this.composer.complain(sentence);
   }
 
-  /** The <li> of an item, where it is drawn. */
+  /** The <li> of an item, if drawn. */
   element(item) {
     return this.view.drawn.get(item.key)?.element ?? null;
   }
 
-  /** How the session stands, as the server draws it: shown again with what is new. */
-  told(standing, entries) {
-    this.standing = standing ?? this.standing;
-    if (standing && (this.old || entries.length)) this.stand();
+  /** The session's status as the server sends it, in HTML. The first one is on the page already. */
+  told(status, entries) {
+    this.status = status ?? this.status;
+    if (status && (this.old || entries.length)) this.showStatus();
   }
 
-  async stand() {
+  async showStatus() {
     this.hasTurned = true;
-    const { showStatus } = await import("./refresh.js").catch(() => ({})); // what turns next brings it again
-    showStatus?.(this.standing, this.composer.words);
-    this.tell("stood");
+    const { showStatus } = await import("./refresh.js").catch(() => ({})); // the next status brings it again
+    showStatus?.(this.status, this.composer.words);
+    this.tell("status");
   }
 
   reduced(last) {
@@ -108,7 +108,7 @@ export class SessionPage {
     if (index) await import("./older.js").then(({ showLinked }) => showLinked(this, Number(index)));
   }
 
-  // Drawing: at most once a frame, and at once where nobody looks (a page in the background gets no frames)
+  // Drawing: at most once per frame, and at once in a background page, which gets no frames
 
   draw() {
     this.isDue = false;

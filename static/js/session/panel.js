@@ -1,17 +1,17 @@
-// The files that the agent made: opened, chosen and looked at. Beside the conversation, or over it on a narrow screen, where
-// the conversation holds still meanwhile. The server lists and shows them (`files.js`), `making.js` what is being made.
+// The panel of files: opening, choosing and viewing. It is beside the conversation, or over it on a narrow screen; then the
+// conversation does not scroll. The server lists and shows files (`files.js`); `making.js` shows those in progress.
 import { localizeTime } from "../format.js";
 
 const WIDTH = "panel-is-wide";
-const narrow = matchMedia("(width < 1180px)"); // as in panel.css
+const narrow = matchMedia("(width < 1180px)"); // same as in panel.css
 
 const $ = (id) => document.getElementById(id);
 
 export const start = (page) => new Panel($("panel"), $("preview"), page);
 
 class Panel {
-  chosen = ""; // the key of what is looked at; its line may be gone for a while
-  look = ""; // the address of what is shown of it, once it is delivered
+  chosen = ""; // the key of the open file; its line may be missing for a while
+  look = ""; // the address of its preview, once it is delivered
 
   constructor(root, preview, page) {
     Object.assign(this, { root, preview, page, opener: $("to-panel") });
@@ -35,7 +35,7 @@ class Panel {
     else if (key ?? artifact) this.show(key ?? artifact);
   }
 
-  /** Gives whether it is wide by now; by itself it is the other way. */
+  /** Returns whether it is now wide; without an argument it toggles. */
   widen(isWide) {
     return ($("preview-wider").ariaPressed = this.root.classList.toggle("is-wide", isWide));
   }
@@ -62,19 +62,19 @@ class Panel {
     (this.openedFrom.isConnected ? this.openedFrom : this.opener).focus();
   }
 
-  /** Escape: out of the panel where it is over the conversation, otherwise out of what is looked at. */
+  /** Escape: closes the panel if it is over the conversation, otherwise the open file. */
   leave() {
     if (this.isOver) this.close();
     else if (this.chosen && this.root.contains(document.activeElement)) this.lookAway();
   }
 
-  // What is looked at
+  // The open file
 
   get lines() {
     return [...this.root.querySelectorAll(".artifact-open")];
   }
 
-  /** The button of an artifact, by its key; while it becomes a delivered one, of what is being made. */
+  /** The button of an artifact, by its key; before delivery, that of the file in progress. */
   lineOf(key) {
     return this.lines.find((line) => line.dataset.key === key);
   }
@@ -96,7 +96,7 @@ class Panel {
     (this.lookedFrom?.isConnected && !this.isOver ? this.lookedFrom : line).focus();
   }
 
-  /** Look at a file as its line has it by now; without a line at none. */
+  /** Show a file in its current state; without a line show none. */
   choose(key) {
     const { root, preview, title, look: before } = this;
     const line = this.lineOf(key);
@@ -114,7 +114,7 @@ class Panel {
     if (line && !look) preview.dispatchEvent(new Event("looked"));
   }
 
-  /** What comes later than the next look has no place any more. */
+  /** Ignore answers that come after another file was opened. */
   async load() {
     const place = document.createElement("div");
     this.body.append(place);
@@ -132,7 +132,7 @@ class Panel {
     this.title.focus({ preventScroll: true });
   }
 
-  /** What the server shows, in the place of what was there so far, or of a signature that was verified. */
+  /** The server's preview replaces the content so far, or a verified signature. */
   arrived(element) {
     const before = this.body.querySelector(":scope > .preview-so-far");
     if (before && before === document.activeElement) this.focus();

@@ -1,4 +1,4 @@
-// The focus goes to each question once, where the reader is at the end; drafts of answers come back. `answers.js` sends them.
+// Focuses each question once, if the reader is at the end; restores drafts of answers. `answers.js` sends them.
 
 const isBegun = () => Object.keys(localStorage).some((key) => key.startsWith("draft:answer:"));
 

@@ -1,5 +1,5 @@
-// What is said while an agent works waits above the composer, on the server, which draws it (`_queue.html`). Here is what can
-// be done with it, and what is on its way there.
+// Messages that wait while an agent works, above the composer. The server keeps and draws them (`_queue.html`). This module handles
+// their buttons, and messages that are being queued.
 import { LOST } from "../compose/composer.js";
 import { draftOf, dropDraft, keepDraft } from "../compose/drafts.js";
 import { h, icon } from "../dom.js";
@@ -7,16 +7,16 @@ import { api } from "../requests.js";
 import { toast } from "../toast.js";
 import { renewQueue } from "./refresh.js";
 
-/** The queue of a page; there is one. */
+/** The only queue of a page. */
 export function start(page) {
   page.queue ??= new Queue(page, document.getElementById("queued"), document.getElementById("queueing"));
   return page.queue;
 }
 
 class Queue {
-  /** `list` is what the server draws, `coming` has what is not there yet. */
+  /** `list` is drawn by the server, `coming` has messages that are not yet in it. */
   constructor(page, list, coming) {
-    Object.assign(this, { page, list, coming, adding: [], open: null, underWay: new Set() }); // `open`: where somebody writes
+    Object.assign(this, { page, list, coming, adding: [], open: null, underWay: new Set() }); // `open`: the row that somebody edits
     this.path = `/sessions/${page.id}/queue`;
     list.addEventListener("click", ({ target }) => {
       const act = target.closest("[data-act]");
@@ -28,9 +28,9 @@ class Queue {
     if (localStorage.getItem("unsent")) this.outbox().then((box) => box?.resume());
   }
 
-  // On its way
+  // Being queued
 
-  /** What keeps a message until the server has it; null where it cannot be loaded just now. */
+  /** Keeps a message until the server has it; null if it cannot be loaded now. */
   outbox() {
     this.opening ??= import("../compose/outbox.js").then(
       ({ Outbox }) => (this.box = new Outbox(`${this.page.id}/queue`, this)),
@@ -39,7 +39,7 @@ class Queue {
     return this.opening;
   }
 
-  /** Queue a message of the composer's. */
+  /** Queue a message of the composer. */
   async add({ id, text, files, said }) {
     const message = { id, text, files: files.map(({ name, size, type }) => ({ name, size, type })), said };
     this.waits(message);
@@ -60,7 +60,7 @@ class Queue {
     this.isThere([id]);
   }
 
-  /** What another tab sent is drawn by the server. */
+  /** The server draws what another tab queued. */
   gone(id, answer) {
     if (!answer) this.isThere([id]);
   }
@@ -71,7 +71,7 @@ class Queue {
     return true;
   }
 
-  /** These are on their way no more. */
+  /** Remove messages that the server now has. */
   isThere(ids) {
     const left = this.adding.filter(({ id }) => !ids.includes(id));
     if (left.length === this.adding.length) return;
@@ -83,9 +83,9 @@ class Queue {
     this.coming.replaceChildren(...this.adding.map(({ text, files }) => h("li", { class: "pending" }, words(text, files))));
   }
 
-  // What waits, drawn anew
+  // Redrawing the queue
 
-  /** Something of it was changed here. */
+  /** This page changed a message. */
   async changed() {
     this.page.elsewhere.postMessage("changed");
     await renewQueue();
@@ -102,7 +102,7 @@ class Queue {
     } else if (focused && !focused.isConnected) this.focus(focused.closest("li").dataset.id, focused.dataset.act);
   }
 
-  /** It was sent while somebody changed it: what they wrote is not lost. */
+  /** The message was sent while somebody edited it: their text is kept. */
   late(text) {
     this.page.composer.giveBack({ text, files: [], said: [] }, "That was sent meanwhile. What you changed is here.");
   }
@@ -116,12 +116,12 @@ class Queue {
     (row?.querySelector(`[data-act="${act}"]`) ?? row?.querySelector("button") ?? this.page.composer.words).focus();
   }
 
-  // What the person does with it
+  // Actions of the person
 
   async act(name, row) {
     if (name === "edit") return this.edit(row);
     const { id } = row.dataset;
-    if (this.underWay.has(id)) return; // which a row that is drawn anew meanwhile does not show
+    if (this.underWay.has(id)) return; // a redrawn row does not show this yet
     this.underWay.add(id);
     for (const button of row.querySelectorAll("button")) button.disabled = true;
     const place = [...this.list.querySelectorAll("li")].indexOf(row);
@@ -140,14 +140,14 @@ class Queue {
     }
   }
 
-  /** What is gone already is as it should be. */
+  /** A message that is already gone is fine. */
   async remove(id) {
     await api("DELETE", `${this.path}/${id}`).catch((problem) => {
       if (problem.status !== 404) throw problem;
     });
   }
 
-  /** The focus goes to what took the place of what is gone, which may stand there a moment longer. */
+  /** Focus the row that replaces a removed one, which may take a moment. */
   after(place, name, gone) {
     const rows = [...this.list.querySelectorAll("li")].filter(({ dataset }) => dataset.id !== gone.dataset.id);
     const row = rows[place] ?? rows.at(-1);
@@ -156,7 +156,7 @@ class Queue {
     toast("Deleted. It is not sent.", { name: "Undo", run: () => this.putBack(gone) });
   }
 
-  /** With all that it had, in its place; its words at least, where that is too late. */
+  /** Put a message back in its place with everything; if that is too late, at least its words. */
   async putBack(gone) {
     try {
       await api("POST", `${this.path}/${gone.dataset.id}/restore`);
@@ -167,7 +167,7 @@ class Queue {
     await this.changed();
   }
 
-  /** In its row stands a form, until what is changed is saved or left. */
+  /** The row has a form until the edit is saved or canceled. */
   edit(row) {
     const field = h("textarea", { rows: 2, dir: "auto", "aria-label": "Message that waits" });
     const draft = `draft:queued:${row.dataset.id}`;
@@ -203,7 +203,7 @@ class Queue {
     field.focus();
   }
 
-  /** Whether it says that now. */
+  /** Whether the row shows that now. */
   async save(row, text) {
     try {
       await api("PATCH", `${this.path}/${row.dataset.id}`, { text });

@@ -1,4 +1,4 @@
-// How many stars an answer has, as it is shown.
+// The stars of an answer, as text.
 
 export function showStars(row, given) {
   const stars = [...row.querySelectorAll(".star")];

@@ -1,18 +1,18 @@
-// What an entry of the log does to what a page shows. The state and its lists are changed in place, so that an entry costs no more
-// in a long session; what is in the lists is replaced, so that the view redraws that and nothing else.
+// Applies an entry of the log to the state of a page. Changes the state and its lists in place, so that an entry costs no more in a
+// long session. Replaces changed items, so that the view redraws only those.
 import { bytes } from "../format.js";
 
 const ENDED = new Set(["completed", "failed", "rejected", "canceled"]);
 export const WAITS = new Set(["input-required", "auth-required"]);
-const TEXT_KEPT = 20_000; // characters of an artifact in the making that are kept to look at
+const TEXT_KEPT = 20_000; // characters kept of an artifact in progress
 
-/** Before the first entry; `agent` is whom the session is with. */
+/** The state before the first entry; `agent` is the session's. */
 export function begin(agent = null) {
-  const shown = { last: 0, title: null, agent, items: [], tasks: {}, ratings: {}, artifacts: {} }; // those that are being made
-  return { ...shown, places: new Map(), turns: new Map(), open: new Set() }; // of items by key, of tasks, tasks not over
+  const shown = { last: 0, title: null, agent, items: [], tasks: {}, ratings: {}, artifacts: {} }; // artifacts in progress
+  return { ...shown, places: new Map(), turns: new Map(), open: new Set() }; // items by key, tasks, unfinished tasks
 }
 
-/** The state after an entry. One that is known already (sent again after a lost line) changes nothing. */
+/** The state after an entry. A repeated entry (sent again after a lost connection) changes nothing. */
 export function reduce(state, entry) {
   if (entry.index && entry.index <= state.last) return state;
   taken(state, entry);
@@ -23,7 +23,7 @@ export function reduce(state, entry) {
 
 // Tasks
 
-/** Is something being worked at, and not only waiting for the person? */
+/** Whether a task works, and does not only wait for the person. */
 export const isBusy = ({ open, tasks }) => [...open].some((id) => !WAITS.has(tasks[id].state));
 
 function changeTask(state, id, changes) {
@@ -34,7 +34,7 @@ function changeTask(state, id, changes) {
 
 const NO_TURN = { work: null, works: 0, streams: [], streaming: [], making: [], queued: [], asked: null };
 
-/** What the page has of a task: its open work and how many there were, its streams, what is queued, its question. */
+/** The page's data of a task: its open work and the count of work, its streams, what is queued, its question. */
 function turnOf({ turns }, taskId) {
   return turns.get(taskId) ?? NO_TURN;
 }
@@ -43,7 +43,7 @@ function changeTurn(state, taskId, changes) {
   state.turns.set(taskId, { ...turnOf(state, taskId), ...changes });
 }
 
-/** Whoever an entry names has its task from there on: a stand-in, where the agent could not be reached. */
+/** The agent that an entry names has the task from there on: a fallback, if the agent could not be reached. */
 function taken(state, { type, taskId, agent }) {
   if (agent && state.tasks[taskId] && type !== "user_message") changeTask(state, taskId, { agent });
 }
@@ -61,7 +61,7 @@ function userMessage(state, { message, at, taskId, opensTask, index, agent }) {
   push(state, { kind: "message", key, role: "user", at, taskId, index, ...message, ...(isQueued && { queued: true }) });
   if (isQueued) changeTurn(state, taskId, { queued: [...turnOf(state, taskId).queued, key] });
   if (!opensTask) return;
-  const about = { agent: agent ?? state.agent, of: agent?.slug }; // who has it now, and whom it was given to
+  const about = { agent: agent ?? state.agent, of: agent?.slug }; // the task's current agent, and the original one
   changeTask(state, taskId, { state: "submitted", at, opensWith: message.messageId, ...about });
   openWork(state, taskId, at);
 }
@@ -75,7 +75,7 @@ function agentMessage(state, entry, more = {}) {
   else push(state, item);
 }
 
-/** The stream that a final message repeats: the message takes its place. */
+/** The stream that a final message repeats: the message replaces it. */
 function streamedAlready(state, taskId, text) {
   const said = text.trim();
   return turnOf(state, taskId).streams.findLast((key) => itemOf(state, key).text.trim() === said);
@@ -123,7 +123,7 @@ function agentStatus(state, entry) {
   if (ENDED.has(entry.state)) endTurn(state, taskId, entry.state);
 }
 
-/** What was queued was read only where the task completed. */
+/** An artifact that was queued counts only if the task completed. */
 function endTurn(state, taskId, outcome) {
   const { streaming, queued } = turnOf(state, taskId);
   for (const key of streaming) change(state, key, { streaming: false });
@@ -190,7 +190,7 @@ function tokenEnd(state, entry) {
   change(state, key, { text, html, streaming: false });
 }
 
-// Artifacts that are being made
+// Artifacts in progress
 
 export const artifactKey = ({ taskId, artifactId }) => `${taskId}/${artifactId}`;
 
@@ -213,7 +213,7 @@ function artifactUpdate(state, entry) {
   if (work) change(state, work.key, { making: { name: artifact.name, size: bytes(artifact.size) } });
 }
 
-/** An attempt that was cut off, or given back, begins again. */
+/** An attempt that was interrupted, or given back, begins again. */
 function dropUnfinished(state, taskId) {
   const { work, streams, streaming } = turnOf(state, taskId);
   change(state, work, { steps: [] });
@@ -275,7 +275,7 @@ const FOLDS = {
   feedback(state, { taskId, rating }) {
     state.ratings[taskId] = rating;
   },
-  /** In a fork ends what had not ended where it goes on from. */
+  /** A fork ends everything that was unfinished at its beginning. */
   fork(state, { left, leftAt }) {
     for (const taskId of left) reduce(state, { type: "agent_status", taskId, at: leftAt, state: "canceled" });
   },

@@ -1,9 +1,9 @@
-// What the server draws around a conversation (its state, its newest task in time, its files, what waits to be sent): fetched again
-// when something begins, waits or ends, and when somebody comes back.
+// Updates the parts of the page that the server draws. The newest task's timeline, the files and the queue are fetched again when
+// something begins, waits or ends, and when the person comes back. The status comes over the WebSocket.
 import { h, safe } from "../dom.js";
 import { fetchDrawn, renewFiles } from "./files.js";
 
-const APART = 1500; // ms between two pictures
+const APART = 1500; // ms between two timelines
 
 export function start(page) {
   const timeline = document.getElementById("panel-timeline");
@@ -14,9 +14,9 @@ export function start(page) {
     if (!isGone) htmx.trigger(timeline, "turned");
   };
   const delivers = ({ index, artifacts }) => artifacts?.length && index > page.beginning.last;
-  let lacksFiles = page.entries.some(delivers); // the list, of what was delivered
+  let lacksFiles = page.entries.some(delivers); // the list of delivered files
   const fetchFiles = async () => {
-    lacksFiles = false; // unless that fails: then it is tried again with the next word
+    lacksFiles = false; // unless that fails: then the next event retries
     lacksFiles = !(await renewFiles());
   };
   const renewLists = () => {
@@ -46,7 +46,7 @@ export function start(page) {
   renewLists();
 }
 
-/** `#queued` is told of it by "renewed", with what had the focus there. */
+/** `#queued` gets "renewed", with the element that had the focus there. */
 export async function renewQueue() {
   const list = document.getElementById("queued");
   const fresh = await fetchDrawn(list);
@@ -63,10 +63,17 @@ export async function renewQueue() {
 
 const ATTRIBUTES = ["hidden", "disabled", "title", "placeholder"];
 
-/** How the session stands, as the server draws it. What is there stays, and follows: somebody may be pressing it. */
+/**
+ * Show the session's status (`_status.html`). The first class of each root names the page's element. Elements are updated in place
+ * and not replaced, so that focus and a press survive.
+ */
 export function showStatus(html, words) {
   const had = document.activeElement;
-  for (const now of safe(h("div"), html).children) update(document.querySelector(`.${now.className}`), now);
+  for (const now of safe(h("div"), html).children) {
+    const element = document.querySelector(`.${now.classList[0]}`);
+    if (element) update(element, now);
+    else console.warn(`The page has no .${now.classList[0]} for the status.`);
+  }
   if (had !== document.body && !had.checkVisibility()) words.focus();
 }
 

@@ -1,14 +1,14 @@
-// Where the reader is: at the end, which the page follows, or further up, where nothing may move what they read.
+// The reader's place: at the end, which the page follows, or further up, where the text must not move.
 
-const SHORT = 60; // items of a conversation that are all in the page
-const NEAR = 48; // px from the end that still count as being there
-const AHEAD = 1.5; // heights of the view to have ready above and below
+const SHORT = 60; // items of a conversation that is completely in the page
+const NEAR = 48; // px from the end that count as the end
+const AHEAD = 1.5; // heights of the view that are ready above and below
 
 export class End {
-  window = null; // of a long conversation; of a short one all is in the page
+  window = null; // of a long conversation; a short one is completely in the page
   length = 0;
 
-  /** `changed()` draws anew; `older()` is asked for what is not here yet. */
+  /** `changed()` redraws; `older()` requests earlier items. */
   constructor(scroller, pill, { changed, older }) {
     Object.assign(this, { scroller, pill, changed, older, follows: true });
     this.list = scroller.querySelector("ol");
@@ -17,7 +17,7 @@ export class End {
       this.go();
       scroller.focus({ preventScroll: true });
     });
-    // What grows by itself (a picture, a wider window) must not leave the reader behind
+    // Growing content (a picture, a wider window) must not scroll the reader away from the end
     const sizes = new ResizeObserver(() => this.follows && this.toBottom());
     sizes.observe(scroller);
     sizes.observe(this.list);
@@ -26,11 +26,11 @@ export class End {
   /** The items to draw. */
   over(items) {
     this.length = items.length;
-    this.lengthen(items.length).catch(() => {}); // tried again with what comes next
+    this.lengthen(items.length).catch(() => {}); // the next change retries
     return this.window?.over(items, this.follows) ?? items;
   }
 
-  /** From here on the conversation is a long one, if so many items are many. */
+  /** From here on the conversation counts as long, if it has that many items. */
   async lengthen(count = Infinity) {
     if (this.window || count <= SHORT) return;
     const { Window } = await import("./window.js");
@@ -72,7 +72,7 @@ export class End {
     this.pill.hidden = this.follows;
   }
 
-  /** Run `change` without moving what the reader looks at; one who is at the end stays there. */
+  /** Run `change` without moving what the reader looks at; a reader at the end stays there. */
   keep(change) {
     const line = this.follows ? null : this.firstSeen();
     const before = line?.getBoundingClientRect().top;
@@ -80,7 +80,7 @@ export class End {
     const hasFocus = () => this.scroller.contains(document.activeElement) && document.activeElement.checkVisibility();
     const hadFocus = this.scroller.contains(had);
     change();
-    for (const next of [had, this.scroller]) if (hadFocus && !hasFocus()) next.focus({ preventScroll: true }); // it was drawn again
+    for (const next of [had, this.scroller]) if (hadFocus && !hasFocus()) next.focus({ preventScroll: true }); // it was redrawn
     if (this.follows) this.toBottom();
     else if (line?.isConnected) this.scroller.scrollTop += line.getBoundingClientRect().top - before;
   }

@@ -1,6 +1,6 @@
-// How far the person has seen the session, for the lists of sessions: what was said while they looked is not new there.
+// Reports how far the person has seen the session, so that lists of sessions do not mark it as new.
 
-const GLANCE = 400; // ms; who is gone by then has seen nothing
+const GLANCE = 400; // ms; a shorter visit does not count
 const PAUSE = 2000;
 
 export function start(page) {
@@ -13,7 +13,7 @@ export function start(page) {
     waiting = 0;
     const { last } = page.state;
     const row = document.querySelector(`.recent .unread[data-key="${page.id}"]`);
-    const isShown = row && !at && !page.old; // whose lists are being read anew
+    const isShown = row && !at && !page.old; // lists that are being read again
     const detail = (row || at) && { isMoved: false, isShown };
     [told, at] = [last, Date.now()];
     try {
@@ -21,12 +21,12 @@ export function start(page) {
       if (isShown) asRead(row);
       if (detail) document.dispatchEvent(new CustomEvent("sessions-changed", { detail }));
     } catch {
-      told = 0; // what comes next is told with it
+      told = 0; // the next report includes it
     }
   }
 
   function look() {
-    if (document.hidden) return waiting && tell(); // who leaves has seen it
+    if (document.hidden) return waiting && tell(); // leaving counts as seen
     if (waiting || page.state.last <= told) return;
     waiting = setTimeout(tell, Math.max(GLANCE, at + PAUSE - Date.now()));
   }
@@ -36,13 +36,13 @@ export function start(page) {
   look();
 }
 
-/** The list need not be drawn anew for that. */
+/** The list need not be redrawn for that. */
 function asRead(row) {
   row.classList.remove("unread");
   row.querySelector(".new").remove();
 }
 
-/** A page that was kept may have an old token; then this takes what renews it. */
+/** A page that was kept may have an old token; then the request with renewal is used. */
 async function mark(session, seen) {
   const [path, token] = [`/sessions/${session}/mark`, document.querySelector("[name=csrfmiddlewaretoken]").value];
   const headers = { "Content-Type": "application/json", "X-CSRFToken": token };

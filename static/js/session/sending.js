@@ -1,11 +1,11 @@
-// What the person says: shown pale until the log has it, sent again where the line was lost, given back where it is refused.
+// The person's messages: pale until the log has them, sent again after a lost connection, given back if refused.
 import { LOST } from "../compose/composer.js";
 import { h, icon } from "../dom.js";
 import { bytes } from "../format.js";
 import { uuid } from "../requests.js";
 import { change, drop, itemOf, push, WAITS } from "./reducer.js";
 
-/** What sends for a page; there is one. */
+/** The only sender of a page. */
 export function start(page) {
   page.sending ??= new Sending(page);
   return page.sending;
@@ -14,7 +14,7 @@ export function start(page) {
 class Sending {
   constructor(page) {
     this.page = page;
-    this.said = new Map(); // messages of this page's that the log has not confirmed, by id
+    this.said = new Map(); // this page's messages that the log has not confirmed, by id
     page.on("entries", (fresh) => {
       for (const { type, message } of fresh) if (type === "user_message") this.said.delete(message.messageId);
     });
@@ -27,10 +27,10 @@ class Sending {
     });
     page.composer.words.addEventListener("input", () => this.isForQueue() && this.queue().catch(() => {}));
     if (this.isForQueue()) this.queue().catch(() => {});
-    this.outbox().then((box) => (localStorage.getItem("unsent") ? box?.resume() : null)); // while there is a line to load it by
+    this.outbox().then((box) => (localStorage.getItem("unsent") ? box?.resume() : null)); // while there is a connection to load it by
   }
 
-  /** What keeps messages and sends them; null where it cannot be loaded just now. */
+  /** Keeps messages and sends them; null if it cannot be loaded now. */
   outbox() {
     this.opening ??= import("../compose/outbox.js").then(
       ({ Outbox }) => (this.box = new Outbox(this.page.id, this)),
@@ -39,14 +39,14 @@ class Sending {
     return this.opening;
   }
 
-  /** Does what is written next wait for the work that goes on, or for what waits already? */
+  /** Does the next message wait for running work, or for queued messages? */
   isForQueue() {
     const busy = busyTask(this.page.state);
     const isBusy = busy && busy === addressedTask(this.page.state);
     return isBusy || document.querySelector("#queue ol:not([data-held]) > li");
   }
 
-  /** While there is a line to load it by. It is asked for once: those who wait for it go on in the order of asking. */
+  /** While there is a connection to load it by. Loaded once: waiting callers continue in order. */
   queue() {
     this.queueing ??= import("./queue.js").then(
       ({ start }) => start(this.page),
@@ -58,7 +58,7 @@ class Sending {
     return this.queueing;
   }
 
-  /** What was written in the composer: {id, text, files, said, isNow}. */
+  /** A message of the composer: {id, text, files, said, isNow}. */
   async say(message) {
     if (!message.isNow && this.isForQueue()) return (await this.queue()).add(message);
     const task = addressedTask(this.page.state);
@@ -78,7 +78,7 @@ class Sending {
     else this.refused(message, LOST);
   }
 
-  /** What was written is shown until the log says it. */
+  /** Show the message until the log has it. */
   show({ id, text, files }) {
     const { state } = this.page;
     const key = keyOf(id);
@@ -104,7 +104,7 @@ class Sending {
     return item?.pending ? item : null;
   }
 
-  // What the outbox tells of the session's messages, which may be of another tab, or of an earlier visit
+  // Events of the outbox for the session's messages, which may be from another tab or an earlier visit
 
   sent(message) {
     this.waitFor(message, false);
@@ -115,12 +115,12 @@ class Sending {
     this.waitFor(message, true);
   }
 
-  /** What another tab sent comes by the line. */
+  /** A message that another tab sent comes by the connection. */
   gone(id, answer) {
     if (!answer) this.takenBack(id);
   }
 
-  /** It goes back to where it was written. */
+  /** The message goes back to its composer. */
   refused(message, sentence, field = "") {
     const { giveBack } = this.said.get(message.id) ?? {};
     this.said.delete(message.id);
@@ -130,7 +130,7 @@ class Sending {
     return true;
   }
 
-  /** Have what opened a task done once more. */
+  /** Repeat the message that opened a task. */
   again(taskId) {
     const { state, beginning } = this.page;
     const opening = state.items.find((item) => item.messageId === state.tasks[taskId]?.opensWith);
@@ -147,7 +147,7 @@ function known({ name, size, type }) {
   return { name, size, type };
 }
 
-/** As the server draws it (`web/sessions/messages.py`), and below it what can be done while it waits. */
+/** As the server draws it (`web/sessions/messages.py`), with its actions while it waits. */
 function drawn({ messageId, text, files, waits }) {
   const words = text && h("div", { class: "prose", dir: "auto" }, h("p", { class: "verbatim" }, text));
   const chips = files.length > 0 && h("div", { class: "chips" }, files.map(chip));
@@ -161,9 +161,9 @@ function chip({ name, size, type }) {
   return h("span", { class: "chip" }, sign, h("span", { class: "name" }, name || "File"), h("span", { class: "size" }, bytes(size)));
 }
 
-// Which task is meant
+// The task that a message belongs to
 
-/** The task that waits for the person, the newest first; and the one that is being worked on. */
+/** The newest task that waits for the person; and the one that works. */
 export function waitingTask(state) {
   return newest(state, (task) => WAITS.has(task.state));
 }
@@ -172,7 +172,7 @@ export function busyTask(state) {
   return newest(state, (task) => !WAITS.has(task.state));
 }
 
-/** The task that what is written next belongs to: one of whom the session is with. Others are answered by their forms. */
+/** The task of the next message: one of the session's agent. Other tasks are answered by their forms. */
 export function addressedTask(state) {
   const here = (task) => !task.of || task.of === state.agent?.slug;
   return newest(state, (task) => here(task) && WAITS.has(task.state)) ?? newest(state, here);

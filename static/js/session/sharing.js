@@ -1,4 +1,4 @@
-// A link by which anybody may read the session as it is now: made, copied, listed, taken back.
+// Links by which anybody may read the session as it is now: creating, copying, listing, revoking.
 import { copyText } from "../clipboard.js";
 import { showDialog } from "../dialog.js";
 import { h, icon } from "../dom.js";
@@ -14,7 +14,7 @@ export function start(page) {
   });
 }
 
-/** While it is under way, pressing the button again does nothing; the focus that it had comes back, unless it went elsewhere. */
+/** While a request runs, the button does nothing; its focus comes back, unless it moved elsewhere. */
 async function once(button, run) {
   if (button.disabled) return;
   button.disabled = true;
@@ -66,7 +66,7 @@ class Sharing {
     if (!share) return;
     const field = h("input", { type: "text", readonly: true, value: share.url, "aria-label": "The link" });
     const note = h("p", { class: "small muted" }, "Copy it now: it is not shown again.");
-    const tell = (words) => (note.textContent = words); // what is said beside a dialog is not heard
+    const tell = (words) => (note.textContent = words); // screen readers ignore text beside a dialog
     const copy = h("button", { type: "button", onclick: () => copyText(share.url, "The link is in the clipboard.", tell) }, icon("copy"), "Copy");
     this.made.replaceChildren(h("div", { class: "share-link" }, field, copy), note);
     field.focus();
@@ -97,7 +97,7 @@ class Sharing {
     this.heading.focus();
   }
 
-  /** What `ask` gives; undefined, with its sentence shown, where it is refused. */
+  /** The result of `ask`; undefined if it is refused, after showing the sentence. */
   async tried(ask) {
     this.error.hidden = true;
     try {

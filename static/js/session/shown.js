@@ -1,7 +1,7 @@
-// What a conversation shows when it is left: the service worker puts it into the page that it keeps (`worker.js`), and reads that
-// anew where more was said than the page began with.
+// What a conversation shows when the person leaves: the service worker puts it into the kept page (`worker.js`), and reads that
+// page again if it has grown.
 
-const SCREENFUL = 20; // items, the last ones
+const SCREENFUL = 20; // the last items
 
 export function start(page) {
   const files = document.getElementById("artifacts");

@@ -1,4 +1,4 @@
-// What the person thinks of a finished task: one to five stars, and some words if they like.
+// The rating of a finished task: one to five stars, and an optional comment.
 import { h } from "../dom.js";
 import { post } from "../requests.js";
 import { showStars } from "./rating.js";
@@ -33,7 +33,7 @@ async function give(page, row, count, text = "") {
   }
 }
 
-/** Some words to the stars, for who likes. */
+/** The optional comment. */
 function askWhy(page, row, count) {
   const words = h("input", { type: "text", class: "small", maxlength: 10000, placeholder: "Why? (optional)", "aria-label": "Why?" });
   const more = h("form", { class: "more-words" }, words, h("button", { class: "small" }, "Send"));

@@ -1,8 +1,8 @@
-// What was done in a piece of work, step by step, where somebody unfolds it.
+// The steps of a piece of work, if somebody unfolds it.
 import { h } from "../dom.js";
 import { setChildren } from "../place.js";
 
-const drawn = new WeakMap(); // the elements of steps: each is drawn once
+const drawn = new WeakMap(); // the elements of steps, each drawn once
 
 export function drawSteps(list, steps) {
   for (const step of steps) if (!drawn.has(step)) drawn.set(step, stepOf(step));

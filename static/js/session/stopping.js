@@ -1,4 +1,4 @@
-// Stopping what runs, and saying when that is done.
+// Stops running work, and says when that is done.
 import { h, sign } from "../dom.js";
 import { post } from "../requests.js";
 import { busyTask, waitingTask } from "./sending.js";
@@ -8,13 +8,13 @@ const head = document.getElementById("head-state");
 const button = document.querySelector("#composer .stop");
 
 export function start(page) {
-  page.standing ??= head.outerHTML + document.querySelector(".composer-field").outerHTML;
+  page.status ??= head.outerHTML + document.querySelector(".composer-field").outerHTML;
   button.addEventListener("click", () => stop(page));
   page.on("drawn", () => look(page));
-  page.on("stood", () => look(page));
+  page.on("status", () => look(page));
 }
 
-/** It is being stopped until the log says that it is over. */
+/** Stopping lasts until the log says that the task is over. */
 function look(page) {
   if (!page.stopping) return;
   if (page.state.open.has(page.stopping)) show();
@@ -23,7 +23,7 @@ function look(page) {
 
 function over(page) {
   page.stopping = null;
-  page.stand();
+  page.showStatus();
 }
 
 function show() {
@@ -44,6 +44,6 @@ async function stop(page) {
     await post(page.beginning.stop, { task: task.id }, LOST);
   } catch (problem) {
     over(page);
-    if (problem.status !== 409) page.complain(problem.message); // it ended by itself: the page shows how
+    if (problem.status !== 409) page.complain(problem.message); // the task ended by itself: the page shows how
   }
 }

@@ -1,4 +1,4 @@
-// The title of a conversation and its agent, where they have changed.
+// Updates the title of a conversation and its agent.
 
 const $ = (id) => document.getElementById(id);
 

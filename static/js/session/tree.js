@@ -1,4 +1,4 @@
-// The tree of a session's branches over its page; by itself it is a page of its own.
+// The tree of a session's branches in a dialog; the tree also has a page of its own.
 import { showDialog } from "../dialog.js";
 import { h, safe } from "../dom.js";
 

@@ -1,11 +1,11 @@
-// From items to the page: each item has one element, redrawn when the reducer has made the item a new one.
+// From items to the page: each item has one element, redrawn when the reducer has replaced the item.
 import { h, icon, safe } from "../dom.js";
 import { localizeTime } from "../format.js";
 
-const REST = 2000; // ms until that is loaded again which could not be
-const forms = new Map(); // of questions: however often one is drawn, what was filled in stays
+const REST = 2000; // ms until a failed load is retried
+const forms = new Map(); // of questions: they keep their input when redrawn
 
-/** It only draws: others listen to its buttons (`data-act`, `data-artifact`, `data-again`, …). */
+/** Only draws. Other modules handle its buttons (`data-act`, `data-artifact`, `data-again`, …). */
 export class View {
   constructor(list) {
     Object.assign(this, { list, drawn: new Map() });
@@ -17,7 +17,7 @@ export class View {
     return [...this.drawn.values()].find((one) => one.element === element)?.item ?? null;
   }
 
-  /** Let the page have these items, and no others. */
+  /** Show these items. */
   draw({ items, ratings }) {
     this.ratings = ratings;
     const keys = new Set(items.map((item) => item.key));
@@ -26,7 +26,7 @@ export class View {
       element.remove();
       this.drawn.delete(key);
     }
-    if (this.list.inert) this.list.replaceChildren(); // what was kept of it stood there until now
+    if (this.list.inert) this.list.replaceChildren(); // replaces the content of a kept page
     this.list.inert = false;
     let before = null;
     for (const item of items) {
@@ -74,12 +74,12 @@ export class View {
     load.then(redraw, () => setTimeout(redraw, REST));
   }
 
-  /** Only a session in which something was worked at needs this. */
+  /** Only sessions with tasks need this. */
   async loadWorked() {
     ({ drawWorked: this.drawWorked } = await import("./worked.js"));
   }
 
-  /** What goes on will be over. */
+  /** Also loads what shows finished work: running work will finish. */
   async loadWork() {
     const [{ drawWork }] = await Promise.all([import("./work.js"), this.loadWorked()]);
     this.drawWork = drawWork;
@@ -91,7 +91,7 @@ function copyOf(id) {
   return document.getElementById(id).content.firstElementChild.cloneNode(true);
 }
 
-/** Who said it and when, and its buttons. */
+/** The author and time, and the buttons. */
 function meta({ role, agent, at, queued, unread, pending, waits }) {
   const mark = (text) => h("span", { class: "mark" }, text);
   const who = role === "user" ? h("span", { class: "who" }, "You") : [...safe(h("span"), agent.mark).children];
@@ -109,7 +109,7 @@ function meta({ role, agent, at, queued, unread, pending, waits }) {
   );
 }
 
-/** Text that streams, or that never came to its end. */
+/** Text that streams, or that was never completed. */
 function unfinished({ streaming, text }) {
   const words = h("p", { class: streaming ? "streaming caret" : "streaming" }, text);
   return h("div", { class: "prose", dir: "auto" }, words);
@@ -125,7 +125,7 @@ function switched(element, { agent }) {
   element.replaceChildren(safe(h("span"), agent.mark).firstElementChild, h("span", {}, `From here on with ${agent.name}`));
 }
 
-/** Stars for an answer: `stars.js` takes them. */
+/** The stars of an answer; `stars.js` handles them. */
 function rating(taskId, given) {
   const row = copyOf("message-rating");
   row.dataset.task = taskId;
@@ -139,7 +139,7 @@ function again(taskId) {
 
 const isFailed = ({ outcome }) => outcome === "failed" || outcome === "rejected";
 
-/** Work that was over at once, and has nothing to tell. */
+/** Work that ended at once, without details. */
 function isTrifle(item) {
   const { ended, began, steps, outcome } = item;
   return ended && !isFailed(item) && outcome !== "canceled" && !steps.length && new Date(ended) - new Date(began) < 1000;

@@ -1,13 +1,13 @@
-// Which items of a conversation are in the page: of a long one those around the reader.
+// The items of a conversation that are in the page: in a long one, those around the reader.
 
 const MOST = 200; // items in the page at a time
-const FIRST = 60; // of them at first, so that they are there at once
-const STEP = 50; // how many come and go where the reader scrolls
+const FIRST = 60; // at first, for a quick start
+const STEP = 50; // how many items come and go when the reader scrolls
 
 export class Window {
   from = 0;
 
-  /** `length`: of the items, all of which were in the page until now. */
+  /** `length`: the number of items, all of which were in the page until now. */
   constructor(length) {
     this.to = this.length = length;
   }
@@ -16,7 +16,7 @@ export class Window {
     return this.to === this.length;
   }
 
-  /** The items to draw. New ones are let in at the end, and the oldest out where the reader `follows` it. */
+  /** The items to draw. Adds new ones at the end, and removes the oldest if the reader `follows` the end. */
   over(items, follows) {
     if (!this.length) this.from = Math.max(0, items.length - FIRST);
     if (this.isAtEnd || this.to > items.length) this.to = follows ? items.length : Math.min(items.length, this.from + MOST);
@@ -25,7 +25,7 @@ export class Window {
     return items.slice(this.from, this.to);
   }
 
-  /** So many items were put in front of the others. */
+  /** That many items were added before the others. */
   shift(count) {
     this.from += count;
     this.to += count;
@@ -42,7 +42,7 @@ export class Window {
     this.to = Math.min(this.length, place + STEP);
   }
 
-  /** Whether there was something above to let in, or below. */
+  /** Whether there was something to add above or below. */
   up() {
     if (!this.from) return false;
     this.from = Math.max(0, this.from - STEP);

@@ -1,15 +1,15 @@
-// How work is shown while it goes on.
+// Running work.
 import { h, sign } from "../dom.js";
 import { drawLine, seconds } from "./worked.js";
 
-const LATER = 10_000; // ms until the picture of it in time, which stands beside the conversation, is drawn again
+const LATER = 10_000; // ms until its timeline beside the conversation is redrawn
 
 setInterval(() => {
   for (const element of document.querySelectorAll(".elapsed")) element.textContent = elapsed(element.dataset.since);
 }, 1000);
 
 setInterval(() => {
-  const isLive = document.getElementById("line-state")?.matches(":empty"); // and no replay
+  const isLive = document.getElementById("line-state")?.matches(":empty"); // and not a replay
   if (!isLive || document.hidden || !document.querySelector(".elapsed")) return;
   document.getElementById("panel-timeline").dispatchEvent(new Event("turned"));
 }, LATER);
@@ -33,7 +33,7 @@ function running(item) {
   ];
 }
 
-/** How long it has been going on; nothing in the first seconds, which need no comment. */
+/** How long the work has taken; nothing in the first seconds. */
 function elapsed(since) {
   return Date.now() - new Date(since) > 3000 ? seconds(since, Date.now()) : "";
 }

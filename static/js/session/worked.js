@@ -1,9 +1,9 @@
-// Work, in one quiet line, and how work is shown that is over. Its steps are folded below it.
+// Finished work in one quiet line, with its steps folded below.
 import { h, icon, sign } from "../dom.js";
 
 const CUT_SHORT = { failed: ["failed", "Failed"], rejected: ["failed", "Declined"], canceled: ["canceled", "Stopped"] };
 
-/** `again(taskId)` makes the button to have it done once more. */
+/** `again(taskId)` makes the button that repeats it. */
 export function drawWorked(element, item, again) {
   const [look, word] = CUT_SHORT[item.outcome] ?? ["done"];
   const count = item.steps.length;
@@ -15,7 +15,7 @@ export function drawWorked(element, item, again) {
   ]);
 }
 
-/** `line`: what it says, as elements. */
+/** `line`: its text, as elements. */
 export function drawLine(element, item, line) {
   if (!item.steps.length) {
     element.replaceChildren(h("div", { class: "work-line" }, line));
@@ -30,12 +30,12 @@ export function drawLine(element, item, line) {
   if (hadFocus) details.firstElementChild.focus();
   if (!known) element.replaceChildren(details);
   const list = details.lastElementChild;
-  const close = () => (details.open = false); // without a line there is nothing to show
+  const close = () => (details.open = false); // offline there is nothing to show
   details.ontoggle = () => details.open && import("./steps.js").then(({ drawSteps }) => drawSteps(list, item.steps), close);
   details.ontoggle();
 }
 
-/** How long something took, or has been going on. */
+/** How long something took, or has taken so far. */
 export function seconds(from, to) {
   const passed = Math.max(0, (new Date(to) - new Date(from)) / 1000);
   if (passed < 0.1) return "less than 0.1 s";

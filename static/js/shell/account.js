@@ -1,4 +1,4 @@
-// The account's menu: the theme, notifications, signing out. It is loaded when the menu opens for the first time.
+// The account's menu: the theme, notifications, signing out. Loaded when the menu first opens.
 import { renewToken, Unreachable } from "../requests.js";
 import { toast } from "../toast.js";
 import { isOn, toggleNotifications } from "./notifications.js";
@@ -24,9 +24,9 @@ notify.addEventListener("click", () => toggleNotifications(notify));
 
 name();
 notify.ariaChecked = isOn();
-theme.disabled = notify.disabled = false; // until now nothing came of pressing them
+theme.disabled = notify.disabled = false; // until now the buttons did nothing
 
-// What was put off is done before one leaves
+// Postponed deletions are done before signing out
 
 const leaving = document.getElementById("sign-out");
 leaving.querySelector("button").disabled = false;

@@ -1,10 +1,10 @@
-// What this browser keeps of whoever is signed in. It is theirs alone, and gone when they sign out or somebody else signs in.
+// The data that this browser keeps for the signed-in person. They are deleted when the person signs out or somebody else signs in.
 
-const OWNER = "owner"; // in localStorage: whose all of it is
+const OWNER = "owner"; // in localStorage: the person whose data these are
 
-/** On every page of somebody who is signed in. */
+/** On every signed-in page. */
 export function keepFor(user) {
-  const stays = () => (localStorage.getItem(OWNER) === user ? null : location.reload()); // the server says who is here
+  const stays = () => (localStorage.getItem(OWNER) === user ? null : location.reload()); // the server's page names the person
   const owner = localStorage.getItem(OWNER);
   if (owner && owner !== user) forget();
   localStorage.setItem(OWNER, user);
@@ -20,7 +20,7 @@ export async function forget() {
   for (const { name } of databases) indexedDB.deleteDatabase(name);
 }
 
-/** The service worker, where the page may have one (TLS, or this machine), is told what it may not have seen. */
+/** Tells the service worker, if the page may have one (TLS, or this machine), what it may have missed. */
 export async function keepOffline() {
   const { serviceWorker } = navigator;
   if (!serviceWorker) return;

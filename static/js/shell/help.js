@@ -1,4 +1,4 @@
-// Which keys do what: the shortcuts that this page has now.
+// The keyboard shortcuts of this page.
 import { showDialog } from "../dialog.js";
 import { h } from "../dom.js";
 import { isMac, shortcuts } from "./shortcuts.js";
@@ -15,7 +15,7 @@ const HERE = [
   ["#items .branches", "alt+← →", "The branch before or after, at a message"],
   ["#try", "mod+Enter", "Send the request"],
 ];
-/** By what a page has: keys that are heard where one is. */
+/** By selector: keys that work if the page has such an element. */
 
 let help = null;
 
@@ -29,7 +29,7 @@ export function showShortcuts() {
   help.classList.add("help");
 }
 
-/** Keys as they stand on the keyboard: "Ctrl+Shift+O", "⇧⌘O". */
+/** Keys as labeled on the keyboard: "Ctrl+Shift+O", "⇧⌘O". */
 function keyNames(keys) {
   const signs = { ArrowUp: "↑" };
   const names = isMac ? { mod: "⌘", alt: "⌥", shift: "⇧" } : { mod: "Ctrl", alt: "Alt", shift: "Shift" };

@@ -1,10 +1,10 @@
-// The lists of sessions on a page: when they are fetched again, and how. A row that says the same stays the same element.
+// The lists of sessions on a page: when and how they are fetched again. An unchanged row keeps its element.
 import { localizeTime } from "../format.js";
 
-const SOON = 120; // ms in which more of the same may come
-const PAUSE = 1000; // ms between two readings, and more where nobody looks
+const SOON = 120; // ms to collect further events
+const PAUSE = 1000; // ms between two reads, and more in the background
 const PAUSE_HIDDEN = 5000;
-const TOLD = ["completed", "failed", "rejected", "input-required", "auth-required"]; // also of what nobody looks at
+const TOLD = ["completed", "failed", "rejected", "input-required", "auth-required"]; // also in the background
 
 let due = 0;
 let fetchedAt = 0;
@@ -12,14 +12,14 @@ let isReading = false;
 let hasMoved = false;
 let isInTitle = Number(document.querySelector(".sidebar .recent").dataset.waiting) > 0; // as the page began
 
-/** What agents do is shown where it is; what people do may move a row. */
+/** Agents' work is shown in place; people's actions may move a row. */
 export function hear(events) {
   renewSoon(events.some(({ type }) => !type.startsWith("agent_")));
   const news = events.filter(({ type, payload }) => type === "agent_status" && TOLD.includes(payload.state));
-  if (news.length) import("./notifications.js").then(({ notifyOf }) => notifyOf(news), () => {}); // without a line nothing is told
+  if (news.length) import("./notifications.js").then(({ notifyOf }) => notifyOf(news), () => {}); // offline there are no events
 }
 
-/** `isMoved`: rows may leave their places. `atOnce`: what was changed in this tab shows as soon as it can. */
+/** `isMoved`: rows may move. `atOnce`: a change in this tab shows immediately. */
 export function renewSoon(isMoved, atOnce = false) {
   hasMoved ||= isMoved;
   if (atOnce) {
@@ -43,7 +43,7 @@ async function renew() {
   }
 }
 
-/** How many wait, wherever that is said. */
+/** Update the count of waiting questions everywhere. */
 function count() {
   const waiting = Number(document.querySelector(".sidebar .recent").dataset.waiting);
   for (const count of document.querySelectorAll("[data-waiting-count]")) {
@@ -56,9 +56,9 @@ function count() {
 
 const lists = () => [...document.querySelectorAll("[data-list]:not(button)")];
 
-const REST = 100; // ms until it is looked at again whether a list is in somebody's hand
+const REST = 100; // ms until the next check whether somebody uses a list
 
-/** Does somebody type a name in it, press something there just now, or choose what to do with one of its rows? */
+/** Does somebody edit a name in the list, press something, or use the menu of a row? */
 function isInHand(list) {
   return list.querySelector("form") || list.matches(":active") || document.querySelector("#row-menu:popover-open");
 }
@@ -73,8 +73,8 @@ export async function showMore(button) {
 }
 
 /**
- * Whether it could be read. `address`: another than its own, which it has from then on. Without `isMoved` rows keep their
- * order, whatever the newest is.
+ * Returns whether it could be read. `address` replaces its own, also for later. Without `isMoved` rows keep their order,
+ * whichever is newest.
  */
 async function redraw(list, { address = "", isMoved = true }) {
   let [from, fresh] = [];
@@ -83,14 +83,14 @@ async function redraw(list, { address = "", isMoved = true }) {
     from = address || list.dataset.list;
     fresh = await fetchList(from);
     if (!fresh) return false;
-  } while (isInHand(list) || (!address && from !== list.dataset.list)); // by now; then what was read is old
+  } while (isInHand(list) || (!address && from !== list.dataset.list)); // newer by now; then the answer is outdated
   finish(fresh);
   for (const [name, value] of Object.entries(fresh.dataset)) list.dataset[name] = value;
   if (fresh.innerHTML !== list.innerHTML) exchange(list, fresh, isMoved);
   return true;
 }
 
-/** The list as it is now; null where there is no line, or nobody is signed in: it is read again when that is back. */
+/** The current list; null if offline or signed out: it is read again afterwards. */
 async function fetchList(address) {
   const answer = await fetch(address).catch(() => null);
   if (!answer?.ok || answer.redirected) return null;
@@ -98,7 +98,7 @@ async function fetchList(address) {
   return fresh?.dataset.list ? fresh : null;
 }
 
-/** What the server cannot know: where the reader is, how they say times, what they just deleted. */
+/** What the server does not know: where the reader is, their time format, what they just deleted. */
 function finish(list) {
   for (const time of list.querySelectorAll("time[datetime]")) localizeTime(time);
   for (const link of list.querySelectorAll(".sidebar-link[data-session]")) {
@@ -129,7 +129,7 @@ function exchange(list, fresh, isMoved) {
   (place ?? list.querySelector("a"))?.focus({ preventScroll: true });
 }
 
-/** The rows of a group in the order that they had. */
+/** The rows of a group in their previous order. */
 function inPlace(group, order) {
   const place = (row) => order.indexOf(row.dataset.key);
   group.append(...[...group.children].sort((one, other) => place(one) - place(other)));

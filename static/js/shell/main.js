@@ -1,14 +1,14 @@
-// What every signed-in page does: local times, live lists of sessions, and parts that load when first used.
+// The script of every signed-in page: local times, live lists of sessions, and parts that load when first used.
 import { Follower } from "../client/follow.js";
 import { localizeTime } from "../format.js";
 import { keepFor, keepOffline } from "./device.js";
 import { isMac, shortcut } from "./shortcuts.js";
 
-const QUIET = 1000; // ms after a page is there: what it is for comes first
+const QUIET = 1000; // ms after the page has loaded: its own scripts come first
 
 for (const time of document.querySelectorAll("time[datetime]")) localizeTime(time);
 
-// What opens over the page
+// Dialogs over the page
 
 document.getElementById("account").addEventListener("beforetoggle", () => import("./account.js").catch(notLoaded));
 
@@ -18,7 +18,7 @@ const OPEN = {
   help: async () => (await import("./help.js")).showShortcuts(),
 };
 
-/** It is there at once; what is typed before its script comes is not lost. */
+/** The dialog opens at once; it keeps what is typed before its script has loaded. */
 async function openPalette(mode, name) {
   const palette = document.getElementById("palette");
   palette.ariaLabel = name;
@@ -57,7 +57,7 @@ for (const name of ["htmx:responseError", "htmx:sendError"]) {
   document.addEventListener(name, ({ detail }) => import("../toast.js").then(({ reportFailure }) => reportFailure(detail), () => {}));
 }
 
-/** The lists of sessions, live: when something changed, the server draws them again. */
+/** The lists of sessions, live: after a change, the server draws them again. */
 class Sidebar {
   constructor(element) {
     this.element = element;
@@ -93,17 +93,17 @@ class Sidebar {
 
   told(name) {
     const { dataset } = this.element;
-    if (name === "live" && dataset.line === "lost") this.renewSoon(); // what is no event may have changed too
+    if (name === "live" && dataset.line === "lost") this.renewSoon(); // some changes have no event
     dataset.line = name;
   }
 
-  /** `isMoved`: rows may leave their places. `atOnce`: whoever changed something here waits for nothing. */
+  /** `isMoved`: rows may move. `atOnce`: a change in this tab shows immediately. */
   renewSoon(isMoved = true, atOnce = false) {
-    import("./lists.js").then((lists) => lists.renewSoon(isMoved, atOnce), () => {}); // without a line the next word tries again
+    import("./lists.js").then((lists) => lists.renewSoon(isMoved, atOnce), () => {}); // offline; the next event retries
   }
 }
 
-/** `sidebar` says by its `data-line` how the page's line is; a conversation's page has a note of its own. */
+/** `sidebar` shows the state of the connection by its `data-line`; a conversation's page has its own note. */
 function watchConnection(sidebar) {
   const note = document.getElementById("offline");
   let was = true;
@@ -119,7 +119,7 @@ function watchConnection(sidebar) {
   look();
 }
 
-// How many tasks wait for the person, in the title of the page
+// The number of waiting tasks, in the title of the page
 
 document.addEventListener("waiting-counted", ({ detail }) => showInTitle(detail));
 
@@ -138,11 +138,11 @@ function writeTitle(plain) {
 const keepMark = () => document.title.startsWith(mark) || writeTitle(document.title);
 new MutationObserver(keepMark).observe(document.querySelector("title"), { childList: true });
 
-// What this browser keeps of a person
+// The person's data in this browser
 
 const { user } = document.body.dataset;
 const sidebar = document.querySelector(".sidebar[data-position]");
-keepFor(user); // before what is kept is sent: it may be another's
+keepFor(user); // before kept messages are sent: they may be another person's
 if (sidebar) new Sidebar(sidebar);
 watchConnection(sidebar);
 if (localStorage.getItem(`parley.deleting.${user}`)) import("./rows.js").then(({ resumeDeleting }) => resumeDeleting());

@@ -1,5 +1,5 @@
-// Telling of sessions that nobody looks at: work that ended, questions. Once in a browser, however many pages are open:
-// the page that shows the session knows it already, otherwise one that is looked at says it, otherwise the browser does.
+// Notifications of sessions that are not open: ended work, questions. Once per browser, however many pages are open. The page that
+// shows the session needs none; otherwise a visible page shows it, otherwise the browser.
 import { api } from "../requests.js";
 import { toast } from "../toast.js";
 
@@ -7,9 +7,9 @@ const WORDS = {
   completed: "is done", failed: "has failed", rejected: "was declined",
   "input-required": "asks you something", "auth-required": "needs something from you",
 };
-const NEWS = 60000; // ms; what is older was there before this page
-const [IN_SIGHT, BEHIND] = [150, 500]; // ms that a page leaves to those that are nearer to the reader
-const KEPT = 100; // events that are remembered as told
+const NEWS = 60000; // ms; older events were there before this page
+const [IN_SIGHT, BEHIND] = [150, 500]; // ms that a page leaves to pages that are more visible
+const KEPT = 100; // events that are remembered as shown
 const LONGEST = 140;
 
 /** Settled states of tasks, as /ws/events says them. */
@@ -22,7 +22,7 @@ export async function notifyOf(events) {
   }
 }
 
-/** Has no other page told this yet? Then this one does. Storage may reach other pages late; a lock is held at once. */
+/** Has no other page shown this yet? Then this page does. Storage may reach other pages late; a lock is immediate. */
 function isFirst(id) {
   if (!navigator.locks) return isNoted(id);
   return new Promise((answer) => {
@@ -44,7 +44,7 @@ async function say({ sessionId, payload }) {
   const asks = payload.state.endsWith("-required");
   if (!document.hidden && asks && location.pathname === "/inbox") return; // it appears there
   const session = await api("GET", `/sessions/${sessionId}?include=tasks`).catch(() => null);
-  if (!session) return; // deleted meanwhile, or no line
+  if (!session) return; // deleted in the meantime, or offline
   const title = `“${session.session.title || "New session"}” ${WORDS[payload.state]}`;
   const open = () => location.assign(`/sessions/${sessionId}`);
   if (!document.hidden) toast(`${title}.`, { name: "Open", run: open });
@@ -64,12 +64,12 @@ async function notify(title, sessionId, message) {
       shown.close();
     };
   } catch {
-    const worker = await navigator.serviceWorker?.getRegistration(); // where only a worker may show any
+    const worker = await navigator.serviceWorker?.getRegistration(); // browsers in which only a worker may show notifications
     await worker?.showNotification(title, about);
   }
 }
 
-/** The switch in the account's menu. The browser asks the person, the first time. */
+/** The switch in the account's menu. The first time, the browser asks for permission. */
 export async function toggleNotifications(button) {
   let on = !isOn();
   if (on && (await globalThis.Notification?.requestPermission()) !== "granted") {

@@ -1,11 +1,11 @@
-// Finding, and going there: sessions by their titles at once, then agents and what was said, from the server. The same dialog
-// chooses the agent of a new session.
+// The palette: finds sessions by title at once, then agents and messages from the server. The same dialog chooses the agent of a
+// new session.
 import { Store, sync } from "../client/sync.js";
 import { h, icon } from "../dom.js";
 import { shortTime } from "../format.js";
 import { api, Unreachable } from "../requests.js";
 
-const PATIENCE = 160; // ms in which somebody may go on typing
+const PATIENCE = 160; // ms to wait for further typing
 const MOST = 7; // of each kind
 const MODES = {
   find: { name: "Search", asks: "Search sessions, messages and agents", look: find, without: "Only what this browser knows is listed." },
@@ -17,7 +17,7 @@ let synced = null; // when all sessions were read
 let sessions = [];
 let palette = null;
 
-/** What was typed already is looked for. */
+/** Searches for what was already typed. */
 export function open(mode) {
   palette ??= new Palette(document.getElementById("palette"));
   palette.open(MODES[mode]);
@@ -30,7 +30,7 @@ class Palette {
     this.field.addEventListener("input", () => this.typed());
     this.field.addEventListener("keydown", (event) => this.pressed(event));
     this.list.addEventListener("click", (event) => this.clicked(event));
-    dialog.addEventListener("click", ({ target }) => target === dialog && dialog.close()); // what is beside it
+    dialog.addEventListener("click", ({ target }) => target === dialog && dialog.close()); // the page beside it
     dialog.addEventListener("close", () => this.cut?.abort());
     addEventListener("online", () => dialog.open && this.isLost && this.typed());
   }
@@ -46,13 +46,13 @@ class Palette {
   }
 
   typed() {
-    this.isMoved = false; // what comes is chosen from its beginning
+    this.isMoved = false; // new results are chosen from their beginning
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => this.look(), PATIENCE);
     if (this.mode.look === find) this.show(atOnce(this.field.value), true);
   }
 
-  /** Ask for what fits now; what was asked for before is of no interest any more. */
+  /** Request matches for the current text; earlier requests are dropped. */
   async look() {
     this.cut?.abort();
     const cut = (this.cut = new AbortController());
@@ -139,7 +139,7 @@ function atOnce(text) {
   ];
 }
 
-/** Whether a title has all the words, wherever. */
+/** Does a title contain all the words? */
 function fitting(text) {
   const words = text.toLocaleLowerCase().split(/\s+/).filter(Boolean);
   return (title) => words.every((word) => title.toLocaleLowerCase().includes(word));
@@ -147,12 +147,12 @@ function fitting(text) {
 
 const nameOf = (link) => (link.querySelector(".name") ?? link).textContent.trim();
 
-/** All sessions, as this browser keeps them; then as they are. */
+/** All sessions, first from this browser, then up to date. */
 async function read() {
   const kept = (found) => (sessions = [...found.sessions.values()].sort((one, other) => (one.updatedAt < other.updatedAt ? 1 : -1)));
   if (!synced) kept(await store.read());
   if (Date.now() - synced < 10_000) return;
-  await sync(store).then(kept, () => {}); // without a line what is kept has to do
+  await sync(store).then(kept, () => {}); // offline the kept ones are used
   synced = Date.now();
 }
 

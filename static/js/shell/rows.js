@@ -1,5 +1,5 @@
-// The menu of a session in a list: rename, pin, archive, delete. Deleting can be undone for some seconds, on other pages too:
-// what is to be deleted is kept in the browser until then.
+// The menu of a session in a list: rename, pin, archive, delete. A deletion can be undone for some seconds, also on other pages:
+// until then the browser keeps it.
 import { h } from "../dom.js";
 import { withArrows } from "../menu.js";
 import { placeMenu } from "../place.js";
@@ -9,11 +9,11 @@ import { shortcut } from "./shortcuts.js";
 
 const menu = document.getElementById("row-menu");
 
-let row = null; // what the menu is for
+let row = null; // the row that the menu is for
 let button = null;
-let closing = null; // the button whose press closes the menu: it does not open it again
+let closing = null; // the button whose press closes the menu must not open it again
 
-/** `pressed` may have been drawn anew while this was loaded. */
+/** `pressed` may have been redrawn while this was loaded. */
 export function open(pressed) {
   const opener = document.getElementById(pressed.id);
   if (!opener || closing === opener) return;
@@ -92,7 +92,7 @@ async function putAway(act, words, back) {
   toast(`“${title}” ${words}`, { name: "Undo", run });
 }
 
-/** The row will be gone: the focus goes to the next one. */
+/** The row will disappear: the next one gets the focus. */
 function leave() {
   const rows = [...row.closest("[data-list]").querySelectorAll("[data-key]")];
   const at = rows.indexOf(row);
@@ -100,7 +100,7 @@ function leave() {
   (next?.querySelector("[data-session]") ?? document.getElementById("main")).focus();
 }
 
-/** A name while it is typed. Enter and leaving the field keep it, Escape does not. */
+/** Editing a name. Enter and leaving the field save it, Escape does not. */
 class Renaming {
   constructor(row, form, field) {
     Object.assign(this, { row, form, field, before: field.value, isOver: false });
@@ -125,7 +125,7 @@ class Renaming {
 
   async keep(title) {
     const name = this.row.querySelector(".name");
-    name.textContent = title; // paler until it is so
+    name.textContent = title; // paler until it is saved
     name.classList.add("pending");
     try {
       await api("PATCH", `/sessions/${this.row.dataset.key}`, { title });
@@ -148,9 +148,9 @@ class Renaming {
 }
 
 const PENDING = `parley.deleting.${document.querySelector(".sidebar").dataset.user}`;
-const STAYS = 10_000; // ms in which it can be taken back
-const ON_THE_WAY = 30_000; // ms more in which a page that comes next offers the way back anew
-const offered = new Map(); // of this page: what takes a toast away, by session
+const STAYS = 10_000; // ms in which it can be undone
+const ON_THE_WAY = 30_000; // ms more in which the next page offers to undo it
+const offered = new Map(); // functions that remove this page's toasts, by session
 
 const pending = () => JSON.parse(localStorage.getItem(PENDING) ?? "{}");
 
@@ -167,22 +167,22 @@ function forget(id) {
   return forgotten;
 }
 
-/** Delete a session, unless the person takes that back. */
+/** Delete a session, unless the person undoes it. */
 function deleteLater(id, title) {
   keepPending({ ...pending(), [id]: { title, until: Date.now() + STAYS } });
   offer(id, title);
 }
 
-/** What another page began. */
+/** Deletions that another page began. */
 export function resumeDeleting() {
   for (const [id, { title, until }] of Object.entries(pending())) {
     if (until + ON_THE_WAY <= Date.now()) carryOut(id);
     else if (!offered.has(id)) offer(id, title);
   }
-  document.dispatchEvent(new Event("sessions-changed")); // the server listed them still
+  document.dispatchEvent(new Event("sessions-changed")); // the server still listed them
 }
 
-/** Whoever leaves takes nothing back any more. */
+/** After leaving, a deletion cannot be undone. */
 export const finishDeleting = () => Promise.all(Object.keys(pending()).map(carryOut));
 
 function offer(id, title) {
@@ -196,11 +196,11 @@ function giveBack(id) {
 
 async function carryOut(id) {
   offered.delete(id);
-  if (!(id in pending())) return; // taken back, or done by another tab
+  if (!(id in pending())) return; // undone, or done by another tab
   try {
     await api("DELETE", `/sessions/${id}`);
   } catch (problem) {
-    if (problem instanceof Unreachable) return; // it stays to be deleted
+    if (problem instanceof Unreachable) return; // it remains to be deleted
     if (problem.status !== 404) toast(`“${pending()[id]?.title}” could not be deleted. ${problem.message}`);
   }
   forget(id);

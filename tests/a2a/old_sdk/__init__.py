@@ -1,4 +1,4 @@
-"""The SDK's last client of A2A 0.3, in a process of its own, with packages of its own."""
+"""The SDK's last client of A2A 0.3, in its own process and environment."""
 
 from __future__ import annotations
 
@@ -24,21 +24,17 @@ REQUIREMENTS = HERE / "requirements.txt"
 
 
 class OldSdkError(Exception):
-    """What the SDK's client raised."""
-
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
 
 
 class OldSdk:
-    """A running program.py."""
-
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     async def events(self, do: str, **order: Any) -> AsyncGenerator[JSON]:
-        """What comes of an order, as it comes. Raises OldSdkError."""
+        """Results of a command as they come. Raises OldSdkError."""
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write(json.dumps({"do": do, **order}).encode() + b"\n")
@@ -58,7 +54,7 @@ class OldSdk:
             raise failed
 
     async def one(self, do: str, **order: Any) -> JSON:
-        """The last thing that comes of an order, without what it is in. Raises OldSdkError."""
+        """A command's last result. Raises OldSdkError."""
         last = [event async for event in self.events(do, **order)][-1]
         shown: JSON = next(iter(last.values()))
         return shown
@@ -67,13 +63,12 @@ class OldSdk:
         return self.events("send", message=message, streaming=streaming, polling=False)
 
     async def answer(self, message: JSON, *, polling: bool = False) -> JSON:
-        """The task or message that a send answers with."""
         return await self.one("send", message=message, streaming=False, polling=polling)
 
 
 @asynccontextmanager
 async def talking(url: str, key: str, transport: str) -> AsyncIterator[OldSdk]:
-    """A client for the agent at a URL, made from its old card. The test is skipped where the SDK is not to be had."""
+    """A client made from the old card at a URL. Skips the test if the SDK is not available."""
     python, reason = await asyncio.to_thread(interpreter)
     if reason:
         pytest.skip(reason)
@@ -90,10 +85,7 @@ async def talking(url: str, key: str, transport: str) -> AsyncIterator[OldSdk]:
 
 @cache
 def interpreter() -> tuple[Path, str]:
-    """The Python that has the old SDK, and why it is not there if it is not.
-
-    It is installed once for each content of requirements.txt, and kept.
-    """
+    """The old SDK's Python, or why there is none. Installed once for each requirements.txt."""
     named = hashlib.sha256(REQUIREMENTS.read_bytes() + sys.version.encode()).hexdigest()[:16]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "parley" / f"old-sdk-{named}"
     reason = "" if folder.exists() else _install(folder)
@@ -101,7 +93,7 @@ def interpreter() -> tuple[Path, str]:
 
 
 def _install(folder: Path) -> str:
-    """Make it beside its place, so that nobody ever finds half of it there. Gives the reason if it cannot be made."""
+    """Install elsewhere, then rename, so that no half is ever found. Returns the reason of a failure."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as made:
         pip = [f"{made}/bin/python", "-m", "pip", "install", "--quiet", "--retries", "1", "--timeout", "20"]
@@ -112,6 +104,6 @@ def _install(folder: Path) -> str:
         except (subprocess.SubprocessError, OSError) as error:
             said = getattr(error, "stderr", "") or str(error)
             return f"the SDK of A2A 0.3 cannot be installed: {said.strip().splitlines()[-1]}"
-        with suppress(OSError):  # somebody else has made it meanwhile
+        with suppress(OSError):  # another process was faster
             Path(made).rename(folder)
     return ""

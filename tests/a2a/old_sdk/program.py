@@ -1,7 +1,7 @@
-"""Talks to an agent with the SDK of A2A 0.3, as it is told on standard input; runs where only that SDK is installed.
+"""Talks to an agent with the SDK of A2A 0.3, on commands from standard input.
 
-Usage: program.py URL KEY TRANSPORT. A line in is a JSON object that says what to `do`; lines out are what comes of it:
-`{"task", "update"}` or `{"message"}` for each event, `{"error"}` if it fails, and `{"done": true}` at the end.
+Usage: program.py URL KEY TRANSPORT. Each input line is a JSON object with `do`; output lines are `{"task",
+"update"}` or `{"message"}` for each event, `{"error"}` on failure, and `{"done": true}` at the end.
 """
 
 import asyncio

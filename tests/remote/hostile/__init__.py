@@ -1,1 +1,1 @@
-"""An agent that does everything wrong that can be done over HTTP, and what becomes of the work that it is given."""
+"""An agent that breaks HTTP and A2A in every way."""

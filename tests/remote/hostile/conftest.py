@@ -1,4 +1,4 @@
-"""A worker that is put through ordeals, and is impatient meanwhile."""
+"""A worker with short timeouts, and villains for it to call."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tests.a2a.calling import Caller, message
 from tests.remote.hostile.ordeals import IDLE, LIMIT, MOST, STREAM, Ordeal, disagreements, went_well
 from tests.remote.hostile.villain import Villain, villain
 
-SLOWEST = LIMIT + 30.0  # with all ordeals at once, on a busy machine
+SLOWEST = LIMIT + 30.0  # all ordeals at once, on a busy machine
 
 
 @pytest.fixture(autouse=True)
 def _answers_are_read_strictly():
-    """What others answer is not: it is the gateway that has to read it."""
+    """Other servers' answers are not checked strictly here: the gateway must read them."""
     with strictness.strict_operations():
         yield
 
 
 @pytest.fixture(autouse=True)
 def _impatient(settings):
-    settings.REMOTE_CONNECT_SECONDS = 1.0
+    settings.REMOTE_CONNECT_SECONDS = 5.0
     settings.REMOTE_IDLE_SECONDS = IDLE
     settings.REMOTE_RETRY_SECONDS = 1.0
     settings.REMOTE_AWAY_SECONDS = 2.0
@@ -55,8 +55,6 @@ def ada_key(ada: User) -> str:
 
 @pytest.fixture
 def at(ada_key) -> Registering:
-    """Registers a villain; gives Ada as its caller."""
-
     async def register(bad: Villain, **policies) -> Caller:
         slug = f"bad-{uuid.uuid4().hex[:8]}"
         shown = await registration.preview(card=json.dumps(bad.card))
@@ -68,7 +66,7 @@ def at(ada_key) -> Registering:
 
 @pytest.fixture
 def undergo(worker, at, subtests):
-    """Puts a worker through ordeals, all at once, each with a villain and an agent of its own."""
+    """Runs ordeals at the same time, each with its own villain and agent."""
 
     async def one(ordeal: Ordeal):
         async with villain() as bad:

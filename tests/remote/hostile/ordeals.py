@@ -1,4 +1,4 @@
-"""What is done to Parley, and what must become of it. Each ordeal has a villain of its own."""
+"""What a villain does to Parley, and how the task must end."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from apps.record.projection import differences
 from tests.a2a.calling import JSON, text_of
 from tests.remote.hostile.villain import Answering, Villain
 
-IDLE = 2.0  # seconds
+IDLE = 2.0
 LIMIT = 12.0  # seconds of a turn
-MOST = 200_000  # bytes of one answer
+MOST = 200_000
 LOST = r"lost after the message was sent"
 AWAY = r"could not be reached for \d+ seconds"
 OVER = rf"longer than its limit of {LIMIT:g} seconds"
@@ -28,8 +28,8 @@ class Ordeal:
 
     Attributes:
         state: "completed", "failed" and so on.
-        says: a pattern of what people are told.
-        text: of the artifact "answer" where it completes.
+        says: a pattern of the message that people see.
+        text: of the artifact "answer", if the task completes.
         prepare: changes more of the villain than its answers.
     """
 
@@ -45,7 +45,7 @@ class Ordeal:
         self.prepare(villain)
 
     def judge(self, task: JSON) -> None:
-        """Fails where the task did not end as it must, or says so in a way that nobody understands."""
+        """Fails if the task ended wrongly or its message is unclear."""
         said = text_of(task["status"].get("message", {"parts": []}))
         shown = f"{task['status']['state']}: {said}"
         assert task["status"]["state"] == f"TASK_STATE_{self.state.upper()}", shown
@@ -61,5 +61,5 @@ def went_well(name: str, **on: Answering) -> Ordeal:
 
 
 def disagreements(context_ids: Sequence[str]) -> list[str]:
-    """Where a log and the rows that were made of it differ."""
+    """Differences between a log and the rows derived from it."""
     return [line for context_id in context_ids for line in differences(context_id)]

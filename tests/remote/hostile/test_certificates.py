@@ -1,4 +1,4 @@
-"""An agent is called by TLS as long as its certificate is good for its name, and people are told where it is not."""
+"""TLS calls need a valid certificate for the agent's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hung agents take nothing from the others of their worker, and its streams need no thread each."""
+"""Hung agents do not slow down others, and streams need no thread each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 HUNG = 20
 STREAMS = 100
-PROMPT = 30.0  # seconds on a busy machine, while the others hang for longer; it is a tenth of one on an idle one
+PROMPT = 30.0  # seconds on a busy machine; the others hang for longer. An idle machine needs a tenth
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ async def talk_to(bad: v.Villain, ada, slug: str) -> Talk:
 
 @pytest.mark.services("turns that hang take no room from others")
 async def test_hung_agents_hold_up_nobody(settings, worker, ada, echo):
-    settings.RUNS_PER_PROCESS = 5  # fewer than hang
+    settings.RUNS_PER_PROCESS = 5
 
     async def hangs(call: Call) -> None:
         if len(bad.called(STREAM)) % 2:
@@ -50,9 +50,9 @@ async def test_hung_agents_hold_up_nobody(settings, worker, ada, echo):
             task = await healthy.ask("hello")
             assert time.monotonic() - began < PROMPT
             assert task.state == TaskState.COMPLETED
-        bad.on = {}  # it has recovered, and is still the same server
+        bad.on = {}  # the same server has recovered
         assert (await hanging.ask("hello")).state == TaskState.COMPLETED
-        assert await Run.objects.filter(state=Run.State.RUNNING).acount() == HUNG  # the others hang on
+        assert await Run.objects.filter(state=Run.State.RUNNING).acount() == HUNG
         for task in hung:
             await hanging.cancel(task)
         await until(lambda: not Run.objects.filter(state=Run.State.RUNNING).exists())

@@ -1,4 +1,4 @@
-"""Silence, cuts, garbage and lies: each turn ends in bounded time as it must, and people are told in words."""
+"""Silence, cuts, garbage and lies: each turn ends in bounded time with a clear message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def plays(change: Callable[[Call], list[Any]], then: Callable[[Call], Any] | None = None) -> Answering:
-    """A stream of the events that are made of the call; in the end it ends, or this happens."""
+    """A stream of events made from the call; then it ends, or `then` is awaited."""
 
     async def answering(call: Call) -> None:
         await call.events(*change(call))
@@ -39,7 +39,7 @@ def body(content: bytes, status: str = "200 OK", kind: str = "application/json",
 
 
 def raw_event(content: bytes, *, again: bool = False) -> Answering:
-    """A stream of these bytes, once or without an end."""
+    """A stream of these bytes, once or without end."""
 
     async def answering(call: Call) -> None:
         await call.stream()
@@ -58,8 +58,6 @@ def refuses(code: int, words: str) -> Answering:
 
 
 def answers(**changes: Any) -> Answering:
-    """The finished task, changed."""
-
     async def answering(call: Call) -> None:
         await call.answer({**v.done(call), **changes})
 
@@ -67,8 +65,6 @@ def answers(**changes: Any) -> Answering:
 
 
 def with_more(*changes: tuple[int, Any], drop: int | None = None) -> Answering:
-    """The conversation, with other events put in at those places, made of the call."""
-
     def changed(call: Call) -> list[Any]:
         events = v.conversation(call)
         for place, more in changes:
@@ -81,12 +77,10 @@ def with_more(*changes: tuple[int, Any], drop: int | None = None) -> Answering:
 
 
 def first(**changes: Any) -> Answering:
-    """A stream that begins with the task, changed."""
     return plays(lambda call: [{"task": v.task("WORKING", call) | changes}, *v.conversation(call)[1:]])
 
 
 def begins(frames: int, then: Callable[[Call], Any] | None = None) -> Answering:
-    """The first events of the conversation."""
     return plays(lambda call: v.conversation(call)[:frames], then)
 
 
@@ -141,7 +135,7 @@ FOR_EVER = [
 
 
 def goes_on_after(frames: int) -> Answering:
-    """What a subscription brings after that many events: the task as it is by then, and the others."""
+    """A subscription after that many events: the current task, then the remaining events."""
     said = "".join(["one ", "two ", "three "][: max(0, frames - 2)])
     so_far = [v.artifact(said)] if said else []
     state = "COMPLETED" if frames == 6 else "WORKING"
@@ -299,13 +293,13 @@ async def test_each_turn_ends_as_it_must(undergo, ordeals):
 
 
 async def test_what_is_said_of_a_real_other_task_ends_the_one_and_leaves_the_other(worker, at):
-    """Both are of the same agent, which works on one when it speaks of it to the other."""
+    """Both tasks belong to one agent, which works on one while it reports on the other."""
     calls: list[Call] = []
     other_may_end = asyncio.Event()
 
     async def mixes_them_up(call: Call) -> None:
         calls.append(call)
-        if len(calls) == 1:  # the other, which has to wait
+        if len(calls) == 1:
             await call.events(*v.conversation(call)[:4])
             await other_may_end.wait()
             for event in v.conversation(call)[4:]:

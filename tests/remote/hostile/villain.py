@@ -4,7 +4,7 @@
         bad.on["SendStreamingMessage"] = cut_after(2)
         ...
 
-What a test does not say, it does well: it has one task for each message, which completes with an artifact.
+By default it behaves well: each message gets a task, which completes with an artifact.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SSE = "text/event-stream"
 
 @dataclass
 class Call:
-    """A request that came, and the way back. `id` is that of JSON-RPC; `method` is "card" for the card's."""
+    """A request and its connection. `id` is JSON-RPC's; `method` is "card" for card requests."""
 
     villain: Villain
     method: str
@@ -43,7 +43,7 @@ class Call:
         await self.writer.drain()
 
     async def head(self, status: str = "200 OK", kind: str = "application/json", *headers: str) -> None:
-        """Without a length: the body ends where the connection does."""
+        """No Content-Length: the body ends with the connection."""
         lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", "Connection: close", *headers]
         await self.write("\r\n".join(lines).encode() + b"\r\n\r\n")
 
@@ -52,11 +52,11 @@ class Call:
         await self.write(content)
 
     def cut(self) -> None:
-        """End the connection as a crash does."""
+        """Reset the connection, as a crash does."""
         self.writer.transport.abort()
 
     async def hang(self) -> None:
-        """Say nothing more, until the other side leaves or the test ends."""
+        """Send nothing until the other side leaves or the test ends."""
         await self.villain.over.wait()
 
     # A2A
@@ -72,14 +72,12 @@ class Call:
         await self.body(json.dumps(error).encode())
 
     async def stream(self) -> None:
-        """The head of a stream."""
         await self.head("200 OK", SSE)
 
     async def event(self, result: JSON) -> None:
         await self.write(b"data: " + self.packed(result) + b"\n\n")
 
     async def events(self, *results: JSON) -> None:
-        """A whole stream."""
         await self.stream()
         for result in results:
             await self.event(result)
@@ -89,7 +87,7 @@ Answering = Callable[[Call], Awaitable[None]]
 
 
 class Villain:
-    """The server. `card` is what it shows, `on` how it answers each method, `calls` what it was asked."""
+    """The server. `card` is its card, `on` its answers by method, `calls` its requests."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -142,7 +140,6 @@ class Villain:
 
 @asynccontextmanager
 async def villain(tls: ssl.SSLContext | None = None) -> AsyncIterator[Villain]:
-    """A villain on this machine."""
     made = Villain()
     made.scheme = "https" if tls else "http"
     listening = await asyncio.start_server(made.serve, "127.0.0.1", 0, ssl=tls, backlog=1024)
@@ -158,7 +155,6 @@ async def villain(tls: ssl.SSLContext | None = None) -> AsyncIterator[Villain]:
 
 
 def task(state: str, call: Call, *artifacts: JSON, said: str = "") -> JSON:
-    """The task of a message, or the one that is asked for."""
     message = call.params.get("message", {})
     task_id = call.params.get("id") or message.get("taskId") or f"task-{message['messageId']}"
     status: JSON = {"state": f"TASK_STATE_{state}"}
@@ -183,7 +179,7 @@ def chunk(call: Call, text: str, *, append: bool = False, last: bool = False, na
 
 
 def conversation(call: Call) -> list[JSON]:
-    """The events of a task that goes well: its artifact is "one two three "."""
+    """The events of a successful task; its artifact is "one two three "."""
     return [
         {"task": task("SUBMITTED", call)},
         status("WORKING", call),

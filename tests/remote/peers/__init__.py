@@ -1,8 +1,8 @@
-"""Agents of several makes that all do the same (`acting`), each a real server in a process of its own.
+"""Agents built with several frameworks that all do what `acting` says, each in its own process.
 
     peer = peers.peer("fasta2a"); peer.card_url
 
-Each is started when it is first asked for and ends with the test run.
+A peer starts when it is first used and ends with the test run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ atexit.register(_lasting.close)
 
 @dataclass(frozen=True)
 class Peer:
-    """A running agent. `url` is its base URL, below which its card is."""
+    """A running agent. `url` is its base URL."""
 
     name: str
     url: str
@@ -46,7 +46,7 @@ class Peer:
 
 @cache
 def peer(name: str) -> Peer:
-    """The peer of that name in PEERS, running. The test is skipped where the packages of one are not to be had."""
+    """The running peer of that name in PEERS. Skips the test if its packages cannot be installed."""
     return PEERS[name](name)
 
 
@@ -66,7 +66,6 @@ def _fasta(name: str) -> Peer:
 
 
 def _parley(name: str) -> Peer:
-    """Another Parley, on SQLite, on another port."""
     other = stack.Stack(services={}, OUTBOUND_ALLOW="127.0.0.0/8")
     atexit.register(other.close)
     other.start()
@@ -75,7 +74,7 @@ def _parley(name: str) -> Peer:
 
 
 def _program(python: Path, file: str, *arguments: str) -> str:
-    """Start a server of this folder; gives its URL once its card is there."""
+    """Start a server of this folder; returns its URL once its card is there."""
     port = stack.free_port()
     url = f"http://127.0.0.1:{port}"
     with tempfile.NamedTemporaryFile(prefix=f"parley-{file}-", suffix=".log") as log:

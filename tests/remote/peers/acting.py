@@ -1,6 +1,6 @@
-"""What every peer of the tests does, whatever it is built on. It imports nothing but the standard library.
+"""What each peer does, whatever its framework. This module imports only the standard library.
 
-The first word of a message says what is wanted; a peer's program turns the steps into what its framework calls them.
+The first word of a message selects the behavior; each peer translates the steps for its framework.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAUSE_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class Given:
-    """A file of a message, by content or by address."""
+    """A file of a message, by content or by URL."""
 
     name: str
     content: bytes | None = None
@@ -31,7 +31,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Said:
-    """A message. `is_answer`: its task has asked and was waiting for it."""
+    """A message. `is_answer`: it answers its task's question."""
 
     text: str
     files: Sequence[Given] = ()
@@ -45,8 +45,6 @@ class Progress:
 
 @dataclass(frozen=True)
 class Piece:
-    """A chunk of an artifact, or a whole one."""
-
     artifact_id: str
     text: str = ""
     append: bool = False
@@ -56,8 +54,6 @@ class Piece:
 
 @dataclass(frozen=True)
 class End:
-    """How the turn ends."""
-
     state: Literal["completed", "failed", "rejected", "input-required", "auth-required"]
     text: str
 
@@ -66,7 +62,7 @@ Step = Progress | Piece | End
 
 
 async def act(said: Said) -> AsyncIterator[Step]:
-    """The steps of a turn, in order; the last one is an End. To be canceled by whoever runs it."""
+    """The steps of a turn, in order; the last one is an End. The caller cancels it."""
     word, _, rest = said.text.strip().partition(" ")
     if said.is_answer:
         yield Piece("answer", f"It was {said.text}.")
@@ -109,7 +105,6 @@ ENDS = {
 
 
 def described(name: str, content: bytes) -> str:
-    """What a peer says of a file that it took."""
     return f"{name} {len(content)} {hashlib.sha256(content).hexdigest()}"
 
 
@@ -121,7 +116,6 @@ def _described(file: Given) -> str:
 
 
 def card(url: str, *interfaces: tuple[str, str], streaming: bool = True, webhooks: bool = True) -> dict[str, object]:
-    """A card of A2A 1.0 in JSON; `interfaces` are bindings and URLs."""
     return {
         "name": NAME,
         "description": DESCRIPTION,

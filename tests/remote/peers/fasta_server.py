@@ -1,4 +1,4 @@
-"""A server built on fasta2a, which runs in this environment. Usage: fasta_server.py PORT."""
+"""A server built on fasta2a. Usage: fasta_server.py PORT."""
 
 import asyncio
 import base64
@@ -20,11 +20,11 @@ WORKERS = 32  # each takes one task at a time, and a cancel needs one too
 
 
 class Storage(InMemoryStorage[None]):
-    """The one of fasta2a begins a task with every message; here an answer goes on with the task that it names."""
+    """fasta2a begins a task with every message; here an answer continues the task that it names."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.answered: set[str] = set()  # tasks; their history does not tell: who asks for some of it cuts it to that
+        self.answered: set[str] = set()  # task ids; a task's history may be cut, so it cannot tell
 
     async def submit_task(self, context_id: str, message: Message) -> Task:
         task = self.tasks.get(message.get("task_id", ""))
@@ -54,7 +54,7 @@ class Acting(Worker[None]):
         try:
             await work
         except asyncio.CancelledError:
-            if not work.cancelled():  # it is this worker that ends
+            if not work.cancelled():  # this worker is stopping, not the task
                 raise
         finally:
             del self.working[params["id"]]

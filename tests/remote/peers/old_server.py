@@ -1,4 +1,4 @@
-"""A server of A2A 0.3: the SDK 0.3.26, which alone is installed where this runs. Usage: old_server.py PORT."""
+"""A server of A2A 0.3 on SDK 0.3.26. Usage: old_server.py PORT."""
 
 import base64
 import sys

@@ -1,6 +1,6 @@
-"""Registers agents in a Parley of the tests, with its environment, all in one process: Django's start takes longest.
+"""Registers agents in the tests' Parley, all in one process because Django starts slowly.
 
-Usage: python -m tests.remote.peers.registering SLUG[=CARD URL]...; without a URL it is the one that Parley hosts.
+Usage: python -m tests.remote.peers.registering SLUG[=CARD URL]...; without a URL, Parley hosts the agent.
 """
 
 from __future__ import annotations

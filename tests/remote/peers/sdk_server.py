@@ -1,8 +1,8 @@
-"""The A2A SDK's own server, by its routes for Starlette, on uvicorn; run as a process of its own.
+"""The A2A SDK's server on uvicorn, in its own process.
 
     python -m tests.remote.peers.sdk_server --binding JSONRPC --binding HTTP+JSON
 
-It prints its base URL. The order of `--binding` is the card's order of preference; it speaks 1.0 and 0.3.
+It prints its base URL. The card prefers bindings in the order of `--binding`; it speaks 1.0 and 0.3.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ STATES = {
 
 
 class Acting(AgentExecutor):
-    """Does what `acting` says, and by the first word of a message besides:
+    """Does what `acting` says, and more by the first word of a message:
 
     message X   answers with the message X, without a task
     count N     streams the artifact "count" as N chunks: "1 ", "2 ", …
     wait        works until it is canceled, and says so every 0.1 s
-    data        delivers the data {"n": 1, "list": [1.5, null, "x"]} as the artifact "data"
-    look        tells, as the artifact "seen", what it was sent: parts and metadata as JSON
+    data        delivers {"n": 1, "list": [1.5, null, "x"]} as the artifact "data"
+    look        delivers its request, parts and metadata, as the JSON artifact "seen"
     """
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
@@ -124,7 +124,6 @@ def says(updater: TaskUpdater, text: str) -> a2a.Message:
 
 
 def application(url: str, bindings: Sequence[str], *, streams: bool) -> Starlette:
-    """Speaks 1.0 and 0.3 at the same addresses."""
     told = card(url, *((binding, url) for binding in bindings), streaming=streams)
     shown = json_format.ParseDict(told, a2a.AgentCard())
     hooks = InMemoryPushNotificationConfigStore()
@@ -149,8 +148,8 @@ def main() -> None:
     parser.add_argument("--binding", action="append", default=[])
     parser.add_argument("--no-streaming", action="store_true")
     given = parser.parse_args()
-    logging.getLogger("a2a").setLevel(logging.CRITICAL)  # a webhook that nobody answers is not worth a traceback
-    # The protocol is named, since asyncio sends small pieces at once only where it knows that this is TCP.
+    logging.getLogger("a2a").setLevel(logging.CRITICAL)  # no tracebacks for webhooks that fail
+    # Name the protocol: asyncio sets TCP_NODELAY only where it knows that this is TCP.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind(("127.0.0.1", 0))
     listening.listen(1024)

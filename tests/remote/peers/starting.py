@@ -1,4 +1,4 @@
-"""Starting a server of another make as a process of its own."""
+"""Starts another framework's server in its own process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @contextmanager
 def running(module: str, *arguments: str) -> Iterator[str]:
-    """The base URL of the server that this module is, which it prints as its first line when it listens."""
+    """A server module's base URL, which it prints first when it listens."""
     begun = subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,

@@ -1,7 +1,6 @@
-"""One script of a client passes at an agent that is hosted here, and at every remote one.
+"""One client script passes at an agent hosted here and at every remote peer.
 
-It is what an A2A program does with an agent, whoever that is and wherever it runs: the SDK's client of 1.0 as it comes.
-Each operation stands for itself; the agent does what `peers.acting` says.
+It uses the unchanged SDK client of 1.0. Each operation stands alone; the agent does what `peers.acting` says.
 """
 
 from __future__ import annotations
@@ -31,14 +30,13 @@ SLOW = pytest.mark.slow("more than one of each make, and what takes long to inst
 
 @dataclass(frozen=True)
 class Script:
-    """The client at an agent, by its card: one that streams, and one that waits for answers."""
+    """Two clients of an agent: one streams, one waits for answers."""
 
     card: a2a.AgentCard
     streaming: Client
     waiting: Client
 
     async def answer(self, *parts: a2a.Part | str, **fields: object) -> a2a.Task:
-        """The task that a blocking send answers with."""
         return (await answer(self.waiting, request(*parts, **fields))).task
 
     async def get(self, task: a2a.Task, **options: int) -> a2a.Task:
@@ -58,7 +56,6 @@ async def script(url: str, slug: str, key: str, binding: str = "JSONRPC") -> Asy
 
 
 def pieces(task: a2a.Task) -> dict[str, str]:
-    """The text of each artifact, by name."""
     return {artifact.name: text_of(artifact) for artifact in task.artifacts}
 
 
@@ -188,12 +185,11 @@ OPERATIONS = [
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[stack.Stack]:
-    """A Parley that may call this machine."""
     with stack.running(OUTBOUND_ALLOW="127.0.0.0/8") as running:
         yield running
 
 
-@pytest.mark.timeout(600)  # the first one waits for two whole Parleys
+@pytest.mark.timeout(600)  # the first test waits for two whole Parleys
 @pytest.mark.parametrize(
     "agent",
     [

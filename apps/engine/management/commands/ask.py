@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ class Command(QuickCommand):
         return agents[slug]
 
     def _talk(self, text: str, files: list[Path], context_id: str, task_id: Any) -> Task | None:
-        """Send, follow, and answer what is asked, until the task ends; None where a message was the answer."""
+        """Send, follow and answer until the task ends; None if the answer was a message."""
         while True:
             message = terminal.message_of(text, files, context_id=context_id, task=task_id)
             sent, task = self.runner.run(terminal.ask(self.principal, self.agent, message, self.terminal.show))
@@ -77,10 +78,14 @@ class Command(QuickCommand):
             text, files = self._answer(task)
 
     def _answer(self, task: Task) -> tuple[str, list[Path]]:
-        """What the person answers; `@path` sends a file. Ctrl-C cancels the task, end of input leaves it waiting."""
+        """The person's answer; `@path` sends a file. Ctrl-C cancels the task, end of input leaves it waiting."""
         schema = (task.slot or {}).get("schema") or {}
-        if choices := schema.get("enum"):
-            self.terminal.note(f"Choose one of: {', '.join(map(str, choices))}")
+        fields = schema.get("properties") or {}
+        for name, field in (fields or {"Choose one of": schema}).items():
+            if choices := field.get("enum"):
+                self.terminal.note(f"{name}: {', '.join(map(str, choices))}")
+        if len(fields) > 1:
+            self.terminal.note(f"Answer with JSON: {json.dumps(dict.fromkeys(fields, '…'), ensure_ascii=False)}")
         if schema.get("format") == "binary":
             self.terminal.note("Answer with @path to send a file.")
         try:

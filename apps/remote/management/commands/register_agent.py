@@ -21,7 +21,7 @@ POLICIES = ("access", "sign_artifacts", "extended_card", "fallbacks")
 
 
 def read_json(name: str) -> Any:
-    """What a file says. Raises ArgumentTypeError."""
+    """Raises ArgumentTypeError."""
     try:
         return json.loads(Path(name).read_text())
     except (OSError, ValueError) as error:
@@ -29,7 +29,7 @@ def read_json(name: str) -> Any:
 
 
 def read_text(name: str) -> str:
-    """What a file says. Raises ArgumentTypeError."""
+    """Raises ArgumentTypeError."""
     try:
         return Path(name).read_text()
     except (OSError, ValueError) as error:

@@ -1,7 +1,4 @@
-"""`./manage.py runserver`: Daphne's, for whoever types it out of habit.
-
-Daphne's app, which brings it, is not installed: each command and each worker would load a server with it.
-"""
+"""`./manage.py runserver`: Daphne's. Its app is not installed: every command and worker would load a server."""
 
 from daphne.management.commands.runserver import Command
 

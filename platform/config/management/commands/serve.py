@@ -1,4 +1,4 @@
-"""`./manage.py serve [--no-showcase] [--no-worker]`: everything that `make run` starts once it is set up."""
+"""`./manage.py serve [--no-showcase] [--no-worker]`: what `make run` starts."""
 
 import json
 import uuid
@@ -27,7 +27,7 @@ class Command(BaseCommand):
             static_files.collect_if_changed()
             register_router()
             loaded = None if no_showcase else showcase.load_showcase()
-            from config.asgi import application  # after the migrations: it builds the URLs and so the pages
+            from config.asgi import application  # it needs the migrations
 
             serving.serve(
                 application,
@@ -40,7 +40,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def greet(self, loaded: showcase.Loaded | None) -> None:
-        """Say where to look and how to sign in."""
+        """Say where to sign in, and how."""
         base = settings.PUBLIC_BASE_URL
         lines = [f"Parley is at {base}/   (Ctrl-C ends it)"]
         if loaded is None:
@@ -68,7 +68,7 @@ def _logins(loaded: showcase.Loaded) -> list[str]:
 
 
 def curl(base: str, loaded: showcase.Loaded) -> str:
-    """A line for the shell that sends a message to the echo agent over A2A 1.0."""
+    """A shell command that sends a message to the echo agent over A2A 1.0."""
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": "Hello, Parley"}]}
     request = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
     key = loaded.logins.api_keys.get(showcase.DEMO, "<API key>")

@@ -1,8 +1,8 @@
-// Calling the agent as any program does: requests in the words of each version of A2A, sent with a token for it alone and without
-// the cookie, and what comes back, as it comes.
+// Calls the agent as any program does: requests in the form of each A2A version, sent with a token for this agent only and without
+// the cookie; answers are shown unchanged.
 import { token as csrf, uuid } from "../../requests.js";
 
-/** `takes` is what the form asks for: words, a task, or nothing. `old` is the method's name in 0.3, which lacks some. */
+/** `takes` is the form's input: words, a task, or nothing. `old` is the method's name in 0.3, which lacks some methods. */
 export const OPERATIONS = [
   { name: "SendMessage", old: "message/send", takes: "words", hint: "Sends a message, and waits until the agent has answered or asks something." },
   { name: "SendStreamingMessage", old: "message/stream", takes: "words", hint: "Sends a message; what happens comes as a stream of events." },
@@ -15,9 +15,9 @@ export const OPERATIONS = [
 export const OLD = "0.3";
 
 let numbers = 0;
-const made = new Set(); // ids of messages that were chosen here
+const made = new Set(); // message ids that were chosen here
 
-/** What the form says, as a request of JSON-RPC. */
+/** The form's values as a JSON-RPC request. */
 export function requestOf(operation, version, { words, task }) {
   const method = version === OLD ? operation.old : operation.name;
   return { jsonrpc: "2.0", id: ++numbers, method, params: PARAMS[operation.takes](version === OLD, words, task) };
@@ -43,7 +43,7 @@ function newId() {
   return id;
 }
 
-/** The request that is to be sent next: with ids that were not used. A message's id that somebody wrote by hand stays. */
+/** The next request, with unused ids. Keeps a message id that somebody wrote by hand. */
 export function saidAnew(request) {
   const message = request.params?.message;
   request.id = ++numbers;
@@ -51,7 +51,7 @@ export function saidAnew(request) {
   return request;
 }
 
-/** The task that an answer or an event speaks of: {id, hasEnded}; null where it speaks of none. */
+/** The task in an answer or event: {id, hasEnded}; null without a task. */
 export function taskIn(said) {
   const result = said?.result;
   const about = result?.task ?? result?.statusUpdate ?? result?.artifactUpdate ?? result;
@@ -61,7 +61,7 @@ export function taskIn(said) {
   return { id, hasEnded: /completed|failed|canceled|rejected/i.test(state) };
 }
 
-/** An event or an answer in a few words. */
+/** A short summary of an event or answer. */
 export function inWords(said) {
   if (said?.error) return `error ${said.error.code ?? ""}: ${said.error.message ?? ""}`;
   const result = said?.result ?? {};
@@ -73,7 +73,7 @@ export function inWords(said) {
   return [kind ?? result.kind ?? "result", state, text && `“${text.slice(0, 80)}${text.length > 80 ? "…" : ""}”`].filter(Boolean).join(" · ");
 }
 
-const SPARE = 30_000; // ms: a token that ends sooner is renewed before it is used
+const SPARE = 30_000; // ms: a token that ends sooner is renewed before use
 
 export class NoToken extends Error {}
 
@@ -82,7 +82,7 @@ export class Token {
     Object.assign(this, { address, text: "", expires: 0 });
   }
 
-  /** The token's text; a new one where there is none that lasts. Throws NoToken with a sentence. */
+  /** The token's text; a new token if the old one is about to end. Throws NoToken with a sentence. */
   async get() {
     if (this.expires - Date.now() > SPARE) return this.text;
     let answer;
@@ -100,14 +100,14 @@ export class Token {
   }
 }
 
-/** How a token is shown: nobody who looks over a shoulder can use it. */
+/** How a token is shown: it cannot be copied from the screen. */
 export function masked(text) {
   return `${text.slice(0, 10)}…${"•".repeat(8)}`;
 }
 
 /**
- * Send a request, and tell `heard` what comes: `response(answer)`, then `body(text)` or an `event({id, event, data})` for each
- * of a stream. Ends when all of it came; throws where the line broke or `signal` aborted.
+ * Send a request, and report the answer to `heard`: `response(answer)`, then `body(text)` or an `event({id, event, data})` for
+ * each event of a stream. Ends when all has come; throws if the connection broke or `signal` aborted.
  */
 export async function call(path, { headers, body, signal, heard }) {
   const answer = await fetch(path, { method: "POST", headers, body, signal, credentials: "omit", cache: "no-store" });
@@ -131,7 +131,7 @@ async function* eventsOf(stream) {
   }
 }
 
-/** One server-sent event; null for what is a comment alone, by which the server keeps the line open. */
+/** One server-sent event; null for a comment, which keeps the connection open. */
 function readEvent(frame) {
   const event = { id: "", event: "", data: null };
   for (const line of frame.split(/\r?\n/)) {
@@ -142,7 +142,7 @@ function readEvent(frame) {
   return event.data === null ? null : event;
 }
 
-/** The same call for a shell, with a placeholder where the caller's key goes. */
+/** The same call for a shell, with a placeholder for the caller's key. */
 export function asCurl(endpoint, headers, body) {
   const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
   const said = { ...headers, Authorization: "Bearer YOUR-KEY" };

@@ -1,8 +1,8 @@
-// One request and what came of it, as the console shows them.
+// One request and its answer, as the console shows them.
 import { h, icon } from "../../dom.js";
 import { inWords, masked, taskIn } from "./calls.js";
 
-const MOST = 500; // events that stay drawn
+const MOST = 500; // the number of drawn events
 
 export class Exchange {
   /** `request` is {method, version, path, headers, body}; `acts` are {stop, cancel(task), copy(text, element), curl()}. */
@@ -99,7 +99,7 @@ export class Exchange {
     this.hasEnded = taskIn(said)?.hasEnded ?? this.hasEnded;
   }
 
-  /** Nothing more comes; `sentence` says why, where that is not plain. */
+  /** The answer is complete; `sentence` says why, if necessary. */
   end(sentence = "") {
     const isWell = this.isGood && !this.error && !sentence;
     const events = this.events ? `, ${this.events} event${this.events === 1 ? "" : "s"}` : "";
@@ -119,7 +119,7 @@ function list(headers) {
   return h("dl", { class: "headers" }, Object.entries(headers).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 
-const OPEN_TO = 6; // levels that are open at first
+const OPEN_TO = 6; // levels that are initially open
 const MOST_MEMBERS = 200; // members of one object or list that are drawn
 const LONG = 300; // characters of a text, after which it is folded
 
@@ -158,7 +158,7 @@ function jsonKey(name) {
   return name === null ? null : h("span", { class: "json-key" }, `${name}: `);
 }
 
-/** What came as text: as JSON where it is some. */
+/** A text, as JSON if possible. */
 export function shown(text) {
   const value = parsed(text);
   return value === undefined ? h("pre", { class: "plain-body", tabindex: "0" }, text) : jsonTree(value);

@@ -36,7 +36,7 @@ class Command(QuickCommand):
             raise CommandError("The session was not moved.")
 
     def reason(self, context: Context, *, dry_run: bool) -> str:
-        """Why the session stays; "" where it is moved, or would be."""
+        """Why the session stays; "" if it is moved, or would be."""
         if dry_run:
             return archiving.first_obstacle(context)
         try:

@@ -44,7 +44,6 @@ class Command(QuickCommand):
 
 
 def of_record(task_id: str) -> Verdicts:
-    """What this installation has recorded. Raises CommandError."""
     try:
         task = Task.objects.select_related("context").get(pk=task_id)
     except (Task.DoesNotExist, ValidationError):
@@ -54,7 +53,6 @@ def of_record(task_id: str) -> Verdicts:
 
 
 def of_file(name: str) -> Verdicts:
-    """What a file says that this installation's agents have signed. Raises CommandError."""
     try:
         content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
         task = task_in(json.loads(content))
@@ -69,7 +67,6 @@ def of_file(name: str) -> Verdicts:
 
 
 def task_in(answer: Any) -> Any:
-    """The task of a GetTask or SendMessage answer, or the task itself."""
     for name in ("result", "task"):
         answer = answer.get(name, answer)
     return answer
