@@ -29,37 +29,58 @@ class ShowcaseAgent:
 
     slug: str
     handler: str
+    category: str = ""
     access: str = "authenticated"
+    listed: bool = True
+    position: int | None = None
 
+    @property
+    def policies(self) -> list[str]:
+        """As options of `register_agent`."""
+        position = [f"--position={self.position}"] if self.position else []
+        listed = "--listed" if self.listed else "--no-listed"
+        return [f"--access={self.access}", f"--category={self.category}", listed, *position]
+
+
+def worker(slug: str, handler: str) -> ShowcaseAgent:
+    """An agent that only plans and other agents use."""
+    return ShowcaseAgent(slug, handler, listed=False)
+
+
+GENERAL, WRITING, RESEARCH, TRAVEL, DEMOS = "General", "Writing and building", "Research", "Travel", "Demos"
 
 AGENTS = (
-    ShowcaseAgent("hello", "examples.agents.hello:Hello", "public"),
-    ShowcaseAgent("echo", "examples.agents.echo:Echo"),
-    ShowcaseAgent("countdown", "examples.agents.countdown:Countdown"),
-    ShowcaseAgent("report", "examples.report.agent:Report"),
-    ShowcaseAgent("travel", "examples.agents.travel:Travel"),
-    ShowcaseAgent("writer", "examples.agents.writer:Writer"),
-    ShowcaseAgent("reviewer", "examples.agents.reviewer:Reviewer"),
-    ShowcaseAgent("builder", "examples.agents.builder:Builder"),
-    ShowcaseAgent("builder-worker", "examples.agents.builder:BuilderWorker"),
-    ShowcaseAgent("assistant", "examples.agents.assistant:Assistant"),
-    ShowcaseAgent("smart-router", "examples.agents.smart_router:SmartRouter"),
-    ShowcaseAgent("research-literature", "examples.research.agents:Literature"),
-    ShowcaseAgent("research-hypotheses", "examples.research.agents:HypothesisMaker"),
-    ShowcaseAgent("research-assays", "examples.research.agents:AssayDesign"),
-    ShowcaseAgent("research-molecules", "examples.research.agents:Molecules"),
-    ShowcaseAgent("research-analysis", "examples.research.agents:DataAnalysis"),
-    ShowcaseAgent("research-candidates", "examples.research.agents:ClinicalCandidates"),
-    ShowcaseAgent("research-report", "examples.research.agents:ResearchReport"),
-    ShowcaseAgent("trip-weather", "examples.agents.trip:TripWeather"),
-    ShowcaseAgent("trip-flights", "examples.agents.trip:TripFlights"),
-    ShowcaseAgent("trip-hotels", "examples.agents.trip:TripHotels"),
-    ShowcaseAgent("trip-itinerary", "examples.agents.trip:TripItinerary"),
+    ShowcaseAgent("hello", "examples.agents.hello:Hello", DEMOS, "public"),
+    ShowcaseAgent("echo", "examples.agents.echo:Echo", DEMOS),
+    ShowcaseAgent("countdown", "examples.agents.countdown:Countdown", DEMOS),
+    ShowcaseAgent("report", "examples.report.agent:Report", RESEARCH),
+    ShowcaseAgent("travel", "examples.agents.travel:Travel", TRAVEL),
+    ShowcaseAgent("writer", "examples.agents.writer:Writer", WRITING),
+    ShowcaseAgent("reviewer", "examples.agents.reviewer:Reviewer", WRITING),
+    ShowcaseAgent("builder", "examples.agents.builder:Builder", WRITING),
+    worker("builder-worker", "examples.agents.builder:BuilderWorker"),
+    ShowcaseAgent("assistant", "examples.agents.assistant:Assistant", GENERAL, position=1),
+    ShowcaseAgent("smart-router", "examples.agents.smart_router:SmartRouter", DEMOS),
+    worker("research-literature", "examples.research.agents:Literature"),
+    worker("research-hypotheses", "examples.research.agents:HypothesisMaker"),
+    worker("research-assays", "examples.research.agents:AssayDesign"),
+    worker("research-molecules", "examples.research.agents:Molecules"),
+    worker("research-analysis", "examples.research.agents:DataAnalysis"),
+    worker("research-candidates", "examples.research.agents:ClinicalCandidates"),
+    worker("research-report", "examples.research.agents:ResearchReport"),
+    worker("trip-weather", "examples.agents.trip:TripWeather"),
+    worker("trip-flights", "examples.agents.trip:TripFlights"),
+    worker("trip-hotels", "examples.agents.trip:TripHotels"),
+    worker("trip-itinerary", "examples.agents.trip:TripItinerary"),
 )
 
 
 PLANS = {"research": "research.yaml", "trip": "travel.yaml"}
 """The plans by their slugs: files in `plans`."""
+
+PLAN_CATEGORIES = {"research": RESEARCH, "trip": TRAVEL}
+SAMPLES = Path(__file__).parent / "research" / "data"
+"""The sample files that the plans name."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +103,7 @@ def plan_file(slug: str) -> Path:
     return Path(__file__).parent / "plans" / PLANS[slug]
 
 
-ROUTER = ShowcaseAgent(settings.ROUTER_AGENT, "apps.features.routing.router:Router")
+ROUTER = ShowcaseAgent(settings.ROUTER_AGENT, "apps.features.routing.router:Router", GENERAL)
 
 
 def _run(command: str, *arguments: str) -> str:
@@ -92,8 +113,11 @@ def _run(command: str, *arguments: str) -> str:
 
 
 def _make_people() -> FirstLogin:
+    """Only while there is nobody else: whoever changed the address or deleted the account must not come back."""
     kept = FirstLogin.read()
     people: Any = get_user_model().objects
+    if people.exclude(email__in=(DEMO, ADMIN)).exists():
+        return kept
     for email, name, *options in ((DEMO, "Demo"), (ADMIN, "Admin", "--operator")):
         if not people.filter(email=email).exists():
             kept.passwords[email] = _run("create_user", email, *options)
@@ -117,7 +141,7 @@ def _register(shown: ShowcaseAgent) -> str:
     found = _found(shown.slug)
     if found and _is_somebodys(found.handler, shown.handler):
         return ""
-    policies = [] if found else [f"--access={shown.access}"]
+    policies = [] if found else shown.policies
     try:
         _run("register_agent", shown.slug, f"--handler={shown.handler}", *policies)
     except CommandError as error:
@@ -143,9 +167,11 @@ def _register_plan(slug: str) -> str:
         return ""
     policies = [] if found else ["--access=authenticated"]
     try:
-        _run("register_plan", slug, str(plan_file(slug)), *policies)
+        _run("register_plan", slug, str(plan_file(slug)), f"--samples={SAMPLES}", *policies)
     except CommandError as error:
         return f"The plan {slug!r} is left out. {' '.join(str(error).split())}"
+    if not found:
+        apps.get_model("agents", "Agent").objects.filter(slug=slug).update(category=PLAN_CATEGORIES[slug])
     return ""
 
 

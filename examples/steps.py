@@ -10,10 +10,10 @@ from typing import Any
 from agentkit import TaskContext
 from agentkit.llm import Asked, LlmFunction, has_model, scripted
 
-NOTE = "Offline: a small script made this, as no language model is configured."
+NOTE = "Offline: no language model is connected, so a simple script wrote this."
 """What answers say that no language model had a hand in."""
 
-ON_CARD = "Without a language model a small script stands in, and says so."
+ON_CARD = "Without a language model, it uses a simple script."
 """What the cards of such agents say."""
 
 

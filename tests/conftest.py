@@ -1,8 +1,10 @@
 """The cast of all tests: Ada, Bob and a few agents."""
 
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from typing import Any
 
 import hypothesis
@@ -20,6 +22,7 @@ from apps.agents import signing
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.engine import jobs
+from apps.installation import current
 from apps.remote import circuit_breaker
 from tests import emptying, stack
 
@@ -57,6 +60,36 @@ def _quickly_emptied() -> Iterator[None]:
         yield
 
 
+_background: set[Future[object]] = set()
+BACKGROUND_SECONDS = 2.0
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _background_work_is_known() -> Iterator[None]:
+    submit = database.submit
+
+    def remembered(*args: Any, **kwargs: Any) -> Future[Any]:
+        future = submit(*args, **kwargs)
+        _background.add(future)
+        future.add_done_callback(_background.discard)
+        return future
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "submit", remembered)
+        yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Let background work end while its test may use the database.
+
+    Access that ends between a commit and the return to autocommit would spoil the thread's connection for later tests.
+    """
+    deadline = time.monotonic() + BACKGROUND_SECONDS
+    while (running := list(_background)) and time.monotonic() < deadline:
+        wait(running, timeout=BACKGROUND_SECONDS)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _bridge_ends_with_the_tests(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     yield
@@ -77,9 +110,10 @@ def _nothing_is_collected_or_hashed_for_long() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _what_is_remembered_is_of_the_test() -> None:
-    """Caches last for seconds; clear them, because each test has an empty database."""
+    """Caches last for seconds; clear them, because each test has an empty database, or none."""
     signing.clear_signers()
     circuit_breaker.clear_cache()
+    current.keep(current.Snapshot(read_at=float("inf")))  # a saved row makes it read again
 
 
 @pytest.fixture

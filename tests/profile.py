@@ -15,6 +15,7 @@ os.environ["INSTALLATION"] = f"parley-test-{uuid.uuid4().hex[:8]}"
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 os.environ["SECRET_KEY"] = "a key for tests alone, which protects nothing at all"
 os.environ["MASTER_KEY"] = "YSBrZXkgZm9yIHRlc3RzIGFsb25lLCAzMiBieXRlcyE"
+os.environ["MODEL_TITLES"] = "false"  # a scripted endpoint answers agents alone
 # Test data need not survive a crash, so no commit waits for the disk.
 os.environ["PGOPTIONS"] = "-c synchronous_commit=off"
 os.environ["DATA_DIR"] = tempfile.mkdtemp(prefix="parley-tests-")

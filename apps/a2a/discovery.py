@@ -54,7 +54,7 @@ async def agent_card(request: HttpRequest, slug: str, is_old: bool = False) -> H
 
 @read_only
 async def platform_card(request: HttpRequest, is_old: bool = False) -> HttpResponseBase:
-    """`GET /.well-known/agent-card.json`: one card of all listed agents."""
+    """`GET /.well-known/agent-card.json`: one card of all listed agents whose own card is open."""
     card, changed = await db.run(signed_platform_card)
     return _card_response(request, card, changed, is_old=is_old, private=False)
 
@@ -76,8 +76,8 @@ def extended_card(principal: Principal, agent: Agent) -> JSON:
 
 
 def signed_platform_card() -> tuple[JSON, datetime.datetime]:
-    """The platform's signed card, and when an agent last changed. Raises AgentNotFound if none is listed."""
-    agents = list(Agent.objects.listed().order_by("name", "pk"))
+    """The platform's signed card, and when an agent last changed. Raises AgentNotFound if there is none to show."""
+    agents = list(Agent.objects.listed().with_open_card().order_by("name", "pk"))
     if not agents:
         raise AgentNotFound("There is no agent here that everybody may see.")
     newest: datetime.datetime = Agent.objects.aggregate(newest=Max("updated_at"))["newest"]
@@ -85,7 +85,7 @@ def signed_platform_card() -> tuple[JSON, datetime.datetime]:
 
 
 def _check_visible(authorization: str, agent: Agent) -> Agent:
-    """The agent, if the caller may see its card. A listed agent's card is public: it says how to authenticate.
+    """The agent, if the caller may see its card. An open card says how to authenticate.
 
     Raises BadCredentials, Unauthenticated, AgentNotFound.
     """
@@ -96,7 +96,7 @@ def _check_visible(authorization: str, agent: Agent) -> Agent:
 
 def is_private(agent: Agent) -> bool:
     """Whether only those who may use the agent see it."""
-    return not agent.is_listed
+    return not agent.has_open_card
 
 
 def _signed_agent_card(authorization: str, slug: str) -> tuple[Agent, JSON, datetime.datetime]:

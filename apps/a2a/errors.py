@@ -29,11 +29,11 @@ DOMAIN = "a2a-protocol.org"
 
 
 class ParseError(Refusal):
-    """The body is not JSON that can be read."""
+    """The body is not valid JSON."""
 
 
 class InvalidRequest(Refusal):
-    """The body is no JSON-RPC 2.0 request object."""
+    """The body is not a JSON-RPC 2.0 request object."""
 
 
 class MethodNotFound(Refusal):
@@ -41,11 +41,11 @@ class MethodNotFound(Refusal):
 
 
 class PushNotificationNotSupported(Refusal):
-    """This agent calls no webhooks. Use a streaming method, or ask with GetTask."""
+    """This agent does not support push notifications. Use a streaming method, or poll with GetTask."""
 
 
 class ExtendedAgentCardNotConfigured(Refusal):
-    """This agent's card speaks of an extended one, which nobody has written yet. Use the public card."""
+    """This agent has no extended card yet. Use the public card."""
 
 
 class ExtensionSupportRequired(Refusal):
@@ -53,7 +53,7 @@ class ExtensionSupportRequired(Refusal):
 
 
 class VersionNotSupported(Refusal):
-    """This version of A2A is not served here. Send the header A2A-Version: 1.0."""
+    """This version of A2A is not supported. Send the header A2A-Version: 1.0."""
 
 
 class UnsupportedMediaType(ContentTypeNotSupported):
@@ -61,11 +61,11 @@ class UnsupportedMediaType(ContentTypeNotSupported):
 
 
 class Unauthenticated(Refusal):
-    """This agent answers to known callers only. Send an API key as "Authorization: Bearer <key>"."""
+    """This agent requires authentication. Send an API key as "Authorization: Bearer <key>"."""
 
 
 class Forbidden(Refusal):
-    """This API key may not do this. Use one whose scopes allow it."""
+    """This API key lacks the required scope. Use a key that has it."""
 
 
 class AgentNotFound(Refusal):
@@ -73,10 +73,10 @@ class AgentNotFound(Refusal):
 
 
 class MethodNotAllowed(Refusal):
-    """This address takes other HTTP methods: the Allow header names them."""
+    """This address does not support the HTTP method. See the Allow header."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
-        super().__init__(f"This address takes {' and '.join(allowed)}.")
+        super().__init__(f"This address supports {' and '.join(allowed)}.")
         self.allowed = allowed
 
 

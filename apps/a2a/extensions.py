@@ -81,7 +81,7 @@ async def negotiation(request: HttpRequest, slug: str = "") -> HttpResponseBase:
         http.check_content_type(request)
         incoming = await http.authenticate_request(request, slug)
         if not incoming.principal.may(READ):
-            raise Forbidden(f"This API key may not do this: it lacks the scope {READ}.")
+            raise Forbidden(f"This API key is missing the scope {READ}.")
         headers = _activation_header(incoming)
         work = NegotiationRequest.read(await http.read_object(request.body)).work()
         return http.json_response(

@@ -60,7 +60,8 @@ class Delivery(models.Model):
         indexes = [
             models.Index(
                 fields=["config", "event_index"], condition=models.Q(state="waiting"), name="waiting_deliveries"
-            )
+            ),
+            models.Index(fields=["-id"], condition=models.Q(state="dead"), name="dead_deliveries"),
         ]
 
     def __str__(self) -> str:

@@ -248,7 +248,7 @@ def check_scope(principal: Principal, method: str) -> None:
     """Raises Forbidden if the key lacks the scope."""
     scope = WRITE if method in WRITE_OPERATIONS else READ
     if not principal.may(scope):
-        raise Forbidden(f"This API key may not do this: it lacks the scope {scope}.")
+        raise Forbidden(f"This API key is missing the scope {scope}.")
 
 
 OPERATIONS: dict[str, Operation] = {

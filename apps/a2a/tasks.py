@@ -323,5 +323,7 @@ def read_page_token(text: str, bound: str) -> Cursor | None:
     try:
         at, key = wire.decode_cursor(text, bound)
     except wire.InvalidCursor:
-        raise InvalidParams("Is none that this list gave. Begin again without one.", "pageToken") from None
+        raise InvalidParams(
+            "This page token is not valid for this list. Start again without a page token.", "pageToken"
+        ) from None
     return datetime.datetime.fromisoformat(at), uuid.UUID(key)

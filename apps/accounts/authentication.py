@@ -52,7 +52,7 @@ def split_key(authorization: str) -> tuple[str, str]:
 def check_key(key: ApiKey | None, secret: str) -> ApiKey:
     """The key, if it is usable and has this secret; notes its use. Raises BadCredentials."""
     now = timezone.now()
-    if key is None or key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now):
+    if key is None or not key.is_usable:
         raise BadCredentials
     if not key.user.is_active or not hmac.compare_digest(key.digest, ApiKey.digest_of(secret)):
         raise BadCredentials

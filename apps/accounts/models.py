@@ -40,11 +40,35 @@ class UserManager(BaseUserManager["User"]):
 class User(AbstractBaseUser, PermissionsMixin):
     """A person; the e-mail address is the login name."""
 
+    class Theme(models.TextChoices):
+        LIGHT = "light", "Light"
+        DARK = "dark", "Dark"
+        __empty__ = "Same as the device"
+
+    class Clock(models.TextChoices):
+        HALF = "12", "12 hours (3:45 PM)"
+        WHOLE = "24", "24 hours (15:45)"
+        __empty__ = "Same as the browser"
+
+    class TextSize(models.TextChoices):
+        LARGE = "large", "Large"
+        __empty__ = "Normal"
+
     email = models.EmailField("e-mail", unique=True)
     name = models.CharField(max_length=120, blank=True)
     is_active = models.BooleanField("active", default=True)
     is_staff = models.BooleanField("operator", default=False, help_text="May open the admin pages.")
     date_joined = models.DateTimeField(default=timezone.now)
+    time_zone = models.CharField(max_length=64, blank=True, help_text="Such as Europe/Oslo; empty: the browser's.")
+    theme = models.CharField(max_length=5, choices=Theme, blank=True)
+    clock = models.CharField(max_length=2, choices=Clock, blank=True)
+    text_size = models.CharField(max_length=5, choices=TextSize, blank=True)
+    appearance_version = models.PositiveIntegerField(
+        default=0, editable=False, help_text="Rises with each change of theme, clock, text size or time zone."
+    )
+    notify_ended = models.BooleanField("notify when work has ended", default=True)
+    notify_questions = models.BooleanField("notify when a question waits", default=True)
+    erased_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="When they deleted the account.")
 
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
@@ -95,6 +119,10 @@ class Workspace(models.Model):
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
     def visible_to(self, principal: Principal) -> ApiKeyQuerySet:
         return self.filter(user_id=principal.user_id) if principal.user_id is not None else self.none()
+
+    def usable(self) -> ApiKeyQuerySet:
+        """Neither revoked nor expired."""
+        return self.filter(models.Q(expires_at=None) | models.Q(expires_at__gt=timezone.now()), revoked_at=None)
 
 
 class ApiKey(models.Model):
@@ -150,6 +178,15 @@ class ApiKey(models.Model):
         self.save(update_fields=["revoked_at"])
 
     @property
+    def is_expired(self) -> bool:
+        return self.expires_at is not None and self.expires_at <= timezone.now()
+
+    @property
+    def is_usable(self) -> bool:
+        """Neither revoked nor expired."""
+        return self.revoked_at is None and not self.is_expired
+
+    @property
     def principal(self) -> Principal:
         return Principal(
             user_id=self.user_id,
@@ -176,6 +213,12 @@ class AuditLine(models.Model):
         SESSION_DELETED = "session_deleted", "deleted a session"
         SESSION_COOLED = "session_cooled", "moved a session into cold storage"
         SESSION_RESTORED = "session_restored", "brought a session back from cold storage"
+        KEY_CREATED = "key_created", "created an API key"
+        KEY_REVOKED = "key_revoked", "revoked an API key"
+        EMAIL_CHANGED = "email_changed", "changed their e-mail address"
+        PASSWORD_CHANGED = "password_changed", "changed their password"
+        DATA_EXPORTED = "data_exported", "exported their data"
+        ACCOUNT_DELETED = "account_deleted", "deleted their account"
 
     at = models.DateTimeField(default=timezone.now, db_index=True)
     act = models.CharField(max_length=30, choices=Act)

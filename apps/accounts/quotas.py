@@ -65,6 +65,11 @@ def count_act(principal: Principal) -> None:
     act_counter.count(caller_key(principal, ""), settings.ACTS_PER_MINUTE)
 
 
+def count_key_change(principal: Principal) -> None:
+    """Count the making or revoking of an API key. Raises QuotaExceeded."""
+    key_counter.count(caller_key(principal, ""), settings.KEY_CHANGES_PER_MINUTE)
+
+
 def count_view(address: str) -> None:
     """Count a view of a shared link by address. Raises QuotaExceeded."""
     view_counter.count(_address_key(address), settings.SHARED_VIEWS_PER_MINUTE)
@@ -104,7 +109,7 @@ class RequestCounter:
             self._tell()
         if counted > limit:
             wait = math.ceil(MINUTE - now % MINUTE)
-            raise QuotaExceeded(f"More than {limit} {self._words} in a minute. Go on in {wait} s.", wait)
+            raise QuotaExceeded(f"More than {limit} {self._words} in a minute. Try again in {wait} s.", wait)
 
     def exchange(self, store: redis.Redis) -> None:
         """Add the new counts to the shared ones, and read those. Raises RedisError."""
@@ -169,5 +174,6 @@ class StreamCounter:
 
 request_counter = RequestCounter()
 act_counter = RequestCounter("acts", "forks, edits and starts of work")
+key_counter = RequestCounter("keys", "new or revoked API keys")
 view_counter = RequestCounter("views", "looks at shared sessions")
 stream_counter = StreamCounter()

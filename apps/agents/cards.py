@@ -1,6 +1,8 @@
 """Agent cards (A2A 1.0 §4.4): one for each agent, and the platform's. URLs are absolute (`PUBLIC_BASE_URL`)."""
 
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any
 
@@ -15,10 +17,10 @@ BINDINGS = ("JSONRPC", "HTTP+JSON")  # clients take the first that they know
 
 HEALTH_REASONS = {
     Agent.Health.OK: "",
-    Agent.Health.DEGRADED: "It works, but not as well as it should at the moment.",
-    Agent.Health.UNAVAILABLE: "It cannot work at the moment. The operators can see why.",
+    Agent.Health.DEGRADED: "The agent works, but many of its tasks fail at the moment.",
+    Agent.Health.UNAVAILABLE: "The agent cannot work at the moment. Operators can see why.",
 }
-"""What everybody is told of an agent that is not well."""
+"""What everybody sees of an agent that is not healthy."""
 
 SECURITY_SCHEMES = {
     "apiKey": {
@@ -101,12 +103,12 @@ def card_extensions(agent: Agent) -> list[dict[str, Any]]:
 def platform_extensions(agent: Agent) -> list[dict[str, Any]]:
     """Extensions of every endpoint, described at their URIs (docs/extensions)."""
     described = {
-        "conversations": "Feedback on tasks; listing and clearing conversations.",
-        "message-ids": "A message that a known caller sends twice is taken once.",
-        "negotiation": "Asking whether the agent would take a piece of work, and how well it fits.",
+        "conversations": "Feedback on tasks, and lists of conversations that can be cleared.",
+        "message-ids": "A message that a known caller sends twice counts once.",
+        "negotiation": "Asks whether the agent would accept a piece of work, and how well it fits.",
     }
     if agent.streams:
-        described["cursor"] = "Streams that can be taken up again after the last event that was seen."
+        described["cursor"] = "Streams that can be resumed after the last event."
     return [{"uri": extension_uri(name), "description": description} for name, description in described.items()]
 
 
@@ -132,6 +134,21 @@ def card_skills(agent: Agent) -> list[dict[str, Any]]:
     """The agent's skills, or a general one, because a card must have one."""
     general = {"id": agent.slug, "name": agent.name, "description": agent.description, "tags": ["general"]}
     return agent.skills or [general]
+
+
+def spoken_examples(skill: dict[str, Any]) -> list[str]:
+    """The examples of a skill that a person would say: those that are no JSON."""
+    return [example for example in skill.get("examples", []) if not _is_json(example)]
+
+
+def _is_json(text: str) -> bool:
+    """Whether it is a JSON object or array."""
+    if not text.lstrip().startswith(("{", "[")):
+        return False
+    with suppress(ValueError, RecursionError):
+        json.loads(text)
+        return True
+    return False
 
 
 def platform_url() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +21,7 @@ import outbound
 from agentkit import HandlerError
 from agentkit.tools import ToolFunction, is_tool, traits_of
 from apps.agents.models import Agent, ToolSecret
+from apps.installation import current
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class Definition(StrictModel):
     """An agent without code: its card and the settings of its model.
 
     Attributes:
-        model: the provider's name of it; empty: the platform's (LLM_MODEL).
+        model: the provider's name of it, or `NAME@CONNECTION`; empty: the installation's default.
         temperature, max_tokens: of one answer; None is the model's default.
         max_steps: model calls in one turn.
         tools: names of registered functions (AGENT_TOOLS).
@@ -170,7 +172,7 @@ class Definition(StrictModel):
         except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:
             # The last two come from values such as `!!bool maybe`.
             where = f" (line {mark.line + 1})" if (mark := getattr(error, "problem_mark", None)) else ""
-            raise ValidationError({"file": f"It is no YAML{where}."}) from None
+            raise ValidationError({"file": f"This is not valid YAML{where}."}) from None
         if not isinstance(content, dict):
             raise ValidationError({"file": "Write a mapping with name, description and instructions."})
         return cls.read(content)
@@ -223,6 +225,7 @@ _BlockDumper.add_representer(str, _as_block)
 def check_definition(definition: Definition, slug: str) -> None:
     """Raises ValidationError, with a sentence for each field, if the agent could not work."""
     problems = {
+        "model": _problem_of_model(definition.model),
         "tools": _problem_of_tools(definition.tools),
         "agents": _problem_of_agents(definition.agents, slug),
         "mcp_servers": _problem_of_servers([server.url for server in definition.mcp_servers]),
@@ -230,6 +233,15 @@ def check_definition(definition: Definition, slug: str) -> None:
     }
     if found := {field: problem for field, problem in problems.items() if problem}:
         raise ValidationError(found)
+
+
+def _problem_of_model(name: str) -> str:
+    named = re.fullmatch(current.NAMED, name)
+    known = current.snapshot()
+    if named is None or known.endpoint(named["connection"]):
+        return ""
+    there = ", ".join(one.slug for one in known.endpoints) or "there is none"
+    return f"There is no model connection {named['connection']}. Write MODEL@CONNECTION with one of these: {there}."
 
 
 def _problem_of_tools(names: list[str]) -> str:
@@ -240,17 +252,17 @@ def _problem_of_tools(names: list[str]) -> str:
     except HandlerError as error:
         return str(error)
     if unknown := [name for name in names if name not in known]:
-        return f"There is no tool {', '.join(unknown)}. There are: {', '.join(known) or 'none'}."
-    return _problem_of_duplicates("It is given twice:", names)
+        return f"There is no tool {', '.join(unknown)}. Available tools: {', '.join(known) or 'none'}."
+    return _problem_of_duplicates("Listed twice:", names)
 
 
 def _problem_of_agents(slugs: list[str], slug: str) -> str:
     if slug in slugs:
-        return "An agent cannot ask itself. Choose others."
+        return "An agent cannot call itself. Choose others."
     known = set(Agent.objects.filter(slug__in=slugs).values_list("slug", flat=True))
     if unknown := [one for one in slugs if one not in known]:
         return f"There is no agent {', '.join(unknown)}. Write the slugs of agents that are registered here."
-    return _problem_of_duplicates("It is given twice:", slugs)
+    return _problem_of_duplicates("Listed twice:", slugs)
 
 
 def _problem_of_servers(urls: list[str]) -> str:
@@ -259,7 +271,7 @@ def _problem_of_servers(urls: list[str]) -> str:
             outbound.guard().check(url)  # calls resolve the name
         except outbound.Forbidden as refusal:
             return f"{url}: {refusal}"
-    return _problem_of_duplicates("It is given twice:", urls)
+    return _problem_of_duplicates("Listed twice:", urls)
 
 
 def _problem_of_duplicates(sentence: str, names: list[str]) -> str:

@@ -19,6 +19,7 @@ from apps.accounts.principals import Principal
 from apps.agents.validators import check_capabilities, check_extended_card, check_names
 
 MAX_FALLBACKS = 5  # of one agent
+MAX_CATEGORY_LENGTH = 40  # characters
 HOUSE_SLUGS = frozenset({"person"})
 """Slugs that only hosted agents may have, because people's answers go to them."""
 RESERVED_SLUGS = frozenset({"negotiation", "tasks", "v1", "extendedAgentCard", ".well-known"})
@@ -26,7 +27,7 @@ RESERVED_SLUGS = frozenset({"negotiation", "tasks", "v1", "extendedAgentCard", "
 
 def refuse_reserved_slug(slug: str) -> None:
     if slug in RESERVED_SLUGS:
-        raise ValidationError(f"{slug!r} is a name the protocol's own URLs use. Choose another.")
+        raise ValidationError(f"A2A addresses use the name {slug!r}. Choose another.")
 
 
 class AgentQuerySet(models.QuerySet["Agent"]):
@@ -44,8 +45,12 @@ class AgentQuerySet(models.QuerySet["Agent"]):
         return self.enabled().filter(allowed)
 
     def listed(self) -> AgentQuerySet:
-        """Agents that everybody may see, not only groups or a workspace."""
-        return self.enabled().exclude(access__in=UNLISTED)
+        """Agents that people and the router choose from. Others are called by their slug."""
+        return self.filter(listed=True)
+
+    def with_open_card(self) -> AgentQuerySet:
+        """Agents whose card everybody may see, not only groups or a workspace."""
+        return self.enabled().exclude(access__in=CLOSED)
 
 
 def text_modes() -> list[str]:
@@ -64,18 +69,18 @@ class Agent(models.Model):
     class Access(models.TextChoices):
         PUBLIC = "public", "everybody, without signing in"
         AUTHENTICATED = "authenticated", "everybody who is signed in or has a key"
-        GROUPS = "groups", "members of named groups"
+        GROUPS = "groups", "members of chosen groups"
         WORKSPACE = "workspace", "members of its workspace"
 
     class OnBusy(models.TextChoices):
-        ENQUEUE = "enqueue", "the message becomes the task's next turn"
-        REJECT = "reject", "the message is refused"
-        INTERRUPT = "interrupt", "the current turn stops and the message follows it"
+        ENQUEUE = "enqueue", "run the message after the current turn"
+        REJECT = "reject", "refuse the message"
+        INTERRUPT = "interrupt", "stop the current turn and run the message"
 
     class Health(models.TextChoices):
-        OK = "ok"
-        DEGRADED = "degraded", "fails more often than not"
-        UNAVAILABLE = "unavailable", "cannot work"
+        OK = "ok", "Healthy"
+        DEGRADED = "degraded", "Degraded"
+        UNAVAILABLE = "unavailable", "Unavailable"
 
     slug = models.CharField(
         max_length=63,
@@ -89,10 +94,27 @@ class Agent(models.Model):
     description = models.TextField()
     version = models.CharField(max_length=40, default="1.0.0")
     kind = models.CharField(max_length=10, choices=Kind, default=Kind.HOSTED)
-    handler = models.CharField(max_length=250, blank=True, help_text="dotted.path:Name of a hosted agent's handler.")
+    listed = models.BooleanField(
+        default=True, help_text="Show it where people choose an agent. If off, only other agents and plans use it."
+    )
+    category = models.CharField(
+        max_length=MAX_CATEGORY_LENGTH,
+        blank=True,
+        help_text="The heading in lists, such as Writing.",
+    )
+    pinned = models.PositiveSmallIntegerField(
+        "position",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Agents with a position come first, 1 before 2. Leave it empty to sort the agent by its use.",
+    )
+    handler = models.CharField(
+        max_length=250, blank=True, help_text="The Python class of a hosted agent: package.module:Name."
+    )
     skills = models.JSONField(default=list, blank=True, help_text="A2A skills: id, name, description, tags.")
-    input_modes = models.JSONField(default=text_modes, help_text="Media types the agent takes.")
-    output_modes = models.JSONField(default=text_modes, help_text="Media types the agent makes.")
+    input_modes = models.JSONField(default=text_modes, help_text="Media types that the agent accepts.")
+    output_modes = models.JSONField(default=text_modes, help_text="Media types that the agent produces.")
     capabilities = models.JSONField(
         default=dict, blank=True, validators=[check_capabilities], help_text='A2A capabilities: {"streaming": true}.'
     )
@@ -100,24 +122,24 @@ class Agent(models.Model):
         default=dict,
         blank=True,
         validators=[check_extended_card],
-        help_text="What only known callers are told, as JSON: skills, description, documentationUrl.",
+        help_text="Details for callers with an API key, as JSON: skills, description, documentationUrl.",
     )
     access = models.CharField(max_length=20, choices=Access, default=Access.AUTHENTICATED)
     groups = models.ManyToManyField(Group, blank=True, related_name="agents")
     on_busy = models.CharField(max_length=10, choices=OnBusy, default=OnBusy.ENQUEUE)
     time_limit = models.FloatField(
-        default=600.0, validators=[MinValueValidator(0.1)], help_text="Seconds that one turn may take."
+        default=600.0, validators=[MinValueValidator(0.1)], help_text="The longest time for one turn, in seconds."
     )
     attempts = models.PositiveSmallIntegerField(
-        default=3, validators=[MinValueValidator(1)], help_text="How often a turn may be started, crashes included."
+        default=3, validators=[MinValueValidator(1)], help_text="How many times a turn may start after crashes."
     )
-    retry_safe = models.BooleanField(default=False, help_text="May a turn that a crash cut off be executed again?")
-    keep_thoughts = models.BooleanField(default=False, help_text="Are the agent's thoughts recorded?")
-    sign_artifacts = models.BooleanField(default=False, help_text="Does the agent sign what it delivers?")
+    retry_safe = models.BooleanField(default=False, help_text="Run a turn again after a crash.")
+    keep_thoughts = models.BooleanField(default=False, help_text="Record the agent's thoughts.")
+    sign_artifacts = models.BooleanField(default=False, help_text="Sign the files that the agent produces.")
     cost = models.FloatField(
         default=0.0,
         validators=[MinValueValidator(0.0)],
-        help_text="What a task costs, in this installation's currency; 0: it is free.",
+        help_text="The cost of a task, in this installation's currency. 0 if it is free.",
     )
     tools = models.JSONField(
         default=list, blank=True, validators=[check_names], help_text="Names of the tools that the agent uses."
@@ -125,17 +147,17 @@ class Agent(models.Model):
     fallbacks = models.JSONField(
         default=list,
         blank=True,
-        help_text="Slugs of the agents that take a turn when this one cannot be reached, the first first.",
+        help_text="Slugs of agents that take over when this one cannot be reached, in order.",
     )
     retention_days = models.PositiveIntegerField(
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="Sessions with it in which nothing happened for so many days are deleted, or sooner where their"
-        " workspace says so; empty: they are kept.",
+        help_text="Delete sessions with this agent after so many days without activity. Leave it empty to keep them. A"
+        " shorter time of the session's workspace wins.",
     )
     health = models.CharField(max_length=12, choices=Health, default=Health.OK, editable=False)
-    ailment = models.TextField(blank=True, editable=False, help_text="Why it is not well, for operators.")
+    ailment = models.TextField(blank=True, editable=False, help_text="Why it is not healthy, for operators.")
     is_enabled = models.BooleanField("enabled", default=True)
     current_version = models.ForeignKey(
         "AgentVersion", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
@@ -164,7 +186,7 @@ class Agent(models.Model):
         if problem := self._fallback_problem():
             raise ValidationError({"fallbacks": problem})
         if self.slug in HOUSE_SLUGS and self.kind != Agent.Kind.HOSTED:
-            raise ValidationError({"slug": f"{self.slug} is an agent of the platform's own. Choose another slug."})
+            raise ValidationError({"slug": f"The platform uses the slug {self.slug}. Choose another."})
         if self.access == Agent.Access.WORKSPACE and self.workspace_id and self.workspace.personal_of_id is None:
             raise ValidationError({"access": "The installation's own workspace has no members. Choose another."})
 
@@ -176,7 +198,7 @@ class Agent(models.Model):
         if len(slugs) > MAX_FALLBACKS or len(set(slugs)) < len(slugs):
             return f"Name at most {MAX_FALLBACKS} agents, each once."
         if self.slug in slugs:
-            return "An agent cannot stand in for itself."
+            return "An agent cannot be its own fallback."
         existing = set(Agent.objects.filter(slug__in=slugs).values_list("slug", flat=True)) if slugs else set()
         missing = [slug for slug in slugs if slug not in existing]
         return f"There is no agent {', '.join(missing)}. Register it first." if missing else ""
@@ -190,9 +212,9 @@ class Agent(models.Model):
         return self.access == Agent.Access.PUBLIC
 
     @property
-    def is_listed(self) -> bool:
-        """The rule of `listed`, for an enabled agent."""
-        return self.access not in UNLISTED
+    def has_open_card(self) -> bool:
+        """The rule of `with_open_card`, for an enabled agent."""
+        return self.access not in CLOSED
 
     @property
     def calls_webhooks(self) -> bool:
@@ -236,7 +258,7 @@ class Agent(models.Model):
         return any(_overlap(one, mode) for one in accepted for mode in modes)
 
 
-UNLISTED = (Agent.Access.GROUPS, Agent.Access.WORKSPACE)
+CLOSED = (Agent.Access.GROUPS, Agent.Access.WORKSPACE)
 
 
 def _overlap(one: str, other: str) -> bool:
@@ -317,7 +339,7 @@ class SigningKey(models.Model):
         on_delete=models.CASCADE,
         related_name="signing_keys",
         editable=False,
-        help_text="Empty: the platform's own.",
+        help_text="Empty for the platform's own key.",
     )
     public = models.JSONField("public key", editable=False, help_text="As a JSON Web Key.")
     private = EncryptedTextField(blank=True, help_text="The JSON Web Key; erased when the key stops signing.")
@@ -359,26 +381,26 @@ class AgentStats(models.Model):
     agent = models.OneToOneField("agents.Agent", on_delete=models.CASCADE, primary_key=True, related_name="stats")
     runs = models.PositiveIntegerField(default=0, help_text="Recent runs.")
     succeeded = models.PositiveIntegerField(default=0, help_text="Recent runs that did not fail.")
-    newest_runs = models.PositiveSmallIntegerField(default=0, help_text="The newest of them, by which health is told.")
+    newest_runs = models.PositiveSmallIntegerField(default=0, help_text="The newest of them, which decide the health.")
     newest_succeeded = models.PositiveSmallIntegerField(default=0)
-    took_p50 = models.FloatField(null=True, help_text="Of recent turns that succeeded: from start to end.")
+    took_p50 = models.FloatField(null=True, help_text="Seconds from start to end of recent turns that succeeded.")
     took_p95 = models.FloatField(null=True)
-    waited_p50 = models.FloatField(null=True, help_text="Of the same: from the message to the start.")
+    waited_p50 = models.FloatField(null=True, help_text="Seconds from the message to the start of the same turns.")
     waited_p95 = models.FloatField(null=True)
     input_tokens = models.PositiveBigIntegerField(default=0, help_text="Of language models, in recent runs.")
     output_tokens = models.PositiveBigIntegerField(default=0)
-    queued = models.PositiveIntegerField(default=0, help_text="Turns that waited at that moment.")
+    queued = models.PositiveIntegerField(default=0, help_text="Turns that were waiting.")
     running = models.PositiveIntegerField(default=0)
-    tasks = models.PositiveBigIntegerField(default=0, help_text="How often a task was the answer.")
-    messages = models.PositiveBigIntegerField(default=0, help_text="How often a message was.")
+    tasks = models.PositiveBigIntegerField(default=0, help_text="Answers that were a task.")
+    messages = models.PositiveBigIntegerField(default=0, help_text="Answers that were a message.")
     tasks_of_a_day = models.PositiveIntegerField(default=0, help_text="In the last 24 hours.")
     messages_of_a_day = models.PositiveIntegerField(default=0)
     # Counts up to a time before every open transaction. They are final.
     counted_to = models.DateTimeField(null=True)
     tasks_counted = models.PositiveBigIntegerField(default=0)
     messages_counted = models.PositiveBigIntegerField(default=0)
-    ratings = models.PositiveIntegerField(default=0, help_text="Tasks that somebody gave stars.")
-    mean_rating = models.FloatField(null=True, help_text="From 1 to 5; of each task the newest counts.")
+    ratings = models.PositiveIntegerField(default=0, help_text="Rated tasks.")
+    mean_rating = models.FloatField(null=True, help_text="From 1 to 5. The newest rating of each task counts.")
     updated_at = models.DateTimeField()
 
     class Meta:

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field
 
 from apps.agents.definitions import Line, MaxTokens, ModelName, StrictModel, Temperature, field_errors
 from apps.agents.models import Agent
+from apps.installation import current
 
 JSON = dict[str, Any]
 
@@ -51,7 +52,7 @@ def read_options(agent: Agent, options: JSON) -> JSON:
     except ValueError:  # includes UnicodeEncodeError
         raise ValidationError({"options": "Write JSON, with texts in Unicode."}) from None
     if size > MAX_OPTION_BYTES:
-        raise ValidationError({"options": f"They are larger than {MAX_OPTION_BYTES:,} bytes."})
+        raise ValidationError({"options": f"The options are larger than {MAX_OPTION_BYTES:,} bytes."})
     if "\\u0000" in text.replace("\\\\", ""):
         raise ValidationError({"options": "Write text without control characters."})
     try:
@@ -76,18 +77,20 @@ def _model_options(agent: Agent, options: JSON) -> JSON:
 def model_choices(agent: Agent) -> list[str]:
     """What people may choose, because models cost money."""
     own = agent.current_version.content.get("model", "") if agent.current_version else ""
-    return list(dict.fromkeys(name for name in (own, settings.LLM_MODEL, *settings.LLM_MODELS) if name))
+    known = current.snapshot()
+    offered = known.choices if known.endpoints else settings.LLM_MODELS
+    return list(dict.fromkeys(name for name in (own, known.default.model, *offered) if name))
 
 
 def _no_options_of_remote(_: Agent, options: JSON) -> JSON:
     if options:
-        raise ValidationError({"options": "A remote agent takes none: A2A has no place for them."})
+        raise ValidationError({"options": "A remote agent takes no options."})
     return {}
 
 
 def _no_options_of_plan(_: Agent, options: JSON) -> JSON:
     if options:
-        raise ValidationError({"options": "A plan takes none: its inputs are given in the message."})
+        raise ValidationError({"options": "A plan takes no options. Send its inputs in the message."})
     return {}
 
 

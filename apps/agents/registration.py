@@ -25,15 +25,16 @@ def house_workspace() -> Workspace:
 def register_hosted(slug: str, handler: str, **policies: Any) -> Agent:
     """Register or update the hosted agent `slug` from its handler's description.
 
-    `policies` are other fields of Agent, such as `access`; missing ones keep their value.
+    `policies` are other fields of Agent, such as `access`; missing ones keep their value. What the handler says about
+    lists is the start value of a new agent, because operators decide it.
     Raises agentkit.HandlerError for a path without a handler, ValidationError for an invalid value.
     """
-    described = handler_fields(load_handler(handler), slug)
+    loaded, agent = load_handler(handler), get_or_new(slug)
+    described = handler_fields(loaded, slug) | ({} if agent.pk else list_fields(loaded))
     fields = {"kind": Agent.Kind.HOSTED, "handler": handler, **described, **policies}
-    agent = get_or_new(slug)
     if agent.kind in settings.RESTORERS:
-        what = "a plan" if agent.kind == Agent.Kind.PLAN else "an agent without code"
-        raise ValidationError({"slug": f"{slug} is {what}. Choose another slug, or delete it first."})
+        what = "plan" if agent.kind == Agent.Kind.PLAN else "agent without code"
+        raise ValidationError({"slug": f"The {what} {slug} exists already. Choose another slug, or delete it first."})
     if not agent.is_available:  # its handler has just been loaded
         fields |= {"health": Agent.Health.OK, "ailment": ""}
     set_fields(agent, fields)
@@ -46,7 +47,7 @@ def register_model(slug: str, definition: Definition, *, author: User | None = N
     """Register or update an agent without code (see `register_hosted`). Raises ValidationError."""
     agent = get_or_new(slug)
     if agent.pk and agent.kind != Agent.Kind.MODEL:
-        raise ValidationError({"slug": f"{slug} is an agent of another kind. Choose another slug."})
+        raise ValidationError({"slug": f"{slug} exists already and is another kind of agent. Choose another slug."})
     define(agent, definition, author=author, **policies)
     return agent
 
@@ -73,7 +74,7 @@ def revert(version: AgentVersion, author: User | None) -> AgentVersion:
     Raises ValidationError if it cannot work any more, or a handler or card defines the agent.
     """
     if not is_revertible(version.agent):
-        raise ValidationError({"version": "This agent is what its handler says. Change the handler."})
+        raise ValidationError({"version": "The handler defines this agent. Change the handler instead."})
     restore: Callable[..., AgentVersion] = import_string(settings.RESTORERS[version.agent.kind])
     return restore(version, author=author, note=f"Back to version {version.number}.")
 
@@ -111,6 +112,11 @@ def handler_fields(handler: SkillHandler, slug: str) -> dict[str, Any]:
         "attempts": handler.attempts,
         "retry_safe": handler.retry_safe,
     }
+
+
+def list_fields(handler: SkillHandler) -> dict[str, Any]:
+    """The fields of Agent that say how lists show a new agent."""
+    return {"listed": handler.listed, "category": handler.category}
 
 
 def error_text(error: ValidationError) -> str:

@@ -4,21 +4,45 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from math import log1p
 from typing import Any
 
 from apps.accounts.principals import Principal
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentStats
 
 HEALTH_WEIGHTS = {Agent.Health.OK: 1.0, Agent.Health.DEGRADED: 0.7, Agent.Health.UNAVAILABLE: 0.4}
 """The factor of an agent's score by its health."""
 
 
 def find_agents(
-    principal: Principal,
+    principal: Principal, text: str = "", *, last_used: Mapping[int, float] | None = None, **filters: str
+) -> list[Agent]:
+    """The listed agents that `principal` may use and that match, with their stats, sorted. One query.
+
+    `last_used` says when `principal` last used an agent, by the agent's key, in seconds since the epoch. For `text`
+    and `filters` see `matching`.
+    """
+    usable = Agent.objects.visible_to(principal).listed().select_related("stats")
+    ranked = sorted(usable, key=partial(rank_for_choosing, last_used=last_used or {}))
+    return matching(ranked, text, **filters)
+
+
+def rank_for_choosing(agent: Agent, last_used: Mapping[int, float]) -> tuple[Any, ...]:
+    """The sort key of lists for people: pinned agents, those that the person used last, the most used, by name.
+
+    Agents that cannot work come last. The agent's stats should be loaded.
+    """
+    stats: AgentStats | None = getattr(agent, "stats", None)  # none before its first work
+    pinned = (0, agent.pinned) if agent.pinned is not None else (1, 0)
+    used = stats.tasks + stats.messages if stats else 0
+    return not agent.is_available, pinned, -last_used.get(agent.pk, 0.0), -used, agent.name.casefold()
+
+
+def matching(
+    agents: Sequence[Agent],
     text: str = "",
     *,
     skill: str = "",
@@ -26,8 +50,9 @@ def find_agents(
     mode: str = "",
     health: str = "",
     kind: str = "",
+    category: str = "",
 ) -> list[Agent]:
-    """The agents that `principal` may use and that match all filters, best first. One query.
+    """The agents that match all filters: those that match `text` best first, or without it in their order.
 
     Args:
         text: words of the agent or a skill, or part of its name.
@@ -35,15 +60,22 @@ def find_agents(
         tag: of a skill.
         mode: a media type of the agent or a skill; `image/*` is any image.
         health, kind: values of `Agent.Health` and `Agent.Kind`.
+        category: of the agent.
     """
-    exact = {name: value for name, value in {"health": health, "kind": kind}.items() if value}
-    agents = [
+    fitting = [
         agent
-        for agent in Agent.objects.visible_to(principal).filter(**exact)
-        if has_skill(agent, skill) and has_tag(agent, tag) and has_mode(agent, mode)
+        for agent in agents
+        if health in ("", agent.health)
+        and kind in ("", agent.kind)
+        and (not category or _same(category, agent.category))
+        and has_skill(agent, skill)
+        and has_tag(agent, tag)
+        and has_mode(agent, mode)
     ]
-    scores = _scores(agents, text) if text.strip() else dict.fromkeys((agent.pk for agent in agents), 1.0)
-    found = [agent for agent in agents if scores[agent.pk]]
+    if not text.strip():
+        return fitting
+    scores = _scores(fitting, text)
+    found = [agent for agent in fitting if scores[agent.pk]]
     return sorted(found, key=lambda agent: (-scores[agent.pk] * HEALTH_WEIGHTS[Agent.Health(agent.health)], agent.name))
 
 
@@ -60,6 +92,10 @@ def has_tag(agent: Agent, tag: str) -> bool:
 def has_mode(agent: Agent, mode: str) -> bool:
     """Input or output; "" matches every agent."""
     return not mode or agent.takes(mode) or agent.makes_any_of([mode])
+
+
+def categories_of(agents: Iterable[Agent]) -> list[str]:
+    return sorted({agent.category for agent in agents if agent.category}, key=str.casefold)
 
 
 def skills_of(agents: Iterable[Agent]) -> list[str]:

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 import db
 from apps.accounts.principals import Principal
 from apps.agents import cards
-from apps.agents.models import Agent
+from apps.agents.models import MAX_CATEGORY_LENGTH, Agent
 from apps.agents.negotiation import Assessment
 from apps.api.framework.problems import NotFound
 from apps.api.framework.schema import documented
@@ -36,6 +36,8 @@ def agent_json(agent: Agent) -> JSON:
         "version": agent.version,
         "kind": agent.kind,
         "access": agent.access,
+        "listed": agent.listed,
+        "category": agent.category,
         "url": cards.agent_url(agent),
         "cardUrl": f"{cards.agent_url(agent)}/.well-known/agent-card.json",
         "skills": cards.card_skills(agent),
@@ -82,6 +84,18 @@ def fit_json(assessment: Assessment) -> JSON:
     }
 
 
+LISTED: dict[str, dict[str, bool]] = {"true": {"listed": True}, "false": {"listed": False}, "all": {}}
+
+
+class ListingAgents(Listing):
+    listed = Choice(
+        [*LISTED],
+        default="true",
+        help_text="`true` lists the agents that people choose from, `false` those that only agents and plans use, "
+        "`all` both.",
+    )
+
+
 class Searching(Query):
     q = serializers.CharField(
         default="", allow_blank=True, max_length=MAX_QUERY, help_text="Words to search for, or part of an agent's name."
@@ -95,6 +109,7 @@ class Searching(Query):
     )
     health = Choice(Agent.Health.choices, required=False)
     kind = Choice(Agent.Kind.choices, required=False)
+    category = serializers.CharField(required=False, max_length=MAX_CATEGORY_LENGTH, help_text="The agent's category.")
 
 
 def _texts(**options: Any) -> serializers.ListField:
@@ -143,6 +158,10 @@ class AgentShape(Shape):
     version = serializers.CharField()
     kind = serializers.ChoiceField(Agent.Kind.choices)
     access = serializers.ChoiceField(Agent.Access.choices)
+    listed = serializers.BooleanField(
+        help_text="Whether people choose from it. Otherwise only other agents and plans use it."
+    )
+    category = serializers.CharField(help_text="The heading under which lists show the agent. Empty if it has none.")
     url = serializers.CharField(help_text="The agent's A2A URL.")
     card_url = serializers.CharField(help_text="The URL of the agent's A2A card.")
     skills = AgentSkill(many=True)
@@ -194,13 +213,17 @@ class FoundAgents(Shape):
 
 class Agents(Endpoint):
     @documented(
-        "agents_list", "List the agents that you may use, by name", query=Listing, answers={200: page_of(AgentShape)}
+        "agents_list",
+        "List the agents that you may use, by name",
+        query=ListingAgents,
+        answers={200: page_of(AgentShape)},
     )
     def get(self, request: Request) -> Response:
-        rows = Agent.objects.visible_to(self.principal).select_related("stats")
-        return self.page(
-            rows, ("name", "id"), self.query(Listing), lambda shown: list(map(agent_json, shown)), "agents"
-        )
+        """By default only listed agents."""
+        asked = self.query(ListingAgents)
+        listed = asked.pop("listed")
+        rows = Agent.objects.visible_to(self.principal).filter(**LISTED[listed]).select_related("stats")
+        return self.page(rows, ("name", "id"), asked, lambda shown: list(map(agent_json, shown)), "agents", listed)
 
 
 class OneAgent(Endpoint):
@@ -212,7 +235,9 @@ class OneAgent(Endpoint):
 class AgentSearch(Endpoint):
     @documented("agents_search", "Search agents, best match first", query=Searching, answers={200: FoundAgents})
     async def get(self, request: Request) -> Response:
-        """The search compares words. It also compares meaning if an embedding model is configured."""
+        """Finds listed agents. The search compares words. It also compares meaning if an embedding model is
+        configured.
+        """
         asked = self.query(Searching)
         found = await ranking.search_agents(self.principal, asked.pop("q"), **asked)
         return Response({"items": await db.run(_found_json, found)})

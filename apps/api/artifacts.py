@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 
+from django.db.models import Q
 from django.http import FileResponse, StreamingHttpResponse
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
@@ -29,7 +30,7 @@ from apps.features.provenance.traversal import provenance_of
 from apps.features.sharing import downloads
 from apps.features.signing import signatures
 from apps.features.signing.signatures import Verdict
-from apps.record import lineage, lookup
+from apps.record import lineage, lookup, unfinished
 from apps.record.content.parts import pieces_joined
 from apps.record.lineage import artifact_versions
 from apps.record.models import Artifact, Task
@@ -51,6 +52,10 @@ class ArtifactListing(Listing):
     session = serializers.UUIDField(help_text="The id of a session.")
     task = serializers.UUIDField(required=False)
     name = Line(required=False, max_length=250, help_text="All versions of artifacts with this name.")
+    unfinished = serializers.BooleanField(
+        default=False,
+        help_text="Whether to include what tasks had streamed when they failed or were stopped.",
+    )
 
 
 class Bundling(Query):
@@ -107,18 +112,23 @@ class Artifacts(Endpoint):
         asked = self.query(ArtifactListing)
         context = find_session(self.principal, asked["session"])
         narrowed = {name: asked[name] for name in ("task", "name") if name in asked}
-        rows, bound = lineage.artifacts(context).filter(**narrowed), (context.pk, *narrowed.items())
+        rows, bound = lineage.artifacts(context), (context.pk, asked["unfinished"], *narrowed.items())
+        left = {row.pk: row for row in unfinished.find(context)} if asked["unfinished"] else {}
+        if left:
+            rows = Artifact.objects.filter(Q(pk__in=rows.values("pk")) | Q(pk__in=left))
 
         def show(shown: list[Artifact]) -> list[JSON]:
-            return artifacts_json(context.pk, shown, artifact_versions(context) if shown else {})
+            ended = unfinished.with_parts([left[row.pk] for row in shown if row.pk in left])
+            delivered = [row for row in shown if row.pk not in left]
+            return artifacts_json(context.pk, [*delivered, *ended], artifact_versions(context) if delivered else {})
 
-        return self.page(rows, ("first_event", "id"), asked, show, "artifacts", *bound)
+        return self.page(rows.filter(**narrowed), ("first_event", "id"), asked, show, "artifacts", *bound)
 
 
 class OneArtifact(Endpoint):
     @documented("artifacts_retrieve", "Retrieve an artifact", answers={200: ArtifactShape})
     def get(self, request: Request, task: uuid.UUID, artifact: str) -> Response:
-        row = find_artifact(self.principal, task, artifact)
+        row = find_artifact(self.principal, task, artifact, with_unfinished=True)
         context = row.task.context
         return Response(artifacts_json(context.pk, [row], artifact_versions(context))[0])
 
@@ -221,17 +231,27 @@ class ArtifactProvenance(Endpoint):
         return Response(provenance_of(self.principal, find_artifact(self.principal, task, artifact)).json)
 
 
-def find_artifact(principal: Principal, task: uuid.UUID, artifact: str) -> Artifact:
-    """Raises NotFound."""
-    mine = Task.objects.visible_to(principal).filter(pk=task)
-    delivered = Artifact.objects.delivered().select_related("task__context").filter(task__in=mine)
-    named = delivered.filter(artifact_id=artifact)
-    row = named.first() if "\0" not in artifact else None
+def find_artifact(principal: Principal, task: uuid.UUID, artifact: str, *, with_unfinished: bool = False) -> Artifact:
+    """A delivered artifact, or on request an unfinished one. Raises NotFound."""
+    row = _artifact(principal, task, artifact, with_unfinished)
     if row is None and "\0" not in artifact and lookup.restore_tasks(principal, [task]):
-        row = named.all().first()
+        row = _artifact(principal, task, artifact, with_unfinished)
     if row is None:
-        raise NotFound("There is no such artifact. Tasks show what they made when they have completed.")
+        raise NotFound("There is no such artifact. Artifacts appear when their task completes.")
     return row
+
+
+def _artifact(principal: Principal, task: uuid.UUID, artifact: str, with_unfinished: bool) -> Artifact | None:
+    mine = Task.objects.visible_to(principal).filter(pk=task)
+    named = Artifact.objects.select_related("task__context").filter(task__in=mine, artifact_id=artifact)
+    row = named.first() if "\0" not in artifact else None
+    if row is None or row.state == Artifact.State.DELIVERED:
+        return row
+    ended = [one for one in unfinished.find(row.task.context) if one.pk == row.pk] if with_unfinished else []
+    if not ended:
+        return None
+    row.until = ended[0].until
+    return unfinished.with_parts([row])[0]
 
 
 def verification_json(row: Artifact) -> JSON:
@@ -261,10 +281,10 @@ def _key_json(key: SigningKey) -> JSON:
 
 def find_part(principal: Principal, task: uuid.UUID, artifact: str, number: int) -> tuple[JSON, str]:
     """A part and its file name. Raises NotFound, also for links."""
-    row = find_artifact(principal, task, artifact)
+    row = find_artifact(principal, task, artifact, with_unfinished=True)
     parts = pieces_joined(row.parts)
     if number >= len(parts) or "url" in parts[number]:
-        raise NotFound("There is no such part, or its content is kept elsewhere: see the artifact's parts.")
+        raise NotFound("There is no such part, or its content is stored elsewhere. See the artifact's parts.")
     return parts[number], row.name or row.artifact_id
 
 

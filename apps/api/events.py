@@ -143,7 +143,7 @@ def _is_still_authorized(endpoint: Endpoint) -> bool:
 
 RESET = "reset"
 TOO_OLD = {"sessionId": None, "reason": "too_old"}
-"""The reset of who has been away for too long: everything is to be read anew."""
+"""The reset of who has been away for too long: it must read everything again."""
 
 
 class StreamEvent(NamedTuple):

@@ -37,6 +37,10 @@ class Edited(Content):
         default=False, help_text="Whether the edited message keeps the files of the original."
     )
     running = Choice(RUNNING, default="cancel", help_text="What happens to running tasks in the original session.")
+    run = serializers.BooleanField(
+        default=True,
+        help_text="Whether the agent answers the edited message. If not, the fork only contains the message.",
+    )
 
 
 class Forking(Body):
@@ -66,7 +70,7 @@ class Forking(Body):
 
     def validate(self, attrs: JSON) -> JSON:
         if "at" in attrs and ("message_id" in attrs or attrs["retry"]):
-            raise serializers.ValidationError({"at": ["Say either where to fork, or which message it is about."]})
+            raise serializers.ValidationError({"at": ["Use either `at` or `messageId`, not both."]})
         return attrs
 
 
@@ -88,10 +92,20 @@ class OneMessage(Endpoint):
         """
         asked, key = await db.run(self.body, Edited), self.idempotency_key
         quotas.count_act(self.principal)
-        how = {name: asked[name] for name in ("running", "keep_files")} | {"key": key, "traceparent": self.traceparent}
+        how = {name: asked[name] for name in ("running", "keep_files")} | {"key": key}
+        if not asked["run"]:
+            return await db.run(self._save, session, message, read_parts(asked), how)
+        how["traceparent"] = self.traceparent
         with messages.idempotency_key_errors():
             sent = await editing.edit(self.principal, session, message, read_parts(asked), **how)
         return await db.run(_fork_response, self, sent)
+
+    def _save(self, session: uuid.UUID, message: uuid.UUID, parts: list[JSON], how: JSON) -> Response:
+        with messages.idempotency_key_errors():
+            saved = editing.save(self.principal, session, message, parts, **how)
+        context = find_session(self.principal, saved.message.context_id)
+        [shown] = shapes.messages_json(context, [saved.message])
+        return _session_response(self, context.pk, NOTHING_SENT | {"message": shown, "repeated": saved.repeated}, "")
 
 
 class Forks(Endpoint):

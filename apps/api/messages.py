@@ -105,7 +105,7 @@ class PartBody(Body):
 
     def _uploaded(self, upload: uuid.UUID, described: JSON) -> JSON:
         if "mediaType" in described:
-            raise ValidationError({"mediaType": ["Is that of the upload. Leave it out."]})
+            raise ValidationError({"mediaType": ["Leave this out: the upload has its own media type."]})
         try:
             part = resumable.message_part(self.context["caller"], upload)
         except Refusal as refusal:
@@ -124,7 +124,7 @@ def read_parts(body: JSON) -> list[JSON]:
     words = [{"text": body["text"]}] if body.get("text", "").strip() else []
     parts = [*words, *body.get("parts", [])]
     if not parts:
-        raise ValidationError({"text": ["Say something, by text or by parts."]})
+        raise ValidationError({"text": ["Send text or parts."]})
     if len(parts) > settings.MAX_PARTS:
         raise ValidationError({"parts": [f"At most {settings.MAX_PARTS}, with the text."]})
     return parts
@@ -393,7 +393,9 @@ def _find_task(context: Context, task: uuid.UUID) -> Task:
     if found is None:
         raise TaskNotFound
     if found.context_id != context.pk:  # ended there, or left
-        raise Conflict("The task belongs to what the session was forked from. Send the message without it.")
+        raise Conflict(
+            "The task belongs to the session that this one was forked from. Send the message without `task`."
+        )
     return found
 
 

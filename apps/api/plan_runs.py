@@ -44,8 +44,8 @@ from console.drawing import svg
 
 NEWEST_FIRST = ("-created_at", "-id")
 OLDEST_FIRST = ("asked_at", "id")
-NO_FILE = "Must be a file, by raw, url or uploadId. Words are `text`, values are `inputs`."
-NO_RUN = "There is no such run of a plan."
+NO_FILE = "Must be a file: raw, url or uploadId. Use `text` for text and `inputs` for values."
+NO_RUN = "There is no such plan run."
 STARTING = {"plan": "short-story", "inputs": {"topic": "a lighthouse"}}
 
 

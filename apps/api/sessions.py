@@ -44,7 +44,7 @@ from apps.features.search.models import SearchEntry
 from apps.features.search.queries import PageCursor, SearchResult
 from apps.features.sessions import commands, deletion, marks
 from apps.record import lineage, projection, sync, wire
-from apps.record.content.parts import title_of
+from apps.record.content.rendering import title_of
 from apps.record.errors import ContextNotFound, InvalidFields
 from apps.record.models import Artifact, Context, Message, Task
 from apps.record.sync import PositionTooOld

@@ -26,6 +26,7 @@ from apps.record.content import rendering
 from apps.record.content.parts import declared_media_type, pieces_joined, size_of, words_of
 from apps.record.events import EventType
 from apps.record.lineage import Versions, number_versions
+from apps.record.lookup import edit_histories
 from apps.record.models import Artifact, Context, Event, Message, Segment, Task, TaskState
 from apps.record.projection import Author
 
@@ -97,9 +98,14 @@ class ToolCall(Shape):
 
 
 class MessageEdit(Shape):
-    session_id = serializers.UUIDField(help_text="The fork that contains the edited message.")
-    index = serializers.IntegerField(help_text="The index of the event that records the edit.")
+    """Another version of a message: an earlier one, with its `content`, or a later one in a fork."""
+
+    session_id = serializers.UUIDField(help_text="The session that contains the other version.")
+    index = serializers.IntegerField(
+        help_text="The index of the earlier version. For a later version: of the event that records the edit."
+    )
     timestamp = serializers.DateTimeField()
+    content = _nullable_text(help_text="The text of the earlier version. Null for a later version.")
 
 
 class MessageMetadata(Shape):
@@ -188,7 +194,7 @@ class TaskShape(Shape):
 
 @extend_schema_serializer(component_name="Artifact")
 class ArtifactShape(Shape):
-    """A result that a task delivered."""
+    """A result that a task delivered, or what it had streamed when it failed or was stopped."""
 
     id = serializers.CharField(help_text="`<taskId>/<artifactId>`")
     session_id = serializers.UUIDField()
@@ -198,10 +204,17 @@ class ArtifactShape(Shape):
     description = serializers.CharField()
     media_type = serializers.CharField()
     size = serializers.IntegerField(help_text="The size in bytes.")
-    digest = serializers.CharField(help_text="The SHA-256 digest of the canonical JSON of the artifact's parts.")
+    digest = serializers.CharField(
+        help_text="The SHA-256 digest of the canonical JSON of the artifact's parts. Empty if it is unfinished."
+    )
     is_signed = serializers.BooleanField()
     version = serializers.IntegerField(
-        help_text="The version among artifacts with the same name in the session, starting at 1."
+        help_text="The version among delivered artifacts with the same name in the session, starting at 1. 0 if it is "
+        "unfinished."
+    )
+    unfinished = serializers.BooleanField(
+        help_text="Whether the task failed or was stopped while it streamed the artifact. The parts are what it had "
+        "streamed by then."
     )
     created_at = serializers.DateTimeField()
     parts = serializers.ListField(child=Struct())
@@ -296,17 +309,19 @@ TOOL_EVENTS = (EventType.AGENT_TOOL_CALL, EventType.AGENT_TOOL_RESULT)
 
 
 def messages_json(context: Context, rows: Sequence[Message], upto: int | None = None) -> list[JSON]:
-    """Messages at event `upto`. At most three queries, besides segments."""
+    """Messages at event `upto`. At most three queries, besides segments; in a fork, five."""
     if not rows:
         return []
     events = _turn_events(rows)
     wrote = projection.read_authors(event for event in events if event.type in projection.AUTHOR_EVENTS)
     called, edits = _tool_calls(events, rows), _edits(context, upto)
+    earlier = edit_histories(context, upto)
     slugs = agent_slugs(author.agent for author in wrote.values())
     nobody = Author()
     shown = []
     for row in rows:
-        author, calls, edited = wrote.get(row.index, nobody), called.get(row.index, []), edits.get(str(row.pk), [])
+        author, calls = wrote.get(row.index, nobody), called.get(row.index, [])
+        edited = [*map(_earlier_version, earlier.get(row.message_id, ())), *edits.get(str(row.pk), ())]
         shown.append(_message_json(context.pk, row, author, slugs, calls, edited))
     return shown
 
@@ -390,11 +405,17 @@ def _take_result(calls: list[JSON], event: Event) -> None:
             return
 
 
+def _earlier_version(row: Message) -> JSON:
+    said = {"sessionId": str(row.context_id), "index": row.index, "timestamp": timestamp(row.created_at)}
+    return said | {"content": words_of(row.parts)}
+
+
 def _edits(context: Context, upto: int | None) -> dict[str, list[JSON]]:
     """Forks by edited message's id."""
     found: dict[str, list[JSON]] = defaultdict(list)
     for event in lineage.events(context, upto=upto).filter(type=EventType.EDIT):
-        edit = {"sessionId": event.payload["session"], "index": event.index, "timestamp": timestamp(event.at)}
+        edit = {"sessionId": event.payload["session"], "index": event.index}
+        edit |= {"timestamp": timestamp(event.at), "content": None}
         found[event.payload["messageId"]].append(edit)
     return found
 
@@ -505,14 +526,14 @@ MIXED_TYPE = "multipart/mixed"
 
 
 def artifacts_json(session: uuid.UUID, rows: Sequence[Artifact], versions: Versions | None = None) -> list[JSON]:
-    """Delivered artifacts in order. No query.
+    """Artifacts in order. No query.
 
     Without `versions`, `rows` must contain all versions.
     """
     ordered = sorted(rows, key=lambda row: row.first_event)
     if versions is None:
         versions = number_versions((row.first_event, row.name, row.artifact_id) for row in ordered)
-    return [artifact_json(session, row, versions[row.first_event]) for row in ordered]
+    return [artifact_json(session, row, 0 if row.until else versions[row.first_event]) for row in ordered]
 
 
 def artifact_json(session: uuid.UUID, row: Artifact, version: int) -> JSON:
@@ -529,6 +550,7 @@ def artifact_json(session: uuid.UUID, row: Artifact, version: int) -> JSON:
         "digest": row.digest,
         "isSigned": bool(row.signature),
         "version": version,
+        "unfinished": row.until is not None,
         "createdAt": timestamp(row.created_at),
         "parts": parts_json(parts, session),
         "metadata": row.metadata,

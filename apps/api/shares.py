@@ -86,6 +86,9 @@ class SharedArtifact(Shape):
     description = serializers.CharField()
     digest = serializers.CharField()
     is_signed = serializers.BooleanField()
+    unfinished = serializers.BooleanField(
+        help_text="Whether the task failed or was stopped while it streamed the artifact."
+    )
     parts = serializers.ListField(child=Struct())
     created_at = serializers.DateTimeField()
 
@@ -230,6 +233,7 @@ def _artifact_json(snapshot: Snapshot, branch: Branch, made: Artifact, token: st
         "description": made.description,
         "digest": made.digest,
         "isSigned": bool(made.signature),
+        "unfinished": made.until is not None,
         "parts": list(_parts_json(snapshot, branch, "artifacts", made.first_event, parts, token)),
         "createdAt": timestamp(made.created_at),
     }

@@ -58,7 +58,11 @@ class TaskListing(Listing):
 
 
 class Rating(Body):
-    rating = serializers.IntegerField(min_value=1, max_value=commands.MAX_RATING, help_text="The number of stars.")
+    rating = serializers.IntegerField(
+        min_value=1,
+        max_value=commands.MAX_RATING,
+        help_text="From 1 (bad) to 5 (good). A thumb down is 1, a thumb up 5.",
+    )
     text = serializers.CharField(default="", allow_blank=True, max_length=commands.MAX_FEEDBACK_LENGTH)
 
 
@@ -269,7 +273,9 @@ class RunShape(Shape):
     finished_at = serializers.DateTimeField(allow_null=True)
     input_hash = serializers.CharField(help_text="The SHA-256 digest of the turn's input. Empty until the run starts.")
     options = Struct(help_text="The options that the session has set for the agent.")
-    usage = Struct(help_text="The usage of language models. Empty if the run called none.")
+    usage = Struct(
+        help_text="The usage of language models, with its cost where prices are known. Empty if the run called none."
+    )
     error = RunError(allow_null=True)
     traceparent = serializers.CharField(help_text="The run's span (W3C Trace Context).")
 

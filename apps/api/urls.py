@@ -33,5 +33,5 @@ def in_both_forms(pattern: URLPattern) -> list[URLPattern]:
 
 urlpatterns = [
     *(form for part in PARTS for pattern in part for form in in_both_forms(pattern)),
-    re_path("", UnknownAddress.as_view()),
+    re_path(".*", UnknownAddress.as_view()),
 ]

@@ -18,7 +18,7 @@ from apps.agents.models import Agent
 from apps.engine.queue import publish
 from apps.record import ledger, lookup, notifications, runs
 from apps.record.content import blobs
-from apps.record.content.parts import title_of
+from apps.record.content.rendering import title_of
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import (
     AlreadyAnswered,
@@ -100,7 +100,7 @@ def accept(
                 return earlier
             if isinstance(refusal, UnsupportedOperation):
                 raise
-    raise InvalidParams("The same message is being sent twice at the same time. Send it once more.", "messageId")
+    raise InvalidParams("The same message is being sent twice at the same time. Send it again.", "messageId")
 
 
 def _earlier_receipt(sender: str, agent: Agent, message_id: str, body_hash: str) -> Receipt | None:
@@ -195,11 +195,17 @@ def message_payload(
         if parent is not None:
             opening["parentTask"] = parent
         payload["opens"] = log.opening(opening)
-    elif title and not log.context.title:
+    elif title and _takes_title(log.context, title):
         payload["title"] = title
     task_field = {"taskId": str(task)} if task else {}
     payload["message"] = {**message, "contextId": log.context.context_id, **task_field}
     return payload
+
+
+def _takes_title(context: Context, title: str) -> bool:
+    """Is the session untitled, or a fork whose title is provisional until its own first message?"""
+    is_new_fork = context.forked_at is not None and context.last_event == context.forked_at + 1
+    return not context.title or (is_new_fork and context.fork_reason in ("fork", "agent"))
 
 
 def _continue_task(
@@ -233,8 +239,13 @@ def _credential_link(task: Task) -> str:
     return str((task.status_message or {}).get("metadata", {}).get("url", ""))
 
 
-def next_run(task_id: uuid.UUID, message: Message | None, slot: Any, traceparent: str = "") -> Run:
-    """The queued run of the next turn, with the last turn's agent and memory, and by default its message."""
+def next_run(
+    task_id: uuid.UUID, message: Message | None, slot: Any, traceparent: str = "", *, is_resumed: bool = False
+) -> Run:
+    """The queued run of the next turn, with the last turn's agent and memory, and by default its message.
+
+    `is_resumed`: the agent is not to read the message as an answer.
+    """
     last = Run.objects.filter(task_id=task_id).order_by("-turn").first() or Run(turn=0)
     return Run(
         task_id=task_id,
@@ -242,7 +253,7 @@ def next_run(task_id: uuid.UUID, message: Message | None, slot: Any, traceparent
         agent_id=last.agent_id,
         turn=last.turn + 1,
         slot=slot,
-        resumed=message is None,
+        resumed=is_resumed,
         memory=last.memory,
         traceparent=runs.new_span(traceparent or last.traceparent),
     )
@@ -256,18 +267,18 @@ def _interrupt_runs(task_id: uuid.UUID) -> None:
         transaction.on_commit(partial(notifications.stop, key))
 
 
-def resume(task_id: uuid.UUID, *, because: str) -> bool:
+def resume(task_id: uuid.UUID, *, because: str, answer: JSON | None = None) -> bool:
     """Resume a task that waits. Returns False if it does not wait.
 
-    Concurrent calls lead to one turn. `because` goes into the log; it must not contain secrets.
-    Call it outside a transaction: it publishes the run.
+    Concurrent calls lead to one turn. The log gets the user's `answer`, if the child of the task got one, or else
+    `because`, which must not contain secrets. Call it outside a transaction: it publishes the run.
     """
     context_id = Task.objects.filter(pk=task_id).values_list("context_id", flat=True).first()
     if context_id is None:
         return False
     try:
         with ledger.writing(context_id) as log:
-            run = record_resume(log, task_id, because=because)
+            run = record_resume(log, task_id, because=because, answer=answer)
     except (Context.DoesNotExist, Task.DoesNotExist):
         return False
     if run is not None:
@@ -275,16 +286,27 @@ def resume(task_id: uuid.UUID, *, because: str) -> bool:
     return run is not None
 
 
-def record_resume(log: Ledger, task_id: uuid.UUID, *, because: str) -> uuid.UUID | None:
+def record_resume(log: Ledger, task_id: uuid.UUID, *, because: str, answer: JSON | None = None) -> uuid.UUID | None:
     """Like `resume`, inside a transaction. Returns the run to publish after the commit, or None.
 
-    The turn has the previous turn's message. Raises Task.DoesNotExist.
+    The agent gets the previous turn's message again. Raises Task.DoesNotExist.
     """
     task = log.task(task_id)
     if not TaskState(task.state).is_interrupted:
         return None
-    slot = task.slot
-    log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "because": because}, task=task_id)
-    run = next_run(task_id, None, slot)
+    slot, message = task.slot, None
+    if answer is not None:
+        message = record_copy(log, task_id, answer)
+        log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=task_id)
+    else:
+        log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "because": because}, task=task_id)
+    run = next_run(task_id, message, slot, is_resumed=True)
     log.extra_rows.append(run)
     return run.pk
+
+
+def record_copy(log: Ledger, task_id: uuid.UUID, answer: JSON) -> Message:
+    """Record an answer that the task's child got. It starts no turn."""
+    message = {**answer, "contextId": log.context.context_id, "taskId": str(task_id)}
+    event = log.add(EventType.USER_MESSAGE, {"message": message}, task=task_id)
+    return log.messages[event.index]

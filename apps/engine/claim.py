@@ -185,9 +185,9 @@ def _take_lease(log: Ledger, run: Run, worker: str, values: JSON) -> None:
 def _fail_exhausted(run: Run, worker: str) -> uuid.UUID | None:
     """Fail a turn without attempts left. Returns the next turn's run. Raises LeaseLost."""
     if allowed_attempts(run) > 1:
-        reason = f"The work was cut off {run.attempt} times and is not tried again."
+        reason = f"The run was interrupted {run.attempt} times and is not tried again."
     else:
-        reason = "The work was cut off, and this agent's work is not repeated by itself. Send the message again."
+        reason = "The run was interrupted, and this agent does not retry automatically. Send the message again."
     with ledger.writing(run.task.context) as log:
         _take_lease(log, run, worker, {})
         log.use_loaded(run.task)

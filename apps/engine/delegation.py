@@ -3,8 +3,9 @@
 The parent task is the sender of the call's message; the messageId is the call's name. So a repeated turn finds its
 children and calls nobody twice.
 
-A child's question becomes its parent's. The two contexts are never locked together: the parent resumes after the
-child's commit, or by the sweep.
+A child's question becomes its parent's. Whoever answers it at the child answers the parent too: the parent's log gets
+the same answer. The two contexts are never locked together: the parent resumes after the child's commit, or by the
+sweep.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from apps.record.models import (
     Accepted,
     Context,
     Event,
+    Message,
     Run,
     Suspension,
     Task,
@@ -88,7 +90,7 @@ class Delegation:
                 return await self._ended(call.agent, child, since)
             except Task.DoesNotExist:
                 why = "its conversation was cleared"
-                raise AgentFailure(f"The agent {call.agent!r} could not do its part: {why}.", "child_cleared") from None
+                raise AgentFailure(f"The agent {call.agent!r} failed: {why}.", "child_cleared") from None
 
     async def forward_answer(self, child: uuid.UUID) -> None:
         """Forward the user's answer to the asking child, or report that somebody answered first."""
@@ -166,7 +168,9 @@ class Delegation:
                 self._children = Task.objects.filter(parent=self.assignment.task.pk).count()
             most = settings.CHILDREN_PER_TASK
             if self._children >= most:
-                raise AgentFailure(f"A task may call for at most {most} others, and this one has.", "too_many_calls")
+                raise AgentFailure(
+                    f"A task may call at most {most} other agents. This task reached the limit.", "too_many_calls"
+                )
             self._children += 1
 
     async def _ended(self, slug: str, child: Task, since: float) -> ChildResult:
@@ -239,7 +243,8 @@ def check_depth(task: Task) -> None:
         above, parent = above + 1, Task.objects.filter(pk=parent).values_list("parent", flat=True).first()
     if above >= settings.DELEGATION_DEPTH:
         raise AgentFailure(
-            f"Agents may call each other {settings.DELEGATION_DEPTH} levels deep: do they call in a circle?",
+            f"Agents may call each other {settings.DELEGATION_DEPTH} levels deep. Check whether they call each "
+            "other in a circle.",
             "too_deep",
         )
 
@@ -272,7 +277,7 @@ def _ordered_schema(slot: JSON) -> JSON | None:
 
 
 SUSPENSIONS_PER_SWEEP = 500
-RESUME_REASON = "The agent that had asked goes on."
+RESUME_REASON = "The calling agent continues."
 
 
 def watch_child(child: uuid.UUID) -> None:
@@ -302,10 +307,42 @@ def resume_suspended(which: Q) -> int:
     for suspension in waiting.select_related("task")[:SUSPENSIONS_PER_SWEEP]:
         asking = (suspension.task.slot or {}).get("child")
         if asking and (suspension.child_id is None or asking == str(suspension.child_id)):
-            resumed += resume(suspension.task_id, because=RESUME_REASON)
+            answer = answer_given(suspension)
+            resumed += resume(suspension.task_id, because=RESUME_REASON, answer=answer)
         else:
             suspension.delete()
     return resumed
+
+
+ANSWERED_TASK = "answeredTask"
+"""In the metadata of an answer that was given to a child: the child's id."""
+
+
+def answer_given(suspension: Suspension) -> JSON | None:
+    """The answer to the child's question, for the parent's log; None if it continued without a message.
+
+    A message resumes a task in one transaction, so the answer stands directly before the change of state.
+    """
+    if suspension.child_id is None:
+        return None
+    changes = Event.objects.filter(task=suspension.child_id, artifact_id="", type=EventType.AGENT_STATUS)
+    asked = changes.filter(at=suspension.asked_at).order_by("-index").first()
+    after = changes.filter(index__gt=asked.index).exclude(payload__has_key="kept") if asked else changes.none()
+    moved = after.order_by("index").first()
+    if moved is None or moved.payload["state"] != TaskState.WORKING or "because" in moved.payload:
+        return None
+    said = Message.objects.filter(task=suspension.child_id, index=moved.index - 1, role=Message.Role.USER).first()
+    return copied_message(said) if said else None
+
+
+def copied_message(said: Message) -> JSON:
+    """A child's message as one of its parent's, without the ids of context and task. Its id is always the same."""
+    return {
+        "messageId": str(uuid.uuid5(said.task_id or uuid.UUID(int=0), said.message_id)),
+        "role": "ROLE_USER" if said.role == Message.Role.USER else "ROLE_AGENT",
+        "parts": said.parts,
+        "metadata": {**said.metadata, ANSWERED_TASK: str(said.task_id)},
+    }
 
 
 def sweep_suspensions() -> None:

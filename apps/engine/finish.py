@@ -14,6 +14,7 @@ from django.db import transaction
 
 import db
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Progress, Rejected
+from apps.engine.accept import record_copy
 from apps.engine.output import MemoryChanges
 from apps.engine.sql import LATER_MESSAGE
 from apps.record import ledger, projection, runs
@@ -331,6 +332,30 @@ def add_remark(task: Task, text: str) -> bool:
         message = _agent_message(log, current, [{"text": text}], {})
         log.add(EventType.AGENT_MESSAGE, {"message": message, "agent": current.agent_id}, task=current.pk)
     return True
+
+
+def record_exchange(task: Task, question: JSON, answer: JSON) -> None:
+    """Record a child's question and its answer, unless the task has ended or its log has the answer.
+
+    For a task without a handler that did not ask this question itself. If it waits, it keeps waiting.
+    `question`: the payload of the child's event; `answer`: see `delegation.copied_message`. Call it outside a
+    transaction. Raises Context.DoesNotExist, Task.DoesNotExist.
+    """
+    with ledger.writing(task.context_id) as log:
+        current = log.task(task.pk)
+        state = TaskState(current.state)
+        if state.is_terminal or Message.objects.filter(task=task.pk, message_id=answer["messageId"]).exists():
+            return
+        message = _agent_message(log, current, question["message"]["parts"], answer["metadata"])
+        asked = {"message": message, "agent": current.agent_id}
+        if state.is_interrupted:
+            log.add(EventType.AGENT_MESSAGE, asked, task=current.pk)
+            record_copy(log, current.pk, answer)
+            return
+        slot = {"slot": question["slot"]} if question.get("slot") else {}
+        log.add(EventType.AGENT_STATUS, {"state": TaskState.INPUT_REQUIRED, **asked, **slot}, task=current.pk)
+        record_copy(log, current.pk, answer)
+        log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=current.pk)
 
 
 def progress_status(progress: Progress) -> JSON:

@@ -130,6 +130,13 @@ def can_run(agent: Agent, *, answers_slot: bool = False, skill: str | None = Non
         return True  # the turn fails with the error
 
 
+@dataclass(frozen=True, slots=True)
+class Impairment:
+    """Why an agent works, but not well; examiners of health return it."""
+
+    reason: str
+
+
 def health_problem(agent: Agent) -> str:
     """Why the agent's handler cannot work here, as a sentence for operators, or ""."""
     try:

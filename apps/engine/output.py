@@ -147,7 +147,7 @@ class OutputLimits:
             self._add(emission.artifact_id, emission.name, emission.parts)
         elif size_of(vars(emission), settings.MAX_SAYING_BYTES) > settings.MAX_SAYING_BYTES:
             self._refuse(
-                f"What an agent says on the way may have {_human_size(settings.MAX_SAYING_BYTES)}; this one said more.",
+                f"A progress message may have at most {_human_size(settings.MAX_SAYING_BYTES)}; this one is larger.",
                 "too_large",
             )
 
@@ -165,18 +165,20 @@ class OutputLimits:
             ("A message", outcome.message, settings.MAX_ARTIFACT_BYTES, "message_too_large"),
         ):
             if value and size_of(value, limit) > limit:
-                self._refuse(f"{what} may have {_human_size(limit)}; this one has more.", code)
+                self._refuse(f"{what} may have at most {_human_size(limit)}; this one is larger.", code)
 
     def _add(self, artifact: str, name: str, content: object) -> None:
         limit, turn_limit = settings.MAX_ARTIFACT_BYTES, settings.MAX_TURN_BYTES
         self._artifacts[artifact] += size_of(content, limit)
         if self._artifacts[artifact] > limit:
             self._refuse(
-                f"An artifact may have {_human_size(limit)}; {name[:100]!r} has more. Deliver less, or a link."
+                f"An artifact may have at most {_human_size(limit)}; {name[:100]!r} is larger. Deliver less, or a link."
             )
         if self._artifacts.total() > turn_limit:
             most = _human_size(turn_limit)
-            self._refuse(f"The artifacts of a turn may have {most} together; these have more. Deliver less, or links.")
+            self._refuse(
+                f"The artifacts of a turn may have at most {most} together; these are larger. Deliver less, or links."
+            )
 
     def _refuse(self, why: str, code: str = "artifact_too_large") -> None:
         self.exceeded = TooLarge(why, code)
@@ -305,7 +307,7 @@ def memory_changes(before: JSON, after: JSON) -> MemoryChanges | None:
     return MemoryChanges(changed, before.keys() - kept.keys())
 
 
-AGENT_ERROR_MESSAGE = "The agent stopped because of an error of its own. Its operators can see the details."
+AGENT_ERROR_MESSAGE = "The agent stopped because of an internal error. Operators can see the details."
 INVALID_RESPONSE = "invalid_agent_response"  # as in A2A
 
 

@@ -257,7 +257,7 @@ async def answer_with_message(
 
 async def _ask_agent(principal: Principal, agent: Agent, message: JSON) -> AgentAnswer:
     if not handlers.can_run(agent):
-        raise NoAnswer("The agent is too busy to answer. Try again in a while.")
+        raise NoAnswer("The agent is too busy to answer. Try again in a few minutes.")
     conversation = Conversation()
     if message.get("contextId") or message.get("referenceTaskIds"):
         conversation = await db.run(_conversation, principal, agent, message)
@@ -461,7 +461,7 @@ def run_again(task: Task) -> Receipt:
     """
     first = Message.objects.filter(task=task, role=Message.Role.USER).order_by("index").first()
     if first is None:
-        raise UnsupportedOperation("The task has no message to be sent again.")
+        raise UnsupportedOperation("The task has no message to send again.")
     message = {
         "messageId": str(uuid.uuid4()),
         "contextId": task.context.context_id,

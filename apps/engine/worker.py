@@ -303,7 +303,7 @@ def release_runs(assignments: Iterable[Assignment]) -> None:
 
 
 def _fail_unrepeatable(assignment: Assignment) -> None:
-    reason = "The platform was restarted, and this agent's work is not repeated by itself. Send the message again."
+    reason = "The server was restarted, and this agent does not retry automatically. Send the message again."
     try:
         with ledger.writing(assignment.context_id, lease=assignment.lease) as log:
             run = Run.objects.select_related("task", "message", "agent").get(pk=assignment.lease.run_id)

@@ -25,6 +25,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from apps.accounts.models import ApiKey, AuditLine, User, Workspace
 from apps.accounts.principals import SCOPES
 from apps.features.sessions import deletion
+from apps.operators.installation.invitations import Invitations
 from apps.record.models import Context
 from console import cells
 from console.admin import ReadOnlyAdmin, column, count_cell, json_cell, related_cell, time_cell
@@ -36,7 +37,7 @@ def clean_address(form: forms.ModelForm) -> str:  # type: ignore[type-arg]
     """In lower case. Raises ValidationError if the address is taken."""
     address = str(form.cleaned_data["email"]).strip().lower()
     if User.objects.filter(email__iexact=address).exclude(pk=form.instance.pk).exists():
-        raise ValidationError("Somebody with this e-mail address exists already.")
+        raise ValidationError("A user with this e-mail address already exists.")
     return address
 
 
@@ -61,7 +62,7 @@ class UserForm(UserChangeForm):
 class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
     scopes = WordsField(
         required=False,
-        help_text=f"What the key may do, of {' and '.join(SCOPES)}, one to a line; empty means everything.",
+        help_text=f"What the key may do: {', '.join(SCOPES)}. One per line. Empty: everything.",
     )
 
     class Meta:
@@ -71,13 +72,13 @@ class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean_scopes(self) -> list[str]:
         scopes: list[str] = self.cleaned_data["scopes"]
         if unknown := [scope for scope in scopes if scope not in SCOPES]:
-            raise ValidationError(f"There is no scope {', '.join(unknown)}. There are: {', '.join(SCOPES)}.")
+            raise ValidationError(f"Unknown scope: {', '.join(unknown)}. Available scopes: {', '.join(SCOPES)}.")
         return scopes
 
     def clean_expires_at(self) -> datetime.datetime | None:
         expires: datetime.datetime | None = self.cleaned_data["expires_at"]
         if "expires_at" in self.changed_data and expires is not None and expires <= timezone.now():
-            raise ValidationError("This is in the past. Choose a later time, or revoke the key.")
+            raise ValidationError("This time is in the past. Choose a later one, or revoke the key.")
         return expires
 
 
@@ -96,7 +97,7 @@ def is_superuser(request: HttpRequest) -> bool:
 
 
 @admin.register(User)
-class UserAdmin(UndeletableAdmin, DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]
+class UserAdmin(Invitations, UndeletableAdmin, DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]
     form = UserForm
     add_form = NewUserForm
     change_password_form = AdminPasswordChangeForm
@@ -112,8 +113,8 @@ class UserAdmin(UndeletableAdmin, DjangoUserAdmin, ModelAdmin):  # type: ignore[
     filter_horizontal = ("groups", "user_permissions")
     fieldsets: ClassVar[Any] = (
         (None, {"fields": (("email", "name"), "password")}),
-        ("Rights", {"fields": (("is_active", "is_staff", "is_superuser"), "groups", "user_permissions")}),
-        ("Record", {"fields": ((workspace, keys), (joined, seen))}),
+        ("Permissions", {"fields": (("is_active", "is_staff", "is_superuser"), "groups", "user_permissions")}),
+        ("Account", {"fields": ((workspace, keys), (joined, seen))}),
     )
     add_fieldsets = ((None, {"fields": ("email", "name", "usable_password", "password1", "password2")}),)
 
@@ -138,7 +139,7 @@ class UserAdmin(UndeletableAdmin, DjangoUserAdmin, ModelAdmin):  # type: ignore[
 
     @display(description="state", ordering="is_active")
     def state(self, user: User) -> SafeString:
-        return cells.state("active", Tone.DONE) if user.is_active else cells.state("switched off", Tone.STOPPED)
+        return cells.state("active", Tone.DONE) if user.is_active else cells.state("inactive", Tone.STOPPED)
 
 
 admin.site.unregister(Group)
@@ -193,7 +194,7 @@ class ApiKeyAdmin(UndeletableAdmin):
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
         """Shows the key once, as the form's own response: the key is stored nowhere."""
-        page = {**self.admin_site.each_context(request), "title": "Copy the key now", "opts": self.opts, "key": obj}
+        page = {**self.admin_site.each_context(request), "title": "Copy the API key", "opts": self.opts, "key": obj}
         headers = {"Cache-Control": "no-store"}
         return TemplateResponse(request, "admin/accounts/key_issued.html", page, headers=headers)
 
@@ -204,7 +205,7 @@ class ApiKeyAdmin(UndeletableAdmin):
             key.revoke()
             self.log_change(request, key, "Revoked.")
         many = "1 key was" if len(good) == 1 else f"{len(good)} keys were"
-        messages.success(request, f"{many} revoked. Nothing can be done with a revoked key any more.")
+        messages.success(request, f"{many} revoked. Revoked keys stop working at once.")
 
     @display(description="state")
     def state(self, key: ApiKey) -> SafeString:
@@ -212,7 +213,7 @@ class ApiKeyAdmin(UndeletableAdmin):
             return cells.state("revoked", Tone.FAILED)
         if key.expires_at and key.expires_at <= timezone.now():
             return cells.state("expired", Tone.STOPPED)
-        return cells.state("good", Tone.DONE) if key.user.is_active else cells.state("user off", Tone.STOPPED)
+        return cells.state("active", Tone.DONE) if key.user.is_active else cells.state("user inactive", Tone.STOPPED)
 
 
 @admin.register(Workspace)
@@ -223,7 +224,7 @@ class WorkspaceAdmin(UndeletableAdmin):
     keys = count_cell("API keys", ApiKey, "workspace__id__exact", lambda workspace: workspace.api_keys.count())
     created = time_cell("created_at")
     overdue = count_cell(
-        "sessions to be deleted now",
+        "sessions due for deletion",
         Context,
         "workspace__id__exact",
         lambda workspace: workspace.overdue_count,
@@ -242,14 +243,22 @@ class WorkspaceAdmin(UndeletableAdmin):
         return super().get_queryset(request).annotate(overdue_count=number)
 
 
+def audited(line: AuditLine) -> SafeString:
+    """The id of what the act was done to, with a link to its page."""
+    kind, key = line.act.partition("_")[0], line.subject
+    pages: dict[str, type[Model]] = {"session": Context, "key": ApiKey}
+    if kind in pages:
+        return cells.identifier(key, cells.page_url(pages[kind], key))
+    return cells.identifier(key, cells.page_url(User, key.removeprefix("user:")))
+
+
 @admin.register(AuditLine)
 class AuditLineAdmin(ReadOnlyAdmin):
-    subject = column("session", lambda line: cells.identifier(line.subject, cells.page_url(Context, line.subject)))
+    subject = column("what", lambda line: audited(line))
     list_display = (time_cell("at"), "actor", "act", subject)
-    list_filter = ("act",)
+    list_filter = ("at", "act")
     search_fields = ("=subject", "=actor")
-    search_help_text = "Id of a session, or who did it"
+    search_help_text = "Id of a session or key, or actor"
     id_lookups = ("subject",)
-    date_hierarchy = "at"
     ordering = ("-pk",)
     fields = (time_cell("at"), "actor", "act", subject, json_cell("counts"))

@@ -11,3 +11,4 @@ from apps.operators import (  # noqa: F401
     tasks,
     webhooks,
 )
+from apps.operators.installation import connections, network  # noqa: F401

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from django import forms
-from django.conf import settings
 from django.core.exceptions import ValidationError
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from unfold.widgets import (
     UnfoldAdminCheckboxSelectMultipleWidget,
     UnfoldAdminDecimalFieldWidget,
@@ -25,20 +27,35 @@ from apps.accounts.models import User, Workspace
 from apps.agents import definitions
 from apps.agents.definitions import Definition
 from apps.agents.models import Agent, AgentVersion
-from apps.agents.registration import define, handler_fields, house_workspace
+from apps.agents.registration import define, handler_fields, house_workspace, list_fields
 from apps.agents.validators import check_skills
-from console.fields import RowsField, WordsField
+from apps.installation import current
+from console.fields import RowsField, SuggestionsWidget, WordsField
 
-FROM_HANDLER = "Empty: what the handler says."
+FROM_HANDLER = "Leave it empty to use the handler's."
 STATED_FIELDS = ("name", "description", "version", "skills", "input_modes", "output_modes")
 POLICY_FIELDS = ("time_limit", "attempts", "retry_safe")
+
+
+class SuggestingInput(UnfoldAdminTextInputWidget):
+    """A text input with suggestions, which are read when it is shown."""
+
+    def __init__(self, name: str, suggestions: Iterable[str]) -> None:
+        super().__init__(attrs={"list": f"suggested-{name}", "autocomplete": "off"})
+        self.suggestions = suggestions
+
+    def render(self, *args: Any, **kwargs: Any) -> SafeString:
+        options = format_html_join("", '<option value="{}"></option>', ((one,) for one in self.suggestions))
+        return format_html(
+            '{}<datalist id="{}">{}</datalist>', super().render(*args, **kwargs), self.attrs["list"], options
+        )
 
 
 class PoliciesForm(forms.ModelForm):  # type: ignore[type-arg]
     """Optional fields of all kinds of agents."""
 
     fallbacks = WordsField(
-        required=False, help_text="Slugs of the agents that take its turns when it cannot be reached, one to a line."
+        required=False, help_text="Slugs of agents that take over when this one cannot be reached, one per line."
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -47,7 +64,12 @@ class PoliciesForm(forms.ModelForm):  # type: ignore[type-arg]
             cost.required = False
         if workspace := self.fields.get("workspace"):
             workspace.required = False
-            workspace.help_text = "Empty: the installation's own."
+            workspace.help_text = "Leave it empty for the installation's own workspace."
+        if category := self.fields.get("category"):
+            known = (
+                Agent.objects.exclude(category="").values_list("category", flat=True).order_by("category").distinct()
+            )
+            category.widget = SuggestingInput("categories", known)
 
     def clean_workspace(self) -> Workspace:
         return self.cleaned_data["workspace"] or house_workspace()
@@ -59,8 +81,8 @@ class PoliciesForm(forms.ModelForm):  # type: ignore[type-arg]
 class AgentForm(PoliciesForm):
     """A hosted agent; its handler fills empty fields."""
 
-    input_modes = WordsField(required=False, help_text="Media types the agent takes, one to a line.")
-    output_modes = WordsField(required=False, help_text="Media types the agent makes, one to a line.")
+    input_modes = WordsField(required=False, help_text="Media types that the agent accepts, one per line.")
+    output_modes = WordsField(required=False, help_text="Media types that the agent produces, one per line.")
     tools = WordsField(required=False, help_text="Names of the tools that the agent uses, one to a line.")
 
     class Meta:
@@ -110,7 +132,8 @@ class AgentForm(PoliciesForm):
         for field in STATED_FIELDS:
             cleaned[field] = cleaned.get(field) or stated[field]
         if self.instance.pk is None:
-            cleaned |= {policy: stated[policy] for policy in POLICY_FIELDS if policy not in self.changed_data}
+            starting = list_fields(handler) | {policy: stated[policy] for policy in POLICY_FIELDS}
+            cleaned |= {name: value for name, value in starting.items() if name not in self.changed_data}
 
 
 class RemoteAgentForm(PoliciesForm):
@@ -133,18 +156,20 @@ class SkillRow(forms.Form):
     tags = forms.CharField(
         required=False,
         widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "general"}),
-        help_text="With commas between them.",
+        help_text="Separated by commas.",
     )
     id = forms.CharField(
         required=False,
         label="Id",
         max_length=100,
         widget=UnfoldAdminTextInputWidget,
-        help_text="Empty: made of the name.",
+        help_text="Leave it empty to derive it from the name.",
     )
     description = forms.CharField(widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}))
     examples = forms.CharField(
-        required=False, widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}), help_text="What people might ask, by line."
+        required=False,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}),
+        help_text="Sample messages, one per line.",
     )
 
 
@@ -167,23 +192,23 @@ class ServerRow(forms.Form):
     secret = forms.CharField(
         required=False,
         strip=False,
-        label="What the header says",
+        label="Header value",
         widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password"}),
-        help_text="Such as “Bearer …”. Kept encrypted and never shown; empty: what is kept for this URL stays.",
+        help_text="Such as “Bearer …”. It is stored encrypted and never shown. Leave it empty to keep the saved value.",
     )
-    forget = forms.BooleanField(required=False, label="Forget what is kept", widget=UnfoldBooleanWidget)
+    forget = forms.BooleanField(required=False, label="Delete the saved value", widget=UnfoldBooleanWidget)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.initial.get("is_let_in"):
-            self.fields["secret"].widget.attrs["placeholder"] = "kept, not shown"
+            self.fields["secret"].widget.attrs["placeholder"] = "saved, not shown"
         elif not self.is_bound:
             del self.fields["forget"]
 
     def clean_secret(self) -> str:
         secret: str = self.cleaned_data["secret"]
         if secret and not HEADER_VALUE.match(secret):
-            raise ValidationError("Write at most 4096 visible ASCII characters, with no space at either end.")
+            raise ValidationError("Use at most 4096 visible ASCII characters, without spaces at the start or end.")
         return secret
 
 
@@ -211,7 +236,7 @@ class DefinitionForm(PoliciesForm):
 
     instructions = forms.CharField(
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 12}),
-        help_text="What the model is told before each conversation: who it is, what it does, what it leaves.",
+        help_text="The system prompt: who the agent is, what it does, and what it does not do.",
     )
     model = forms.CharField(required=False, max_length=200, widget=UnfoldAdminTextInputWidget)
     temperature = forms.FloatField(
@@ -219,43 +244,43 @@ class DefinitionForm(PoliciesForm):
         min_value=0,
         max_value=2,
         widget=UnfoldAdminDecimalFieldWidget(attrs={"step": "0.1"}),
-        help_text="From 0 (always alike) to 2 (surprising). Empty: the model's own.",
+        help_text="From 0 (predictable) to 2 (creative). Leave it empty for the model's default.",
     )
     max_tokens = forms.IntegerField(
         required=False,
         min_value=1,
         widget=UnfoldAdminIntegerFieldWidget,
         label="Longest answer",
-        help_text="In tokens, of which a word has one or two. Empty: the model's own.",
+        help_text="In tokens; a word is one or two. Leave it empty for the model's default.",
     )
     max_steps = forms.IntegerField(
         min_value=1,
         max_value=definitions.MAX_STEPS,
         initial=10,
         widget=UnfoldAdminIntegerFieldWidget,
-        label="Most steps",
-        help_text="How often the model may be asked in one turn; each use of tools is a step.",
+        label="Maximum steps",
+        help_text="Calls of the model in one turn. Each use of tools is a step.",
     )
     streaming = forms.BooleanField(
         required=False,
         initial=True,
         widget=UnfoldBooleanSwitchWidget,
-        help_text="Is the answer shown while it is written?",
+        help_text="Show the answer while the model writes it.",
     )
     tools = forms.MultipleChoiceField(required=False, widget=UnfoldAdminCheckboxSelectMultipleWidget)
     agents = forms.MultipleChoiceField(
-        required=False, widget=UnfoldAdminSelect2MultipleWidget, help_text="Whom it may ask; each is a tool as well."
+        required=False, widget=UnfoldAdminSelect2MultipleWidget, help_text="Agents that it can call as tools."
     )
     mcp_servers = RowsField(ServerRow, noun="a server", label="MCP servers")
-    skills = RowsField(SkillRow, noun="a skill", help_text="Without any, its card has one of its name and description.")
+    skills = RowsField(SkillRow, noun="a skill", help_text="If empty, the card shows the agent's name and description.")
     input_modes = WordsField(
-        help_text="Media types that it takes, one to a line.", initial=Definition.model_fields["input_modes"].default
+        help_text="Media types that it accepts, one per line.", initial=Definition.model_fields["input_modes"].default
     )
     note = forms.CharField(
         required=False,
         max_length=200,
         widget=UnfoldAdminTextInputWidget,
-        help_text="What is new, for the list of versions.",
+        help_text="What changed, for the list of versions.",
     )
     opened = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
@@ -285,15 +310,23 @@ class DefinitionForm(PoliciesForm):
     def _set_choices(self) -> None:
         offered, problem = _offered_tools()
         chosen = [name for name in self.initial.get("tools", []) if name not in offered]
-        gone = {name: f"{name}: no longer there" for name in chosen}
+        gone = {name: f"{name}: no longer available" for name in chosen}
         self.fields["tools"].choices = list({**offered, **gone}.items())  # type: ignore[attr-defined]
         self.fields["tools"].help_text = problem
         others = Agent.objects.exclude(pk=self.instance.pk).order_by("name").values_list("slug", "name")
         agents = {slug: f"{name} ({slug})" for slug, name in others}
-        gone = {slug: f"{slug}: no longer there" for slug in self.initial.get("agents", []) if slug not in agents}
+        gone = {slug: f"{slug}: no longer available" for slug in self.initial.get("agents", []) if slug not in agents}
         self.fields["agents"].choices = list({**agents, **gone}.items())  # type: ignore[attr-defined]
-        platform = settings.LLM_MODEL or "none is configured yet: set LLM_MODEL"
-        self.fields["model"].help_text = f"A name that the model's provider knows. Empty: the platform's ({platform})."
+        self._suggest_models()
+
+    def _suggest_models(self) -> None:
+        known = current.snapshot()
+        default = known.default.model or "none yet: add a model connection"
+        field = self.fields["model"]
+        field.widget = SuggestionsWidget("known-models", known.names)
+        field.help_text = (
+            f"A model of the default connection, or MODEL@CONNECTION. Leave it empty for the default ({default})."
+        )
 
     def clean(self) -> JSON:
         cleaned: JSON = super().clean() or self.cleaned_data
@@ -311,8 +344,8 @@ class DefinitionForm(PoliciesForm):
         if current and cleaned.get("opened") != current.number:
             who = f" by {current.author}" if current.author else ""
             raise ValidationError(
-                f"Version {current.number} was made{who} while you were writing. Open this page anew in another tab, "
-                "and bring what you wrote over."
+                f"Version {current.number} was saved{who} while you were editing. Open this page in another tab, "
+                "and copy your changes there."
             )
 
     def _build_definition(self, cleaned: JSON) -> None:

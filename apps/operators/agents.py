@@ -44,7 +44,7 @@ from console.cells import Tone
 
 MOST_CHOICES = 100  # offered; the URL can name others
 
-CARD_FIELDS = ("pk", "skills", "input_modes", "output_modes")
+CARD_FIELDS = ("pk", "category", "skills", "input_modes", "output_modes")
 
 
 class CardFilter(admin.SimpleListFilter):
@@ -96,6 +96,16 @@ class ModeFilter(CardFilter):
     fits = staticmethod(search.has_mode)
 
 
+class CategoryFilter(CardFilter):
+    title = "category"
+    parameter_name = "category"
+    offered = staticmethod(search.categories_of)
+
+    @staticmethod
+    def fits(agent: Agent, chosen: str, /) -> bool:
+        return agent.category == chosen
+
+
 HEALTH_TONES = {
     Agent.Health.OK: Tone.DONE,
     Agent.Health.DEGRADED: Tone.WAITING,
@@ -104,13 +114,21 @@ HEALTH_TONES = {
 
 
 def health_state(agent: Agent) -> SafeString:
-    state = cells.state(agent.health, HEALTH_TONES[Agent.Health(agent.health)])
+    state = cells.state(agent.get_health_display(), HEALTH_TONES[Agent.Health(agent.health)])
     return format_html('<span title="{}">{}</span>', agent.ailment, state) if agent.ailment else state
 
 
 condition = column("health", health_state, "health")
+SHORT_ACCESS = {
+    Agent.Access.PUBLIC: "everyone",
+    Agent.Access.AUTHENTICATED: "signed in",
+    Agent.Access.GROUPS: "groups",
+    Agent.Access.WORKSPACE: "workspace",
+}
+short_access = column("access", lambda agent: SHORT_ACCESS[Agent.Access(agent.access)], "access")
 ACCESS_FIELDSET = ("Who may use it", {"fields": ("access", "groups")})
-NEGOTIATION_FIELDSET = ("What others ask about", {"fields": ("cost", "tools")})
+LIST_FIELDSET = ("In lists", {"fields": ("listed", "category", "pinned")})
+NEGOTIATION_FIELDSET = ("Negotiation", {"fields": ("cost", "tools")})
 POLICIES = (
     "on_busy",
     "time_limit",
@@ -128,24 +146,26 @@ RECORD_FIELDSET = ("Record", {"fields": ("address", current_version, "work", cre
 DEFINITION_FIELDSETS = (
     (None, {"fields": ("name", "slug", "is_enabled", "description", "opened")}),
     (
-        "What it does",
+        "Instructions and model",
         {"fields": ("instructions", "model", "temperature", "max_tokens", "max_steps", "streaming")},
     ),
-    ("What it may use", {"fields": ("tools", "agents", "mcp_servers")}),
-    ("On its card", {"fields": ("skills", "input_modes")}),
+    ("Tools", {"fields": ("tools", "agents", "mcp_servers")}),
+    ("Agent card", {"fields": ("skills", "input_modes")}),
     ACCESS_FIELDSET,
-    ("What others ask about", {"fields": ("cost",)}),
-    ("How it runs", {"fields": (*POLICIES, "workspace"), "classes": ("collapse",)}),
+    LIST_FIELDSET,
+    ("Negotiation", {"fields": ("cost",)}),
+    ("Execution", {"fields": (*POLICIES, "workspace"), "classes": ("collapse",)}),
     ("This version", {"fields": ("note",)}),
 )
 
 
 REMOTE_FIELDSETS = (
     (None, {"fields": ("slug", "is_enabled", "workspace")}),
-    ("On its card, as it says itself", {"fields": STATED_FIELDS}),
+    ("Agent card (from the remote server)", {"fields": STATED_FIELDS}),
     ACCESS_FIELDSET,
+    LIST_FIELDSET,
     NEGOTIATION_FIELDSET,
-    ("How it runs", {"fields": POLICIES}),
+    ("Execution", {"fields": POLICIES}),
     RECORD_FIELDSET,
 )
 
@@ -161,8 +181,13 @@ class AgentAdmin(ConsoleAdmin):
 
     form = AgentForm
     change_form_outer_before_template = "admin/agents/measured.html"
-    list_display = ("name", "address", "state", condition, "kind", "access", "version", "work", updated)
-    list_filter = ("kind", "health", SkillFilter, TagFilter, ModeFilter, "access", "is_enabled", "groups")
+    list_display = (
+        "name", "address", "state", condition, "kind", "category", "listed", short_access, "version", "work", updated,
+    )  # fmt: skip
+    list_filter = (
+        "kind", "health", "listed", CategoryFilter, SkillFilter, TagFilter, ModeFilter, "access", "is_enabled",
+        "groups",
+    )  # fmt: skip
     search_fields = ("slug", "name", "description", "handler")
     ordering = ("name",)
     actions = ("read_handler_again", "switch_on", "switch_off")
@@ -174,13 +199,14 @@ class AgentAdmin(ConsoleAdmin):
     add_fieldsets = (
         (None, {"fields": ("slug", "is_enabled", "kind", "handler", "workspace")}),
         (
-            "On its card",
+            "Agent card",
             {"fields": ("name", "version", "description", "input_modes", "output_modes", "skills", "capabilities")},
         ),
-        ("On its extended card", {"fields": ("extended_card",)}),
+        ("Extended card", {"fields": ("extended_card",)}),
         ACCESS_FIELDSET,
+        LIST_FIELDSET,
         NEGOTIATION_FIELDSET,
-        ("How it runs", {"fields": POLICIES}),
+        ("Execution", {"fields": POLICIES}),
     )
     fieldsets = (*add_fieldsets, RECORD_FIELDSET)
 
@@ -264,34 +290,34 @@ class AgentAdmin(ConsoleAdmin):
     def show_versions(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return redirect(cells.list_url(AgentVersion, agent__id__exact=self.get_or_404(request, object_id).pk))
 
-    @admin.action(description="Read again what the handler says", permissions=["operate"])
+    @admin.action(description="Reload from the handler", permissions=["operate"])
     def read_handler_again(self, request: HttpRequest, agents: QuerySet[Agent]) -> None:
         for agent in agents.filter(kind=Agent.Kind.HOSTED):
             try:
                 known = register_hosted(agent.slug, agent.handler)
             except HandlerError as error:
-                messages.error(request, f"{agent.name} stays as it was. {error}")
+                messages.error(request, f"{agent.name} is unchanged. {error}")
             except ValidationError as error:
-                messages.error(request, f"{agent.name} stays as it was. {error_text(error)}")
+                messages.error(request, f"{agent.name} is unchanged. {error_text(error)}")
             else:
-                self.log_change(request, known, "Read again what the handler says.")
-                messages.success(request, f"{known.name} is now what its handler says.")
+                self.log_change(request, known, "Reloaded from the handler.")
+                messages.success(request, f"{known.name} was reloaded from its handler.")
 
-    @admin.action(description="Switch on", permissions=["operate"])
+    @admin.action(description="Enable", permissions=["operate"])
     def switch_on(self, request: HttpRequest, agents: QuerySet[Agent]) -> None:
         self._switch(request, agents, on=True)
 
-    @admin.action(description="Switch off", permissions=["operate"])
+    @admin.action(description="Disable", permissions=["operate"])
     def switch_off(self, request: HttpRequest, agents: QuerySet[Agent]) -> None:
         self._switch(request, agents, on=False)
 
     def _switch(self, request: HttpRequest, agents: QuerySet[Agent], *, on: bool) -> None:
-        word = "on" if on else "off"
+        word = "enabled" if on else "disabled"
         for agent in agents.exclude(is_enabled=on):
             agent.is_enabled = on
             agent.save(update_fields=["is_enabled", "updated_at"])
-            self.log_change(request, agent, f"Switched {word}.")
-            messages.success(request, f"{agent.name} is switched {word}.")
+            self.log_change(request, agent, f"{word.capitalize()}.")
+            messages.success(request, f"{agent.name} is {word}.")
 
     @display(description="address", ordering="slug")
     def address(self, agent: Agent) -> SafeString:
@@ -299,7 +325,7 @@ class AgentAdmin(ConsoleAdmin):
 
     @display(description="state", ordering="is_enabled")
     def state(self, agent: Agent) -> SafeString:
-        return cells.state("on", Tone.DONE) if agent.is_enabled else cells.state("off", Tone.STOPPED)
+        return cells.state("enabled", Tone.DONE) if agent.is_enabled else cells.state("disabled", Tone.STOPPED)
 
     @display(description="work")
     def work(self, agent: Agent) -> SafeString:
@@ -316,17 +342,17 @@ def facts_of(agent: Agent) -> list[tuple[str, Any]]:
     """Measurements; the queue's length is current."""
     stats = AgentStats.objects.filter(agent=agent).first() or AgentStats(agent=agent)
     tokens = f"{stats.input_tokens:,} in, {stats.output_tokens:,} out" if stats.input_tokens else "–"
-    stars = f"{stats.mean_rating:.1f} of 5, of {stats.ratings:,}" if stats.mean_rating is not None else "–"
+    rating = f"{stats.mean_rating:.1f} of 5, from {stats.ratings:,}" if stats.mean_rating is not None else "–"
     rate = f"{stats.success_rate:.0%} of {stats.runs:,}" if stats.success_rate is not None else "–"
     return [
-        ("now", f"{queue_depths().get(agent.pk, 0):,} turns wait or run"),
-        ("a turn takes", _range(stats.took_p50, stats.took_p95)),
-        ("after waiting", _range(stats.waited_p50, stats.waited_p95)),
-        ("turns that succeeded", rate),
-        ("answered by tasks", f"{stats.tasks:,}, {stats.tasks_of_a_day:,} of them today"),
-        ("answered by messages", f"{stats.messages:,}, {stats.messages_of_a_day:,} of them today"),
+        ("now", f"{queue_depths().get(agent.pk, 0):,} turns waiting or running"),
+        ("time of a turn", _range(stats.took_p50, stats.took_p95)),
+        ("wait before a turn", _range(stats.waited_p50, stats.waited_p95)),
+        ("successful turns", rate),
+        ("answers that were tasks", f"{stats.tasks:,}, {stats.tasks_of_a_day:,} today"),
+        ("answers that were messages", f"{stats.messages:,}, {stats.messages_of_a_day:,} today"),
         ("tokens", tokens),
-        ("stars", stars),
+        ("rating", rating),
         ("measured", cells.relative_time(stats.updated_at)),
     ]
 
@@ -346,7 +372,7 @@ def _charts(runs: list[Run]) -> dict[str, Any]:
     counts = [(state, sum(run.state == state for run in runs)) for state in ENDED]
     told = ", ".join(f"{count} {state.label.lower()}" for state, count in counts)
     longest, newest = cells.duration(max(seconds, default=None)), cells.duration(seconds[-1] if seconds else None)
-    line = f"The newest {len(seconds)} turns from left to right; the longest took {longest}, the newest {newest}."
+    line = f"The last {len(seconds)} turns, oldest first. The longest took {longest}, the last {newest}."
     rows = [
         (
             f"run-{run.pk}",
@@ -358,8 +384,8 @@ def _charts(runs: list[Run]) -> dict[str, Any]:
     return {
         "latency": charts.sparkline(seconds, "How long turns took", line),
         "latency_told": line,
-        "outcomes": charts.bar(shares, "How turns ended", f"Of the newest {len(runs)} turns: {told}."),
-        "outcomes_told": f"Of the newest {len(runs)} turns: {told}.",
+        "outcomes": charts.bar(shares, "How turns ended", f"The last {len(runs)} turns: {told}."),
+        "outcomes_told": f"The last {len(runs)} turns: {told}.",
         "runs": {"headings": ("run", "state", "took", "ended"), "rows": rows},
     }
 
@@ -367,22 +393,22 @@ def _charts(runs: list[Run]) -> dict[str, Any]:
 def _range(median: float | None, most: float | None) -> str:
     if median is None:
         return "–"
-    return f"{cells.duration(median)}, 95 of 100 within {cells.duration(most)}"
+    return f"{cells.duration(median)}, 95% within {cells.duration(most)}"
 
 
 def _comments(agent: Agent) -> dict[str, Any]:
     given = Feedback.objects.filter(task__agent=agent).select_related("task").order_by("-pk")[:NEWEST_COMMENTS]
     rows = [
-        (f"feedback-{one.pk}", (columns.stars(one), columns.comment(one), columns.task(one), columns.at(one)))
+        (f"feedback-{one.pk}", (columns.rating(one), columns.comment(one), columns.task(one), columns.at(one)))
         for one in given
     ]
-    return {"headings": ("stars", "says", "task", "at"), "rows": rows} if rows else {}
+    return {"headings": ("rating", "comment", "task", "time"), "rows": rows} if rows else {}
 
 
 REVERT_DIALOG = {
-    "title": "Go back to this version?",
-    "description": "The agent is at once what this version says, by a new one. What runs goes on as it began.",
-    "form_submit_text": "Go back",
+    "title": "Revert to this version?",
+    "description": "This makes a new version with the same content. Running tasks continue with their version.",
+    "form_submit_text": "Revert",
 }
 
 
@@ -402,7 +428,7 @@ class AgentVersionAdmin(ReadOnlyAdmin):
     list_filter = ("agent__kind",)
     select_related = ("agent__current_version", "author")
     search_fields = ("agent__slug", "agent__name", "note")
-    search_help_text = "Agent's name, or a note"
+    search_help_text = "Agent name or note"
     ordering = ("-created_at", "-number")
     link_filters = {"agent__id__exact": ("agent", Agent)}
     fields = list_display
@@ -418,16 +444,22 @@ class AgentVersionAdmin(ReadOnlyAdmin):
     def page_context(self, request: HttpRequest, row: AgentVersion) -> dict[str, Any]:
         return _diff_context(row, request.GET.get("against", ""))
 
-    @action(description="Go back to it", permissions=["operate"], icon="undo", dialog=REVERT_DIALOG, url_path="go-back")
+    @action(
+        description="Revert to this version",
+        permissions=["operate"],
+        icon="undo",
+        dialog=REVERT_DIALOG,
+        url_path="go-back",
+    )
     def go_back(self, request: HttpRequest, form: object, object_id: str) -> HttpResponse:
         version = self.get_or_404(request, object_id)
         try:
             made = revert(version, request.user)  # type: ignore[arg-type]
         except ValidationError as error:
-            messages.error(request, f"{version.agent} stays as it is. {error_text(error)}")
+            messages.error(request, f"{version.agent} is unchanged. {error_text(error)}")
             return redirect_dialog(AgentVersion, object_id)
         self.log_change(request, version.agent, f"Back to version {version.number}, as version {made.number}.")
-        messages.success(request, f"{version.agent} is what version {version.number} says, as version {made.number}.")
+        messages.success(request, f"{version.agent} is back to version {version.number}, as version {made.number}.")
         return redirect_dialog(AgentVersion, made.pk)
 
     @action(description="Download as YAML", permissions=["view"], icon="download", url_path="yaml")
@@ -443,7 +475,7 @@ class AgentVersionAdmin(ReadOnlyAdmin):
         if current == version:
             return cells.state("current", Tone.DONE)
         is_later = current is not None and current.number < version.number  # of a remote agent: see its note
-        return cells.state("not taken", Tone.WAITING) if is_later else cells.state("earlier", Tone.STOPPED)
+        return cells.state("not approved", Tone.WAITING) if is_later else cells.state("earlier", Tone.STOPPED)
 
 
 def _diff_context(version: AgentVersion, against: str) -> dict[str, Any]:
@@ -474,7 +506,7 @@ class SigningKeyAdmin(ReadOnlyAdmin):
     list_display = (key, owner, "state", "algorithm", *TIMES)
     list_filter = ("algorithm", ("revoked_at", admin.EmptyFieldListFilter), ("retired_at", admin.EmptyFieldListFilter))
     search_fields = ("=kid", "agent__slug", "agent__name")
-    search_help_text = "Id of a key, agent's name"
+    search_help_text = "Key ID or agent name"
     select_related = ("agent",)
     deferred = ("private",)  # the page needs no decryption
     operate_permission = "agents.change_signingkey"
@@ -483,22 +515,24 @@ class SigningKeyAdmin(ReadOnlyAdmin):
     link_filters = {"agent__id__exact": ("agent", Agent)}
     fields = (key, owner, "state", "algorithm", *TIMES, json_cell("public"))
 
-    @admin.action(description="Rotate: sign with a new key", permissions=["operate"])
+    @admin.action(description="Rotate: replace with a new key", permissions=["operate"])
     def rotate(self, request: HttpRequest, keys: QuerySet[SigningKey]) -> None:
         for key in keys.current():  # type: ignore[attr-defined]
             new = signing.rotate_key(key.agent, key.algorithm)
-            self.log_change(request, new, f"Follows {key.kid}.")
-            messages.success(request, f"{new.owner_name} signs with a new key. The old one is still trusted.")
+            self.log_change(request, new, f"Replaces {key.kid}.")
+            messages.success(request, f"{new.owner_name} has a new signing key. Signatures of the old key stay valid.")
 
-    @admin.action(description="Revoke: trust nothing that it signed", permissions=["operate"])
+    @admin.action(description="Revoke: stop trusting its signatures", permissions=["operate"])
     def revoke(self, request: HttpRequest, keys: QuerySet[SigningKey]) -> None:
         for key in keys.trusted():  # type: ignore[attr-defined]
             signing.revoke_key(key)
             self.log_change(request, key, "Revoked.")
-            messages.success(request, f"Nothing that the key {key.kid[:8]}… of {key.owner_name} signed is trusted.")
+            messages.success(
+                request, f"Signatures of {key.owner_name} with the key {key.kid[:8]}… are not trusted now."
+            )
 
     @display(description="state")
     def state(self, key: SigningKey) -> SafeString:
         if key.revoked_at:
             return cells.state("revoked", Tone.FAILED)
-        return cells.state("retired", Tone.STOPPED) if key.retired_at else cells.state("signs", Tone.DONE)
+        return cells.state("retired", Tone.STOPPED) if key.retired_at else cells.state("active", Tone.DONE)

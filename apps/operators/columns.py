@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from django.contrib.admin import display
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from apps.record.content.rendering import summarize, summarize_parts
+from apps.record.content.rendering import RATINGS, summarize, summarize_parts
 from apps.record.models import Artifact, Context, Event, Feedback, Message, Run, Task, TaskState
 from console import cells
 from console.admin import column, count_cell, id_cell, key_cell, related_cell, state_cell, time_cell
@@ -35,7 +34,6 @@ ARTIFACT_TONES = {
     Artifact.State.DISCARDED: Tone.STOPPED,
 }
 
-STARS = 5  # most stars of a task
 
 created = time_cell("created_at")
 updated = time_cell("updated_at")
@@ -45,12 +43,12 @@ at = time_cell("at")
 
 id_ = column("id", lambda row: cells.row_link(type(row), row.pk))
 message_id = id_cell("message_id", "message id", ordering="message_id", field="message_id")
-context = key_cell(Context, "context_id", "context", field="context")
+context = key_cell(Context, "context_id", "session", field="context")
 task = key_cell(Task, "task_id", "task", field="task")
 run = key_cell(Run, "run", "run", field="run")
 agent = related_cell("agent", field="agent")
 owner = related_cell("owner", field="owner")
-fork_of = key_cell(Context, "parent_id", "goes on from")
+fork_of = key_cell(Context, "parent_id", "forked from")
 task_state = state_cell("state", TASK_TONES)
 run_state = state_cell("state", RUN_TONES)
 artifact_state = state_cell("state", ARTIFACT_TONES)
@@ -64,7 +62,7 @@ took = column("took", lambda run: cells.duration(seconds_taken(run)))
 worker = id_cell("worker", "worker", ordering="worker")
 index = column("#", lambda row: cells.link(row.index, cells.page_url(type(row), row.pk)), "index")
 type_ = column("event", lambda event: cells.link(event.type, cells.page_url(Event, event.pk)), "type")
-event_gist = column("what", lambda event: cells.shortened(summarize(event)) or "–")
+event_gist = column("summary", lambda event: cells.shortened(summarize(event)) or "–")
 artifact_gist = column("content", lambda artifact: cells.shortened(summarize_parts(artifact.parts), 60) or "–")
 
 
@@ -75,15 +73,14 @@ def seconds_taken(run: Run) -> float | None:
     return (run.finished_at - run.started_at).total_seconds()
 
 
-@display(description="stars")
-def stars(row: Feedback) -> SafeString:
-    filled = row.rating
-    return format_html('<span title="{} of {}">{}{}</span>', filled, STARS, "★" * filled, "☆" * (STARS - filled))
+@display(description="rating")
+def rating(row: Feedback) -> str:
+    return RATINGS.get(row.rating, f"{row.rating} of 5")
 
 
-@display(description="says")
+@display(description="comment")
 def comment(row: Feedback) -> SafeString:
-    return cells.link(cells.shortened(row.text) or "(no words)", cells.page_url(Feedback, row.pk))
+    return cells.link(cells.shortened(row.text) or "(no comment)", cells.page_url(Feedback, row.pk))
 
 
 @display(description="title")
@@ -104,7 +101,7 @@ def problem(row: Run) -> str:
 
 @display(description="text")
 def message_gist(row: Message) -> SafeString:
-    return cells.link(cells.shortened(summarize_parts(row.parts)) or "(nothing)", cells.page_url(Message, row.pk))
+    return cells.link(cells.shortened(summarize_parts(row.parts)) or "(empty)", cells.page_url(Message, row.pk))
 
 
 @display(description="name", ordering="name")

@@ -77,9 +77,9 @@ class CredentialAdmin(ReadOnlyAdmin):
         for one in usable:
             one.revoke()
             self.log_change(request, one, "Revoked.")
-        messages.success(request, f"{len(usable)} revoked. Their agents ask anew when they need them.")
+        messages.success(request, f"{len(usable)} revoked. Agents ask again when they need one.")
 
-    @display(description="of")
+    @display(description="for")
     def whose(self, credential: Credential) -> object:
         return credential.user or cells.row_link(Task, credential.task_id)
 
@@ -230,7 +230,7 @@ class RemoteCredentialAdmin(ReadOnlyAdmin):
             )
         messages.success(request, f"{len(erased)} erased.")
 
-    @display(description="of")
+    @display(description="for")
     def whose(self, row: RemoteCredential) -> object:
         return row.user or "everybody"
 

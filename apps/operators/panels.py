@@ -95,7 +95,7 @@ def _context_panel(context: Context) -> tuple[list[tuple[str, Any]], list[Table]
         ("events", columns.events_of_context(context)),
     ]
     if context.forked_at is not None:
-        facts += [("goes on from", columns.fork_of(context)), ("after event", context.forked_at)]
+        facts += [("forked from", columns.fork_of(context)), ("after event", context.forked_at)]
     # A fork's tables include its past; the linked lists do not.
     tasks = lineage.tasks(context).select_related("agent").order_by("-created_at")
     return facts, [
@@ -108,10 +108,10 @@ def _task_panel(task: Task) -> tuple[list[tuple[str, Any]], list[Table]]:
     facts = [
         ("state", columns.task_state(task)),
         ("since", columns.since(task)),
-        ("says", cells.shortened(summarize_parts((task.status_message or {}).get("parts", [])), 200) or "–"),
+        ("message", cells.shortened(summarize_parts((task.status_message or {}).get("parts", [])), 200) or "–"),
         ("agent", columns.agent(task)),
         ("owner", columns.owner(task)),
-        ("context", columns.context(task)),
+        ("session", columns.context(task)),
     ]
     runs, artifacts = Run.objects.filter(task=task), Artifact.objects.filter(task=task)
     given = Feedback.objects.filter(task=task)
@@ -157,7 +157,7 @@ RUNS = (
 )
 ARTIFACTS = (columns.artifact_name, columns.artifact_state, columns.artifact_gist, columns.created)
 MESSAGES = (columns.index, columns.role, columns.message_gist, columns.created)
-FEEDBACK = (columns.stars, columns.comment, columns.at)
+FEEDBACK = (columns.rating, columns.comment, columns.at)
 EVENTS = (columns.index, columns.type_, columns.event_gist, columns.at)
 PANELS: dict[type[Subject], Callable[[Any], tuple[list[tuple[str, Any]], list[Table]]]] = {
     Context: _context_panel,

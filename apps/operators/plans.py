@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.contrib import admin, messages
@@ -13,7 +13,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.forms import Media
 from django.forms.fields import InvalidJSONInput
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.utils import timezone
@@ -32,11 +32,12 @@ from unfold.widgets import (
 
 from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentVersion
+from apps.agents.registration import house_workspace
 from apps.engine.cancel import cancel_task
 from apps.operators import columns
 from apps.plans import progress, registry, runs
-from apps.plans.definitions import OWN_INPUTS, PlanDefinition, as_yaml, properties_of
+from apps.plans.definitions import OWN_INPUTS, PlanDefinition, as_yaml, line_of, properties_of
 from apps.plans.graphs import plan_at
 from apps.plans.models import Plan, PlanRun, Step
 from apps.plans.progress import Progress, run_gantt, run_graph, waiting_reasons
@@ -86,7 +87,7 @@ def task_url(task: Task) -> str:
 
 def steps_table(steps: list[Step], titles: dict[str, str]) -> dict[str, Any]:
     """The steps' tasks should be loaded."""
-    headings = ("step", "state", "agent", "round", "attempt", "task", "asked", "began", "ended", "why")
+    headings = ("step", "state", "agent", "round", "attempt", "task", "asked", "started", "ended", "reason")
     return {"headings": headings, "rows": [(f"step-{step.pk}", _step_cells(step, titles)) for step in steps]}
 
 
@@ -109,6 +110,7 @@ def _step_cells(step: Step, titles: dict[str, str]) -> tuple[Any, ...]:
 
 JSON = dict[str, Any]
 INPUT_PREFIX = "input-"  # inputs cannot collide with fields
+MOST_PROBLEMS = 50  # of a definition
 LONG_TEXT = 200  # characters; longer texts get several lines
 
 
@@ -136,7 +138,7 @@ class StartForm(forms.Form):
         label="Message",
         required=False,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}),
-        help_text="What the plan knows as inputs.text.",
+        help_text="Templates use it as inputs.text.",
     )
     key = forms.UUIDField(widget=forms.HiddenInput)
 
@@ -191,9 +193,96 @@ def _input_field(name: str, schema: JSON, required: bool) -> forms.Field:
     return StrictJsonField(widget=UnfoldAdminTextareaWidget(attrs={"rows": 4, "spellcheck": "false"}), **about)
 
 
+class PlanForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A plan's definition as YAML, and its policies. `user` writes it, and must be able to use its agents."""
+
+    user: User
+    definition = forms.CharField(
+        label="Definition (YAML)",
+        strip=False,
+        widget=UnfoldAdminTextareaWidget(
+            attrs={"rows": 28, "spellcheck": "false", "wrap": "off", "class": "font-mono"}
+        ),
+        help_text="The name, the description and the steps of the plan.",
+    )
+    note = forms.CharField(
+        required=False,
+        max_length=200,
+        widget=UnfoldAdminTextInputWidget(),
+        help_text="What is new in this version.",
+    )
+    base = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    class Meta:
+        model = Plan
+        fields = ("slug", "is_enabled", "access", "groups")
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.read: PlanDefinition | None = None
+        version = self.instance.current_version if self.instance.pk else None
+        self.initial["definition"] = as_yaml(version.content) if version else registry.EXAMPLE_PLAN
+        self.initial["base"] = str(version.number) if version else ""
+
+    def clean_slug(self) -> str:
+        slug = str(self.cleaned_data["slug"])
+        if slug in registry.RESERVED_SLUGS:
+            raise ValidationError(f"Parley's own pages use the name {slug}. Choose another one.")
+        if Agent.objects.filter(slug=slug).exists():
+            raise ValidationError(f"The name {slug} is taken. Choose another one.")
+        return slug
+
+    def clean_definition(self) -> str:
+        """Raises ValidationError with a sentence per problem, by line."""
+        text = self.cleaned_data["definition"].replace("\r\n", "\n")
+        slug = self.instance.slug or self.cleaned_data.get("slug", "")
+        try:
+            self.read = PlanDefinition.from_yaml(text)
+            registry.validate(self.read, slug, self.user.principal)
+        except ValidationError as error:
+            raise ValidationError([_at_line(text, *one) for one in error_pairs(error)]) from None
+        return str(text)
+
+    def clean(self) -> JSON:
+        if self.data.get("base", "") != self.initial["base"]:
+            number = self.initial["base"]
+            said = f"Version {number} was saved while you were editing. Compare it with yours, then save again."
+            self.data = data = cast("QueryDict", self.data).copy()
+            data["base"] = number
+            raise ValidationError(said)
+        return self.cleaned_data
+
+    def save_plan(self, plan: Plan) -> None:
+        """Save the plan, as a new version if the definition changed. Raises ValidationError."""
+        assert self.read is not None
+        given = {name: self.cleaned_data[name] for name in ("is_enabled", "access")}
+        about: JSON = {"author": self.user, "note": self.cleaned_data["note"], **given}
+        if plan.pk:
+            registry.update_plan(plan, self.read, **about)
+        else:
+            made = registry.register_plan(plan.slug, self.read, workspace=house_workspace(), **about)
+            plan.pk = made.pk
+        plan.refresh_from_db()
+
+
+def error_pairs(error: ValidationError) -> list[tuple[str, str]]:
+    """The paths and sentences of a definition's problems."""
+    found = error.message_dict if hasattr(error, "error_dict") else {"file": error.messages}
+    return [(path, sentence) for path, sentences in found.items() for sentence in sentences][:MOST_PROBLEMS]
+
+
+def _at_line(text: str, path: str, sentence: str) -> str:
+    if path == "file":
+        return sentence
+    line = line_of(text, path)
+    return f"Line {line}, {path}: {sentence}" if line else f"{path}: {sentence}"
+
+
 @admin.register(Plan)
 class PlanAdmin(DiagramAdmin):
-    """Plans are edited on the web pages."""
+    """Plans, and the form of their definitions. People's pages have an editor with a live picture."""
+
+    form = PlanForm
 
     name = page_link("name")
     version = related_cell("current_version", "version", text="number")
@@ -209,12 +298,52 @@ class PlanAdmin(DiagramAdmin):
         "description",
         "access",
         version,
-        column("can be worked at", lambda plan: registry.health_problem(plan) or "yes"),
-        column("as an agent", lambda plan: cells.link(f"/a2a/{plan.slug}", cells.page_url(Agent, plan.pk))),
+        column("can be started", lambda plan: registry.health_problem(plan) or "yes"),
+        column("agent", lambda plan: cells.link(f"/a2a/{plan.slug}", cells.page_url(Agent, plan.pk))),
         time_cell("updated_at"),
     )
+    readonly_fields = fields
+    filter_horizontal = ("groups",)
+    operate_permission = "plans.change_plan"
     change_form_outer_before_template = "admin/plans/plan.html"
-    actions_detail = ("start", "change_it", "show_runs")
+    actions_detail = ("start", "open_editor", "show_versions", "show_runs")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("plans.add_plan")
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return request.user.has_perm("plans.change_plan")
+
+    def get_fieldsets(self, request: HttpRequest, obj: Plan | None = None) -> Any:
+        may_save = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)
+        if not may_save:
+            return super().get_fieldsets(request, obj)
+        form = (
+            (None, {"fields": (*(() if obj else ("slug",)), "definition", "note", "base")}),
+            ("Access", {"fields": ("is_enabled", "access", "groups")}),
+        )
+        facts = [one for one in self.fields if one != "access"]
+        return (*form, ("Record", {"fields": facts})) if obj else form
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Plan | None = None) -> Any:
+        own = {"access"} | (set() if obj else {"slug"})
+        return [one for one in super().get_readonly_fields(request, obj) if one not in own]
+
+    def get_form(self, request: HttpRequest, obj: Plan | None = None, change: bool = False, **kwargs: Any) -> Any:
+        if not (self.has_change_permission(request, obj) if obj else self.has_add_permission(request)):
+            return super().get_form(request, obj, change, form=forms.ModelForm, **kwargs)
+        return super().get_form(request, obj, change, form=type("PlanForm", (PlanForm,), {"user": request.user}))
+
+    def save_model(self, request: HttpRequest, obj: Plan, form: Any, change: bool) -> None:
+        form.save_plan(obj)
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """With the picture of what was written, as far as it can be read."""
+        written = getattr(context["adminform"].form, "read", None)
+        response = super().render_change_form(request, context, *args, **kwargs)
+        if written is not None and isinstance(response, TemplateResponse):
+            response.context_data = {**(response.context_data or {}), "graph": progress.definition_graph(written)}
+        return response
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Plan]:
         found: QuerySet[Plan] = super().get_queryset(request)
@@ -237,12 +366,12 @@ class PlanAdmin(DiagramAdmin):
         assert isinstance(user, User)
         definition = registry.definition_of(plan)
         if definition is None:
-            messages.error(request, f"{plan.name} cannot be started: its definition cannot be read any more.")
+            messages.error(request, f"{plan.name} cannot be started because its definition cannot be read.")
             return redirect(cells.page_url(Plan, plan.pk))
         form = StartForm(definition, request.POST if request.method == "POST" else None)
         if form.is_valid() and (begun := self._begun(form, user, plan)):
             self.log_change(request, plan, f"Started as task {begun}.")
-            messages.success(request, f"{plan.name} is started.")
+            messages.success(request, f"{plan.name} has started.")
             return redirect(cells.page_url(Task, begun))
         page = {**self.admin_site.each_context(request), "title": f"Start {plan.name}", "opts": self.opts}
         return TemplateResponse(request, "admin/plans/start.html", page | {"form": form, "plan": plan})
@@ -260,9 +389,13 @@ class PlanAdmin(DiagramAdmin):
             form.add_error(None, str(refusal))
         return None
 
-    @action(description="Change it", permissions=["view"], icon="edit", url_path="edit")
-    def change_it(self, request: HttpRequest, object_id: str) -> HttpResponse:
+    @action(description="Open the editor", permissions=["operate"], icon="edit", url_path="edit")
+    def open_editor(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return redirect("web:plan-edit", self.get_or_404(request, object_id).slug)
+
+    @action(description="Versions", permissions=["view"], icon="history", url_path="versions")
+    def show_versions(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return redirect(cells.list_url(AgentVersion, agent__id__exact=self.get_or_404(request, object_id).pk))
 
     @action(description="Runs", permissions=["view"], icon="account_tree", url_path="runs")
     def show_runs(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -272,23 +405,23 @@ class PlanAdmin(DiagramAdmin):
 MOST_REASONS = 20
 PAUSE_DIALOG = {
     "title": "Pause this run?",
-    "description": "No further step begins until it is resumed. What is being worked at goes on.",
+    "description": "No new steps start until you resume the run. Steps that are running continue.",
     "form_submit_text": "Pause",
 }
 RESUME_DIALOG = {
     "title": "Resume this run?",
-    "description": "Steps begin again as soon as what they wait for is done.",
+    "description": "Steps that are ready start at once.",
     "form_submit_text": "Resume",
 }
 CANCEL_DIALOG = {
     "title": "Cancel this run?",
-    "description": "The run ends, and all that it called for is told to stop. This cannot be undone.",
+    "description": "The run ends and all its steps are canceled. You cannot undo this.",
     "form_submit_text": "Cancel the run",
 }
 
 
 class RunAgainForm(BaseDialogForm):
-    step = forms.ChoiceField(label="From the step", widget=UnfoldAdminSelectWidget)
+    step = forms.ChoiceField(label="Start from", widget=UnfoldAdminSelectWidget)
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -305,7 +438,7 @@ class RunAgainForm(BaseDialogForm):
 
 RUN_AGAIN_DIALOG = {
     "title": "Run it again?",
-    "description": "A new run in its owner's name, of the plan as it is now. What does not need the step is kept.",
+    "description": "A new run for its owner, with the current version. Results that don't depend on the step are kept.",
     "form_submit_text": "Run again",
     "form_class": RunAgainForm,
 }
@@ -322,7 +455,7 @@ class PlanRunAdmin(DiagramAdmin):
         "state",
         owner,
         version,
-        time_cell("created_at", "began"),
+        time_cell("created_at", "started"),
         time_cell("finished_at"),
     )
     list_filter = ("task__state",)
@@ -337,7 +470,7 @@ class PlanRunAdmin(DiagramAdmin):
         owner,
         version,
         key_cell(Task, "pk", "task"),
-        key_cell(PlanRun, "continues_id", "goes on from"),
+        key_cell(PlanRun, "continues_id", "continues"),
         "begun_at_step",
         *map(time_cell, ("created_at", "paused_at", "advanced_at", "finished_at")),
         json_cell("inputs"),
@@ -384,7 +517,7 @@ class PlanRunAdmin(DiagramAdmin):
             try:
                 begun = runs.rerun(owner, run, form.cleaned_data["step"])
             except Refusal as refusal:
-                messages.error(request, f"It was not run again. {refusal}")
+                messages.error(request, f"The run was not repeated. {refusal}")
             else:
                 self.log_change(request, run, f"Run again as {begun.task}.")
                 new = cells.link(begun.task, cells.page_url(Task, begun.task))
@@ -396,7 +529,7 @@ class PlanRunAdmin(DiagramAdmin):
             self.log_change(request, run, f"{word}.")
             messages.success(request, f"{word}.")
         else:
-            messages.warning(request, "Nothing was done: the run stands otherwise by now.")
+            messages.warning(request, "Nothing was changed: the run is in another state by now.")
         return redirect_dialog(PlanRun, object_id)
 
     @display(description="state", ordering="task__state")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from django.contrib import admin, messages
 from django.contrib.admin import display
@@ -50,13 +50,18 @@ class ContextAdmin(LiveAdmin):
         columns.updated,
         cold,
     )
-    list_filter = ("agent", ("deleted_at", admin.EmptyFieldListFilter), ("cold_at", admin.EmptyFieldListFilter))
+    list_filter = (
+        "updated_at",
+        "agent",
+        ("deleted_at", admin.EmptyFieldListFilter),
+        ("cold_at", admin.EmptyFieldListFilter),
+    )
     actions = ("move_into_cold_storage", "bring_back")
     search_fields = ("=context_id", "title", "owner__email")
     search_help_text = "Id, title or owner's e-mail"
     id_lookups = ("pk", "context_id", "parent_task")
-    date_hierarchy = "created_at"
     ordering = ("-updated_at",)
+    sortable_by = (columns.updated,)
     select_related = ("agent", "owner", "workspace", "parent")
     link_filters = {
         "owner__id__exact": ("owner", User),
@@ -71,10 +76,10 @@ class ContextAdmin(LiveAdmin):
         columns.created,
         column("archived", lambda row: cells.relative_time(row.archived_at), "archived_at"),
         cold,
-        column("cleared", lambda row: cells.relative_time(row.deleted_at), "deleted_at"),
+        column("deleted", lambda row: cells.relative_time(row.deleted_at), "deleted_at"),
         tasks,
         count_cell("messages", Message, "context__id__exact", lambda row: row.messages.count()),
-        key_cell(Task, "parent_task", "works for task"),
+        key_cell(Task, "parent_task", "called by task"),
         "parent",
         "forked_at",
         "fork_reason",
@@ -87,20 +92,20 @@ class ContextAdmin(LiveAdmin):
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).annotate(task_count=row_count(Task))
 
-    @admin.action(description="Move into cold storage", permissions=["operate"])
+    @admin.action(description="Move to cold storage", permissions=["operate"])
     def move_into_cold_storage(self, request: HttpRequest, contexts: Any) -> None:
         for context in contexts:
             try:
                 archiving.move_with_children(context)
                 self.message_user(request, f"{context.pk} is in cold storage.")
             except CannotArchive as reason:
-                self.message_user(request, f"{context.pk} stays: {reason}", messages.WARNING)
+                self.message_user(request, f"{context.pk} was not moved: {reason}", messages.WARNING)
 
-    @admin.action(description="Bring back from cold storage", permissions=["operate"])
+    @admin.action(description="Restore from cold storage", permissions=["operate"])
     def bring_back(self, request: HttpRequest, contexts: Any) -> None:
         for context in contexts.filter(deleted_at=None).exclude(cold_file=""):
             restored(context)
-            self.message_user(request, f"{context.pk} is back.")
+            self.message_user(request, f"{context.pk} was restored.")
 
 
 def row_count(model: type[Task]) -> Coalesce:
@@ -124,12 +129,12 @@ class MessageAdmin(ReadOnlyAdmin):
         columns.message_id,
         columns.created,
     )
-    list_filter = ("role",)
+    list_filter = ("created_at", "role")
     search_fields = ("=message_id",)
-    search_help_text = "Id of a message, context or task"
+    search_help_text = "Id of a message, session or task"
     id_lookups = ("context_id", "task_id", "message_id")
-    date_hierarchy = "created_at"
-    ordering = ("-pk",)
+    ordering = ("-created_at",)
+    sortable_by = (columns.created,)
     select_related = ("agent",)
     link_filters = {"context__id__exact": ("context", Context), "task__id__exact": ("task", Task)}
     fields = (
@@ -146,6 +151,8 @@ class MessageAdmin(ReadOnlyAdmin):
 
 @admin.register(Artifact)
 class ArtifactAdmin(ReadOnlyAdmin):
+    NEWEST = 10_000  # wide rows
+    filters_newest = True
     list_display = (
         columns.artifact_name,
         columns.artifact_state,
@@ -158,8 +165,8 @@ class ArtifactAdmin(ReadOnlyAdmin):
     search_fields = ("=artifact_id", "name", "=digest")
     search_help_text = "Id of an artifact or task, name, digest"
     id_lookups = ("artifact_id", "task_id", "run")
-    date_hierarchy = "created_at"
     ordering = ("-pk",)
+    sortable_by = ()
     select_related = ("task__context",)
     link_filters = {"task__id__exact": ("task", Task)}
     fields = (
@@ -193,6 +200,7 @@ class ArtifactAdmin(ReadOnlyAdmin):
 
 @admin.register(Event)
 class EventAdmin(ReadOnlyAdmin):
+    filters_newest = True
     list_display = (
         columns.index,
         columns.type_,
@@ -203,10 +211,11 @@ class EventAdmin(ReadOnlyAdmin):
     )
     list_filter = ("type",)
     search_fields = ("=artifact_id",)
-    search_help_text = "Id of a context or task"
+    search_help_text = "Id of a session or task"
     id_lookups = ("context_id", "task_id")
     # No date hierarchy: it would read the whole log for its first line.
     ordering = ("-pk",)
+    sortable_by = ()
     link_filters = {
         "context__id__exact": ("context", Context),
         "task__id__exact": ("task", Task),
@@ -228,31 +237,35 @@ class EventAdmin(ReadOnlyAdmin):
         return ("-index",) if "context__id__exact" in request.GET else cast(Any, self.ordering)
 
 
-class StarsFilter(admin.SimpleListFilter):
-    title = "stars"
-    parameter_name = "stars"
+class RatingFilter(admin.SimpleListFilter):
+    """Thumbs are 5 and 1; clients of the API may also give what is between."""
+
+    title = "rating"
+    parameter_name = "rating"
+    ratings: ClassVar = {"good": (4, 5), "neutral": (3,), "bad": (1, 2)}
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(str(stars), "★" * stars) for stars in range(columns.STARS, 0, -1)]
+        return [(name, name.capitalize()) for name in self.ratings]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        value = self.value() or ""
-        return queryset.filter(payload__rating=int(value)) if value.isdecimal() else queryset
+        wanted = self.ratings.get(self.value() or "")
+        return queryset.filter(payload__rating__in=wanted) if wanted else queryset
 
 
 @admin.register(Feedback)
 class FeedbackAdmin(ReadOnlyAdmin):
     agent = column("agent", lambda row: columns.agent(row.task) if row.task else cells.NOTHING)
-    list_display = (columns.stars, columns.comment, agent, columns.task, columns.at)
-    list_filter = (StarsFilter, "task__agent")
+    list_display = (columns.rating, columns.comment, agent, columns.task, columns.at)
+    list_filter = (RatingFilter, "task__agent")
     search_fields = ("payload__feedback",)
-    search_help_text = "Words, id of a task or context"
+    search_help_text = "Words, or id of a task or session"
     id_lookups = ("task_id", "context_id")
     select_related = ("task__agent",)
     ordering = ("-pk",)
+    sortable_by = ()
     link_filters = {"task__agent__id__exact": ("agent", Agent), "task__id__exact": ("task", Task)}
     fields = (
-        columns.stars,
+        columns.rating,
         column("says", lambda row: row.text or "–"),
         agent,
         columns.task,
@@ -274,6 +287,7 @@ class AcceptedAdmin(ReadOnlyAdmin):
     search_help_text = "Id of a message or task, or a sender"
     id_lookups = ("message_id", "task_id")
     ordering = ("-pk",)
+    sortable_by = ()
     link_filters = {"agent__id__exact": ("agent", Agent)}
     fields = (
         columns.message_id,
@@ -323,6 +337,6 @@ class UploadAdmin(ReadOnlyAdmin):
         time_cell("expires_at"),
     )
 
-    @display(description="whole", boolean=True)
+    @display(description="complete", boolean=True)
     def is_whole_(self, upload: Upload) -> bool:
         return upload.is_whole

@@ -27,6 +27,7 @@ from apps.agents.definitions import as_yaml
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import error_text
 from apps.agents.versions import side_by_side
+from apps.installation.models import allow_url
 from apps.operators.agents import health_state
 from apps.operators.credentials import credentials_url
 from apps.operators.remote_health import HealthPanel
@@ -39,7 +40,7 @@ from apps.remote.registration import Preview, RefreshOutcome, RefreshResult
 from console import cells
 from console.admin import ReadOnlyAdmin, column, time_cell
 from console.cells import Tone
-from outbound import OutboundError
+from outbound import OutboundError, Private
 
 JSON = dict[str, Any]
 
@@ -64,12 +65,12 @@ def card_facts(card: JSON, label: str, sha256: str) -> list[tuple[str, Any]]:
         ("description", card["description"]),
         ("version", card["version"]),
         ("by", provider.get("organization") or cells.NOTHING),
-        ("is called at", card_origin(card)),
+        ("called at", card_origin(card)),
         ("signature", signature_state(label)),
-        ("can do", ", ".join(can) or cells.NOTHING),
-        ("wants", ", ".join(card.get("securitySchemes") or {}) or "no credentials"),
-        ("takes", ", ".join(card["defaultInputModes"]) or cells.NOTHING),
-        ("makes", ", ".join(card["defaultOutputModes"]) or cells.NOTHING),
+        ("supports", ", ".join(can) or cells.NOTHING),
+        ("requires", ", ".join(card.get("securitySchemes") or {}) or "no credentials"),
+        ("accepts", ", ".join(card["defaultInputModes"]) or cells.NOTHING),
+        ("produces", ", ".join(card["defaultOutputModes"]) or cells.NOTHING),
         ("SHA-256", cells.identifier(sha256)),
     ]
 
@@ -87,7 +88,7 @@ def card_tables(card: JSON) -> list[JSON]:
         for place, one in enumerate(card["skills"])
     ]
     return [
-        {"title": "Interfaces", "headings": ("binding", "version", "URL", "Parley speaks it"), "rows": interfaces},
+        {"title": "Interfaces", "headings": ("binding", "version", "URL", "supported by Parley"), "rows": interfaces},
         {"title": "Skills", "headings": ("id", "name", "description", "tags"), "rows": skills},
     ]
 
@@ -102,7 +103,7 @@ class SourceForm(forms.Form):
         label="URL",
         max_length=LONGEST_CARD,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 2, "spellcheck": "false", "autofocus": True}),
-        help_text="Of the agent or of its card: https://agents.example.org/translator. Or paste the card itself.",
+        help_text="Of the agent or its card, such as https://agents.example.org/translator. Or paste the card.",
     )
 
 
@@ -115,14 +116,14 @@ class UseForm(SourceForm):
         label="Slug",
         max_length=63,
         widget=UnfoldAdminTextInputWidget,
-        help_text="What its address here ends with: /a2a/…",
+        help_text="The end of its address here: /a2a/…",
     )
     access = forms.ChoiceField(
         label="Who may use it",
         choices=Agent.Access.choices,
         initial=Agent.Access.AUTHENTICATED,
         widget=UnfoldAdminSelectWidget,
-        help_text="Groups are named on the agent's own page.",
+        help_text="To allow groups, edit the agent afterwards.",
     )
 
 
@@ -147,7 +148,7 @@ class RegistrationWizard:
             self._go_on(request, shown)
 
     def _ask(self, form: SourceForm) -> None:
-        self.context = {"form": form, "go_on": "Look"}
+        self.context = {"form": form, "go_on": "Continue"}
 
     def _look(self, form: SourceForm) -> Preview | None:
         source = form.cleaned_data["source"].strip()
@@ -157,6 +158,8 @@ class RegistrationWizard:
         except (RemoteError, OutboundError) as error:
             form.add_error("source", str(error))
             self._ask(form)
+            if isinstance(error, Private) and not source.startswith("{"):
+                self.context["allow"] = allow_url(source)
             return None
 
     def _go_on(self, request: HttpRequest, shown: Preview) -> None:
@@ -169,7 +172,7 @@ class RegistrationWizard:
         if form.is_valid():
             if form.cleaned_data["sha256"] != shown.sha256:
                 self._show(fresh, shown)
-                self.context["notes"].insert(0, "The card changed since you looked at it. This is what it says now.")
+                self.context["notes"].insert(0, "The card changed in the meantime. This is its current content.")
                 return None
             self._save(form, shown, request.user)  # type: ignore[arg-type]
         if self.agent is None:
@@ -211,9 +214,9 @@ class RegistrationWizard:
 
 REFRESH_MESSAGES = {
     RefreshOutcome.UNCHANGED: (messages.INFO, "{}'s card is unchanged."),
-    RefreshOutcome.UPDATED: (messages.SUCCESS, "{} is now what its card says."),
-    RefreshOutcome.WAITING: (messages.WARNING, "{}'s card changed in a way that waits for your approval."),
-    RefreshOutcome.FAILED: (messages.ERROR, "{} stays as it was. {}"),
+    RefreshOutcome.UPDATED: (messages.SUCCESS, "{} was updated from its card."),
+    RefreshOutcome.WAITING: (messages.WARNING, "{}'s card changed. Review the change below and approve it."),
+    RefreshOutcome.FAILED: (messages.ERROR, "{} was not changed. {}"),
 }
 OF_AGENT = "remote_remoteagent_of"
 
@@ -246,7 +249,7 @@ class RemoteAgentAdmin(HealthPanel, ReadOnlyAdmin):
         column("credentials", lambda row: _credentials_link(row.agent)),
         column(
             "versions",
-            lambda row: cells.link("all of them", cells.list_url(AgentVersion, agent__id__exact=row.agent_id)),
+            lambda row: cells.link("all versions", cells.list_url(AgentVersion, agent__id__exact=row.agent_id)),
         ),
         column(
             "health",
@@ -287,16 +290,14 @@ class RemoteAgentAdmin(HealthPanel, ReadOnlyAdmin):
         remote = self.get_or_404(request, pk)
         if not self.has_change_permission(request, remote):
             raise PermissionDenied
-        return self._registering(request, RegistrationWizard(request, remote.agent), f"Another card for {remote}")
+        return self._registering(request, RegistrationWizard(request, remote.agent), f"Replace the card of {remote}")
 
     def _registering(self, request: HttpRequest, adding: RegistrationWizard, title: str) -> HttpResponse:
         if agent := adding.agent:
             self.log_change(request, agent.remote, f"Registered, version {agent.current_version.number}.")  # type: ignore[union-attr]
             messages.success(request, f"{agent.name} is registered at /a2a/{agent.slug}.")
             if credentials.missing(agent, None):
-                messages.warning(
-                    request, f"{agent.name} wants a credential before it works. Give it by its link below."
-                )
+                messages.warning(request, f"{agent.name} requires a credential. Add it with the link below.")
             return redirect(cells.page_url(RemoteAgent, agent.remote.pk))
         page = {**self.admin_site.each_context(request), "title": title, "opts": self.opts, "again": request.path}
         return TemplateResponse(request, "admin/remote/add_remote_agent.html", page | adding.context)
@@ -326,16 +327,16 @@ class RemoteAgentAdmin(HealthPanel, ReadOnlyAdmin):
         decide = registration.approve_card if decision == "approve" else registration.decline_card
         try:
             if version is None:
-                raise ValidationError({"version": "Say which version."})
+                raise ValidationError({"version": "Choose a version."})
             decide(remote.agent, request.user, version)  # type: ignore[arg-type]
         except ValidationError as error:
-            messages.error(request, f"{remote} stays as it is. {error_text(error)}")
+            messages.error(request, f"{remote} was not changed. {error_text(error)}")
             return
         word = "Approved" if decision == "approve" else "Declined"
         self.log_change(request, remote, f"{word} version {version.number}.")
         messages.success(request, f"{word} version {version.number} of {remote}.")
 
-    @admin.action(description="Look at the card again", permissions=["change"])
+    @admin.action(description="Refresh the card", permissions=["change"])
     def refresh_selected(self, request: HttpRequest, remotes: QuerySet[RemoteAgent]) -> None:
         chosen = list(remotes.select_related("agent"))
         for remote, refreshed in zip(chosen, registration.refresh_cards(chosen), strict=True):
@@ -343,7 +344,7 @@ class RemoteAgentAdmin(HealthPanel, ReadOnlyAdmin):
 
     def _tell(self, request: HttpRequest, remote: RemoteAgent, refreshed: RefreshResult) -> None:
         level, sentence = REFRESH_MESSAGES[refreshed.outcome]
-        self.log_change(request, remote, f"Looked at the card again: {refreshed.outcome}.")
+        self.log_change(request, remote, f"Refreshed the card: {refreshed.outcome}.")
         messages.add_message(request, level, sentence.format(remote, refreshed.reason))
 
 
@@ -353,14 +354,14 @@ def _agent_link(remote: RemoteAgent) -> SafeString:
 
 def _credentials_link(agent: Agent) -> SafeString:
     lack = credentials.missing(agent, None)
-    words = "what lets Parley in" if lack is None else "each person's own" if lack.is_personal else "wanted: give them"
+    words = "credentials" if lack is None else "one per person" if lack.is_personal else "missing: add them"
     return cells.link(words, credentials_url(agent))
 
 
 def card_state(remote: RemoteAgent) -> SafeString:
     """Current, waiting for a decision, or failed to load."""
     if remote.has_proposal:
-        return cells.state("waits for approval", Tone.WAITING)
+        return cells.state("needs approval", Tone.WAITING)
     if remote.card_error:
         return cells.state("not loaded", Tone.FAILED)
     return cells.state("current" if remote.card_url else "pasted", Tone.DONE)
@@ -371,9 +372,9 @@ def page_context(remote: RemoteAgent) -> dict[str, Any]:
     version, proposed = remote.agent.current_version, remote.proposed
     facts: list[tuple[str, Any]] = [
         ("card", card_state(remote)),
-        ("looked at", cells.relative_time(remote.refreshed_at)),
-        ("next look", cells.relative_time(remote.refresh_at) if remote.card_url else cells.NOTHING),
-        ("trusted keys", cells.lines(key.get("kid", "without a name") for key in remote.pinned_keys)),
+        ("last refresh", cells.relative_time(remote.refreshed_at)),
+        ("next refresh", cells.relative_time(remote.refresh_at) if remote.card_url else cells.NOTHING),
+        ("trusted keys", cells.lines(key.get("kid", "unnamed") for key in remote.pinned_keys)),
     ]
     return {
         "facts": (card_facts(remote.card, remote.signature, version.sha256) if version else []) + facts,

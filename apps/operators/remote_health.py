@@ -42,19 +42,19 @@ def health_panel(agent: Agent) -> dict[str, Any]:
 def uptime_facts(known: Uptime) -> list[tuple[str, Any]]:
     row = known.breaker
     facts: list[tuple[str, Any]] = [
-        ("up, last 24 hours", percent(known.day)),
-        ("up, last 30 days", percent(known.month)),
-        ("a check takes", _median(known)),
-        ("checked", cells.relative_time(known.checked_at)),
+        ("uptime, last 24 hours", percent(known.day)),
+        ("uptime, last 30 days", percent(known.month)),
+        ("median check time", _median(known)),
+        ("last check", cells.relative_time(known.checked_at)),
         ("circuit breaker", _breaker_state(known)),
     ]
     if row and row.opened_at is not None:
         facts += [
             ("open since", cells.relative_time(row.opened_at)),
-            ("tried again", cells.relative_time(row.retry_at)),
+            ("next try", cells.relative_time(row.retry_at)),
         ]
     if row and row.failures:
-        facts.append(("calls that failed in a row", f"{row.failures:,}. {row.error}"))
+        facts.append(("failed calls in a row", f"{row.failures:,}. {row.error}"))
     if known.last_error:
         facts += [("last error", known.last_error), ("at", cells.relative_time(known.last_error_at))]
     return facts
@@ -78,11 +78,11 @@ def _charts(agent: Agent) -> dict[str, Any]:
         return {}
     took = [check.milliseconds / 1000 for check in reversed(checks) if check.ok]
     failed = sum(not check.ok for check in checks)
-    line = f"The newest {len(checks)} checks from left to right; {failed} failed"
-    line += f", the longest of the others took {cells.duration(max(took))}." if took else "."
+    line = f"The last {len(checks)} checks, oldest first; {failed} failed"
+    line += f", the slowest of the others took {cells.duration(max(took))}." if took else "."
     rows = [_check_row(check) for check in checks[:TABLE_ROWS]]
     return {
-        "latency": charts.sparkline(took, "How long checks took", line),
+        "latency": charts.sparkline(took, "Duration of checks", line),
         "latency_told": line,
         "checks": {"headings": ("check", "result", "took", "at"), "rows": rows},
     }
@@ -120,11 +120,11 @@ class HealthPanel(ConsoleAdmin):
             case "check":
                 now = database_time()  # decides what is due
                 Checkup.objects.filter(agent=agent).update(next_check_at=now, next_probe_at=now)
-                messages.success(request, f"{agent.name} is checked within a few seconds.")
+                messages.success(request, f"Checking {agent.name}. The result appears in a few seconds.")
             case "close":
                 circuit_breaker.close(agent)
                 self.log_change(request, found, "Closed the circuit breaker.")
-                messages.success(request, f"Calls to {agent.name} go through again.")
+                messages.success(request, f"Calls to {agent.name} are allowed again.")
         return redirect(cells.page_url(self.model, pk))
 
     def _health_url_name(self) -> str:
@@ -141,7 +141,7 @@ class CheckupAdmin(HealthPanel):
         column("circuit breaker", lambda checkup: _breaker_state(checkup.uptime)),
         column("24 hours", lambda checkup: percent(checkup.uptime.day)),
         column("30 days", lambda checkup: percent(checkup.uptime.month)),
-        column("a check takes", lambda checkup: _median(checkup.uptime)),
+        column("median check time", lambda checkup: _median(checkup.uptime)),
         time_cell("checked_at"),
         column("last error", lambda checkup: cells.shortened(checkup.last_error) or "–", "last_error_at"),
     )

@@ -18,19 +18,19 @@ from apps.engine.send import run_again
 from apps.operators import columns
 from apps.operators.panels import LiveAdmin
 from apps.record.errors import Refusal, TaskNotCancelable
-from apps.record.models import Context, Message, Run, Task
+from apps.record.models import FAULTY_STATES, UNFINISHED_STATES, Context, Message, Run, Task
 from apps.record.runs import UsageTotals
 from console import cells
-from console.admin import column, count_cell, id_cell, json_cell, key_cell, redirect_dialog, time_cell
+from console.admin import IndexedStates, column, count_cell, id_cell, json_cell, key_cell, redirect_dialog, time_cell
 
 CANCEL_DIALOG = {
     "title": "Cancel this task?",
-    "description": "Its agent is told to stop, and what it has made so far is discarded. This cannot be undone.",
+    "description": "The agent stops, and its unfinished results are discarded. This cannot be undone.",
     "form_submit_text": "Cancel the task",
 }
 RUN_AGAIN_DIALOG = {
     "title": "Run this task again?",
-    "description": "Its first message is sent once more in its owner's name, as a new task in the same context.",
+    "description": "Sends the task's first message again for its owner, as a new task in the same session.",
     "form_submit_text": "Run again",
 }
 
@@ -46,12 +46,12 @@ class TaskAdmin(LiveAdmin):
         columns.since,
         columns.created,
     )
-    list_filter = ("state", "agent")
+    list_filter = (("state", IndexedStates.of(UNFINISHED_STATES, FAULTY_STATES)), "status_at", "agent")
     search_fields = ("owner__email", "context__title")
-    search_help_text = "Id of a task or context, owner's e-mail, title"
+    search_help_text = "Id of a task or session, owner's e-mail, title"
     id_lookups = ("pk", "context_id", "parent_id")
-    date_hierarchy = "status_at"
     ordering = ("-status_at",)
+    sortable_by = (columns.since,)
     select_related = ("agent", "owner", "workspace", "context")
     link_filters = {
         "context__id__exact": ("context", Context),
@@ -80,7 +80,7 @@ class TaskAdmin(LiveAdmin):
         found = [cells.row_link(Task, key) for key in task.references]
         return SafeString(" ".join(found)) if found else cells.NOTHING
 
-    @display(description="run of a plan")
+    @display(description="plan run")
     def plan(self, task: Task) -> SafeString:
         """The plan run that the task is, or is a step of."""
         tasks = [task, *([task.parent] if task.parent else [])]
@@ -127,7 +127,7 @@ class TaskAdmin(LiveAdmin):
         if canceled := len(tasks) - ended:
             messages.success(request, f"{_tasks_were(canceled)} canceled.")
         if ended:
-            messages.warning(request, f"{_tasks_were(ended)} left alone: nothing is to be canceled in what has ended.")
+            messages.warning(request, f"{_tasks_were(ended)} not canceled: already ended.")
 
     def _run_again(self, request: HttpRequest, tasks: list[Task]) -> None:
         for task in tasks:
@@ -159,12 +159,12 @@ class RunAdmin(LiveAdmin):
         columns.took,
         columns.problem,
     )
-    list_filter = ("state",)
+    list_filter = (("state", IndexedStates.of(("queued", "running"), ("failed", "canceled"))), "queued_at")
     search_fields = ("worker",)
     search_help_text = "Id of a run or task, or a worker"
     id_lookups = ("pk", "task_id")
-    date_hierarchy = "queued_at"
     ordering = ("-queued_at",)
+    sortable_by = (columns.queued,)
     select_related = ("task", "message", "agent")
     link_filters = {"task__id__exact": ("task", Task)}
     fields = (
@@ -174,7 +174,7 @@ class RunAdmin(LiveAdmin):
         "resumed",
         *map(time_cell, ("queued_at", "published_at", "started_at", "finished_at")),
         "answers",
-        column("taken by", columns.agent),
+        column("agent", columns.agent),
         "version",
         id_cell("input_hash", "input hash"),
         id_cell("traceparent", "trace"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.contrib.admin import display
@@ -56,6 +56,27 @@ class PushConfigAdmin(ReadOnlyAdmin):
     deferred = ("token", "credentials")
 
 
+class AnswerFilter(admin.SimpleListFilter):
+    """By the kind of the last HTTP status: reading all that occur would read the whole table."""
+
+    title = "last answer"
+    parameter_name = "answered"
+    KINDS: ClassVar = {"2": "2xx success", "3": "3xx redirect", "4": "4xx client error", "5": "5xx server error"}
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [*self.KINDS.items(), ("none", "no answer")]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        value = self.value() or ""
+        if value == "none":
+            return queryset.filter(last_status=None)
+        return (
+            queryset.filter(last_status__range=(int(value) * 100, int(value) * 100 + 99))
+            if value in self.KINDS
+            else queryset
+        )
+
+
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnlyAdmin):
     number = column("#", lambda delivery: cells.link(delivery.pk, cells.page_url(Delivery, delivery.pk)), "pk")
@@ -69,7 +90,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
         columns.created,
         time_cell("finished_at"),
     )
-    list_filter = ("state", "last_status")
+    list_filter = ("state", AnswerFilter)
     search_fields = ("config__url", "last_error")
     search_help_text = "Id of a webhook or task, a URL, or words of an error"
     id_lookups = ("config_id", "config__task_id")
@@ -100,9 +121,9 @@ class DeliveryAdmin(ReadOnlyAdmin):
             if one.state == Delivery.State.DEAD:
                 self.log_change(request, one, "Sent again.")
         if queued:
-            messages.success(request, f"{queued} queued to be sent again.")
+            messages.success(request, f"{queued} queued to send again.")
         if left := len(chosen) - queued:
-            messages.warning(request, f"{left} left alone: only what was given up is sent again.")
+            messages.warning(request, f"{left} not sent again: only deliveries that were given up can be sent again.")
 
     @display(description="state", ordering="state")
     def state_(self, delivery: Delivery) -> SafeString:

@@ -7,9 +7,11 @@ its agents exist. Docstrings of classes and fields are published as descriptions
 from __future__ import annotations
 
 import json
+import mimetypes
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import pydantic
@@ -27,7 +29,7 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
-from yaml.nodes import MappingNode, Node, ScalarNode
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from apps.agents.definitions import Line, Name, SkillDefinition, StrictModel, Text, clean_text
 from apps.agents.models import Agent
@@ -56,10 +58,11 @@ def check_schema(schema: JSON) -> JSON:
     try:
         wrong = best_match(Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema))
     except (SchemaError, RecursionError, TypeError) as error:
-        raise BadSchema(f"It is no JSON Schema: {error}") from None
+        raise BadSchema(f"This is not a valid JSON Schema: {error}") from None
     if wrong is not None:
         raise BadSchema(
-            f"It is no JSON Schema: {wrong.message[: json_schema.MAX_REASON_LENGTH]}", list(wrong.absolute_path)
+            f"This is not a valid JSON Schema: {wrong.message[: json_schema.MAX_REASON_LENGTH]}",
+            list(wrong.absolute_path),
         )
     if unbounded := sorted(set(json_schema.UNBOUNDED_KEYWORDS) & set(json_schema.keywords(schema))):
         raise BadSchema(f"`{unbounded[0]}` is not checked here. Leave it out.")
@@ -117,6 +120,7 @@ def _schema_references(schema: Any) -> list[str]:
 MOST_BYTES = 500_000  # of a definition as a file
 MOST_STEPS = 2_000  # that a run may have, including those of fan-outs and repetitions
 LONGEST_TEMPLATE = 50_000  # characters
+LARGEST_SAMPLE = 100_000  # characters
 INPUT_MODES = ("text/plain", "application/json", "*/*")
 OUTPUT_MODES = ("text/plain", "application/json", "*/*")
 
@@ -147,6 +151,20 @@ class Check(_Part):
     """Columns that a CSV file must have, in any order."""
 
 
+class Sample(_Part):
+    """A file that a person may look at, and may answer with."""
+
+    filename: Annotated[str, Field(pattern=r"^\w[\w .()+-]{0,99}$")]
+    """Its name, with an ending that says what it is, such as `wells.csv`."""
+    text: Annotated[str, Field(max_length=LARGEST_SAMPLE)] = ""
+    """Its content. `register_plan` reads what is left out from the file of this name."""
+
+    @property
+    def part(self) -> JSON:
+        media_type = mimetypes.guess_type(self.filename)[0] or "text/plain"
+        return {"filename": self.filename, "mediaType": media_type, "text": self.text}
+
+
 class Person(_Part):
     """A step that a person does."""
 
@@ -156,6 +174,14 @@ class Person(_Part):
     """A JSON Schema of the answer: the person gets a form made from it."""
     upload: bool = False
     """Is a file wanted? `output` says what it must be."""
+    samples: list[Sample] = Field([], max_length=10)
+    """Files that the person may upload instead of one of their own, to try the plan."""
+
+    @model_validator(mode="after")
+    def _samples_of_uploads(self) -> Self:
+        if self.samples and not self.upload:
+            raise ValueError("Samples are for uploads: write `upload: true`, or leave them out.")
+        return self
 
 
 class Repeat(_Part):
@@ -221,9 +247,9 @@ class StepDefinition(_Part):
     @model_validator(mode="after")
     def _by_one(self) -> Self:
         if sum(map(bool, (self.agent, self.find, self.person))) != 1:
-            raise ValueError("Say who does it by one of `agent`, `find` and `person`.")
+            raise ValueError("Set exactly one of `agent`, `find` and `person`.")
         if self.person is None and not self.message:
-            raise ValueError("Write the `message` that the agent is sent.")
+            raise ValueError("Write the `message` to the agent.")
         return self
 
 
@@ -309,6 +335,20 @@ class PlanDefinition(_Part):
         except InvalidYaml as error:
             raise ValidationError({"file": str(error)}) from None
 
+    def with_samples(self, folder: Path) -> Self:
+        """The same with the content of samples that only have a name. Raises ValidationError by path."""
+        content = self.as_json
+        for key, step in content["steps"].items():
+            for number, sample in enumerate(step.get("person", {}).get("samples", [])):
+                if "text" not in sample:
+                    try:
+                        sample["text"] = (folder / sample["filename"]).read_text(encoding="utf-8")
+                    except (OSError, UnicodeDecodeError):
+                        path = f"steps.{key}.person.samples.{number}.filename"
+                        raise ValidationError({path: f"{folder} has no text file {sample['filename']}."}) from None
+        check_size(write_yaml(content))
+        return self.read(content)
+
     def title_of(self, key: str) -> str:
         return self.steps[key].title or key.replace("_", " ")
 
@@ -366,7 +406,7 @@ def check_size(text: str) -> None:
     try:
         is_large = len(text.encode()) > MOST_BYTES
     except UnicodeEncodeError:
-        raise ValidationError({"file": "It is no text in Unicode."}) from None
+        raise ValidationError({"file": "This is not Unicode text."}) from None
     if is_large:
         raise ValidationError({"file": f"It is larger than {MOST_BYTES:,} bytes."})
 
@@ -377,14 +417,14 @@ def _check_json(content: JSON) -> None:
         text = rfc8785.dumps(content).decode()
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise ValidationError({"file": f"It is no JSON: {reason}."}) from None
+        raise ValidationError({"file": f"This is not valid JSON: {reason}."}) from None
     if "\\u0000" in text.replace("\\\\", ""):
         raise ValidationError({"file": "Write text without control characters."})
 
 
 ERROR_SENTENCES = {
-    "missing": "This is needed.",
-    "extra_forbidden": "There is no such field here.",
+    "missing": "This is required.",
+    "extra_forbidden": "This field does not exist.",
     "string_too_short": "This cannot be empty.",
     "dict_type": "Write a mapping.",
     "model_type": "Write a mapping.",
@@ -399,7 +439,7 @@ def _error_sentences(error: pydantic.ValidationError) -> dict[str, list[str]]:
         said = ERROR_SENTENCES.get(problem["type"]) or f"{problem['msg'].removeprefix('Value error, ').rstrip('.')}."
         if path and path[-1] == "[key]":
             path.pop()
-            said = "Name it by small letters, digits and `_`, beginning with a letter; 63 characters at most."
+            said = "Use lowercase letters, digits and `_`, starting with a letter, at most 63 characters."
         if isinstance(cause, BadSchema):
             path += cause.path
         found.setdefault(".".join(map(str, path)) or "file", []).append(said)
@@ -424,7 +464,7 @@ class InvalidYaml(ValueError):
 
     def __init__(self, reason: str, line: int = 0) -> None:
         where = f" (line {line})" if line else ""
-        super().__init__(f"It is no YAML{where}: {reason.strip().rstrip('.')}.")
+        super().__init__(f"This is not valid YAML{where}: {reason.strip().rstrip('.')}.")
         self.line = line
 
 
@@ -466,6 +506,28 @@ def read_yaml(text: str) -> Any:
         raise InvalidYaml(getattr(error, "reason", "") or str(error), line) from None
     except (LookupError, AttributeError, ValueError):  # of values such as `!!bool maybe`, and of very long numbers
         raise InvalidYaml("a value is not of its tag, or a number is too long") from None
+
+
+def line_of(text: str, path: str) -> int:
+    """The line, from 1, on which a problem's path such as `steps.review.agent` stands; 0 if the text cannot be read.
+
+    For what is missing, it is the line of the nearest part around it.
+    """
+    try:
+        node = yaml.compose(text, _Loader)
+    except (yaml.YAMLError, RecursionError):
+        return 0
+    line = node.start_mark.line + 1 if node else 0
+    for name in path.split("."):
+        if isinstance(node, MappingNode):
+            key, node = next(((key, value) for key, value in node.value if key.value == name), (None, None))
+            line = key.start_mark.line + 1 if key else line
+        elif isinstance(node, SequenceNode) and name.isdigit() and int(name) < len(node.value):
+            node = node.value[int(name)]
+            line = node.start_mark.line + 1
+        if node is None:
+            break
+    return line
 
 
 def write_yaml(content: Any) -> str:

@@ -32,7 +32,7 @@ from apps.features.routing import ranking
 from apps.plans import registry, transitions
 from apps.plans.graphs import plan_at
 from apps.plans.models import PlanRun, Step
-from apps.plans.person import PERSON
+from apps.plans.person import PERSON, record_answers
 from apps.plans.run_state import RunState, deadline
 from apps.plans.transitions import Decision, RunEnded, decide, reload_task
 from apps.record import runs
@@ -45,7 +45,7 @@ from db import sql
 
 CONNECTION_ERRORS = (OperationalError, InterfaceError, ConnectionError, TimeoutError)  # not the run's fault
 MOST_FAILURES = 5  # ticks of a run that fail in a row, at least SWEEP_SECONDS apart
-GIVEN_UP = "Parley could not go on with this plan. Whoever operates it finds why in its log."
+GIVEN_UP = "Parley could not continue this plan. An operator can find the reason in the log."
 
 MOST_TICKS = 200  # in a row; then the sweep continues
 
@@ -60,6 +60,7 @@ def advance(run_id: uuid.UUID) -> None:
     """
     try:
         for _ in range(MOST_TICKS):
+            record_answers(run_id)
             decision = decide(run_id)
             if decision is None or not _carry_out(decision):
                 _failures_by_run.pop(run_id, None)
@@ -194,7 +195,7 @@ class Sender:
         if slug not in self._agents:
             agent = AGENT_BY_SLUG.one(slug)
             if agent is None or not agent.is_open_to(self._principal):
-                raise NoAgentFound(f"There is no agent `{slug}` that the owner of this plan's task may use.")
+                raise NoAgentFound(f"The owner of this run may not use an agent `{slug}`, or it does not exist.")
             self._agents[slug] = agent
         return self._agents[slug]
 
@@ -207,7 +208,7 @@ class Sender:
         best = next((agent.slug for agent in fitting if not registry.call_path_to(agent, calling)), None)
         if best is None:
             why = " but plans that would call this one again" if fitting else ""
-            raise NoAgentFound(f"No agent that the owner of this plan's task may use fits “{wanted}”{why}.")
+            raise NoAgentFound(f"No agent that the owner of this run may use fits “{wanted}”{why}.")
         Step.objects.filter(pk=step.pk, agent="").update(agent=best)
         return str(Step.objects.values_list("agent", flat=True).get(pk=step.pk))
 
@@ -247,7 +248,7 @@ def _person_agent() -> Agent:
     """The platform's agent that asks people. Raises NoAgentFound if another agent has its slug."""
     found = Agent.objects.filter(slug=PERSON).first() or registration.register_hosted(PERSON, PERSON_HANDLER)
     if found.kind != Agent.Kind.HOSTED or found.handler != PERSON_HANDLER:
-        raise NoAgentFound(f"The agent `{PERSON}` is not the platform's own. An operator has to give it another slug.")
+        raise NoAgentFound(f"The agent `{PERSON}` is not Parley's own. An operator has to give it another slug.")
     return found
 
 
@@ -302,7 +303,7 @@ ALONE = "It asks one question."  # in `told`, not shown: no other questions wait
 
 def failure_sentence(run_state: RunState, step: Step) -> str:
     number = f" ({step.item + 1})" if step.item >= 0 else ""
-    return f"The step “{run_state.plan.title_of(step.key)}”{number} failed: {step.why or 'It did not say why.'}"
+    return f"The step “{run_state.plan.title_of(step.key)}”{number} failed: {step.why or 'No reason was given.'}"
 
 
 def completed_outcome(run_state: RunState) -> Completed:
@@ -357,7 +358,7 @@ def _waiting_questions(run_state: RunState) -> str:
     if number < 1:
         return ALONE
     many = "1 more question waits" if number == 1 else f"{number} more questions wait"
-    return f"{many} beside this one: all are in the inbox to be answered in any order, and are asked here in turn."
+    return f"{many} besides this one. Answer them here one by one, or in any order in the inbox."
 
 
 def report_progress(run_state: RunState) -> None:

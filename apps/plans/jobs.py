@@ -25,10 +25,10 @@ from kombu.exceptions import OperationalError
 
 import db
 from apps.plans import engine
-from apps.plans.models import PlanRun, Step, StepQuerySet
+from apps.plans.models import GivenAnswer, PlanRun, Step, StepQuerySet
 from apps.plans.sql import RUNNING_PLAN, STEPS_OF_TASK
 from apps.record.events import EventType
-from apps.record.models import INTERRUPTED_STATES, TERMINAL_STATES, Context, Event, TaskState
+from apps.record.models import INTERRUPTED_STATES, TERMINAL_STATES, Accepted, Context, Event, TaskState
 from db import sql
 
 State, Phase = Step.State, Step.Phase
@@ -42,13 +42,30 @@ def mark_steps(context: Context, events: Sequence[Event]) -> None:
         for event in events
         if event.type == EventType.AGENT_STATUS and event.task_id and "kept" not in event.payload
     }
-    runs: set[uuid.UUID] = set()
+    runs = _note_answers(events)
     for task, state in states.items():
         runs.update(_mark_steps_of(task, state))
         if state.is_terminal and RUNNING_PLAN.one(task) is not None:
             runs.add(task)
     for run in runs:
         transaction.on_commit(partial(db.later, tick_soon, run))
+
+
+def _note_answers(events: Sequence[Event]) -> set[uuid.UUID]:
+    """Note answers to steps that came neither from nor through their runs; those runs' logs are to have them too."""
+    runs: set[uuid.UUID] = set()
+    for event in events:
+        if event.type != EventType.USER_MESSAGE or event.task_id is None or "task" in event.payload:
+            continue
+        message_id = event.payload["message"]["messageId"]
+        for step in STEPS_OF_TASK.all(event.task_id, event.task_id):
+            asks = step.state == State.ASKING and step.worked_at_by == event.task_id
+            is_answered_by_agent = step.phase == Phase.ANSWERING and step.task_id == event.task_id
+            forwarded = Accepted.objects.filter(sender=f"task:{step.run_id}", message_id=message_id, task=event.task_id)
+            if (asks or is_answered_by_agent) and not forwarded.exists():
+                GivenAnswer.objects.create(run_id=step.run_id, task_id=event.task_id, index=event.index)
+                runs.add(step.run_id)
+    return runs
 
 
 def _mark_steps_of(task: uuid.UUID, state: TaskState) -> set[uuid.UUID]:
@@ -191,8 +208,11 @@ def sweep() -> int:
     asks = Exists(steps.filter(state=State.ASKING)) & Q(task__state=TaskState.WORKING)
     is_startable = Q(advanced_at=None) | Q(paused_at=None) & is_idle
     due = is_stale & (Exists(to_do) | asks | is_startable | is_done | Q(task__state__in=TERMINAL_STATES))
+    has_answers = Exists(GivenAnswer.objects.filter(run=OuterRef("pk")))
     is_report_due = Q(told=engine.REPORT_PENDING, told_at__lt=now - engine.REPORT_INTERVAL)
-    found = PlanRun.objects.unfinished().filter(due | Exists(overdue) | is_report_due).order_by("advanced_at")
+    found = (
+        PlanRun.objects.unfinished().filter(due | Exists(overdue) | has_answers | is_report_due).order_by("advanced_at")
+    )
     runs = list(found.values_list("pk", flat=True)[:RUNS_PER_SWEEP])
     for run in runs:
         enqueue_tick(run)

@@ -72,6 +72,17 @@ class StartKey(models.Model):
         return self.key
 
 
+class GivenAnswer(models.Model):
+    """An answer that a person gave to a step directly, until it is in the plan's log (see `person.record_answers`)."""
+
+    run = models.ForeignKey(PlanRun, on_delete=models.CASCADE, related_name="given_answers")
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="+", help_text="The task that asked.")
+    index = models.PositiveBigIntegerField(help_text="Of the answer in that task's log.")
+
+    def __str__(self) -> str:
+        return f"{self.task_id}, {self.index}"
+
+
 class StepQuerySet(models.QuerySet["Step"]):
     def visible_to(self, principal: Principal) -> StepQuerySet:
         return self.filter(run__task__owner_id=principal.user_id)

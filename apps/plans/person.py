@@ -13,19 +13,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from agentkit import Artifact, Completed, InputRequired, Outcome, Skill, SkillHandler, SyncTaskContext
 from agentkit.messages import Part
+from agentkit.slots import SAMPLES
 from apps.accounts.principals import Principal
+from apps.engine import delegation, finish
 from apps.plans.definitions import Check, StepDefinition
-from apps.plans.models import PlanRun, Step
+from apps.plans.models import GivenAnswer, PlanRun, Step
 from apps.plans.run_state import RunState, artifact_result, check_problem
 from apps.record import lookup
 from apps.record.content import json_schema
 from apps.record.errors import InvalidParams
-from apps.record.events import JSON
-from apps.record.models import INTERRUPTED_STATES, Task, TaskQuerySet, TaskState
+from apps.record.events import JSON, EventType
+from apps.record.models import INTERRUPTED_STATES, Context, Event, Message, Task, TaskQuerySet, TaskState
 from apps.record.models import Artifact as Delivered
 
 PERSON = "person"  # the slug of the agent
@@ -37,15 +39,19 @@ UPLOAD = "file"
 class Person(SkillHandler):
     """Asks the task's owner for answers, approval, decisions and files.
 
-    The message has text for the person and a data part `{"parleyRequest": {"schema", "upload", "output"}}`. The agent
-    asks again until the answer fits.
+    The message has text for the person and a data part `{"parleyRequest": …}` with `schema`, `upload`, `output` and
+    `samples`. The agent asks again until the answer fits.
     """
 
     name = "Person"
+    listed = False  # plans ask, people do not write to it
     version = "1.0.0"
     skills = (
         Skill(
-            "ask", "Ask a person", "Asks the person whom the work is for, and waits for days if need be.", ["person"]
+            "ask",
+            "Ask a person",
+            "Asks the person who started the work, and waits for the answer.",
+            ["person"],
         ),
     )
     input_modes = ("*/*",)
@@ -75,7 +81,7 @@ def _outcome_of(task: SyncTaskContext, wanted: dict[str, Any]) -> Outcome:
     made: list[Artifact] = []
     if wanted.get("upload"):
         if not task.message.files:
-            raise _InvalidAnswer("Please send the file: a message without one does not answer this.")
+            raise _InvalidAnswer("Please attach a file. A message without a file is not enough.")
         check = Check.model_validate(wanted.get("output") or {})
         name = check.artifact
         for number, file in enumerate(task.message.files):
@@ -91,7 +97,7 @@ def _outcome_of(task: SyncTaskContext, wanted: dict[str, Any]) -> Outcome:
             raise _InvalidAnswer("Please answer in words.")
         made += [Artifact.text(ANSWER, text)] if text else []
         made += [Artifact([file.part], file.name) for file in task.message.files]
-    said = text or ("Here is what was asked for." if made else "Done.")
+    said = text or ("Here is my answer." if made else "Done.")
     return Completed(said, made)
 
 
@@ -102,7 +108,7 @@ def _form_answer(given: list[Any], text: str, schema: dict[str, Any]) -> Any:
     if not values and text and isinstance(properties, dict) and len(properties) == 1:
         values = [{next(iter(properties)): text}]
     if not values:
-        raise _InvalidAnswer("Please fill in the form: an answer is needed.")
+        raise _InvalidAnswer("Please fill in the form.")
     try:
         json_schema.validate(schema, values[0], ANSWER)
     except InvalidParams as error:
@@ -121,7 +127,7 @@ def _request_in(data: list[Any]) -> dict[str, Any]:
     found: dict[str, Any] = next(
         (one[REQUEST] for one in data if isinstance(one, dict) and isinstance(one.get(REQUEST), dict)), {}
     )
-    return {name: found[name] for name in ("schema", "upload", "output") if name in found}
+    return {name: found[name] for name in ("schema", "upload", "output", "samples") if name in found}
 
 
 def _is_request(part: Part) -> bool:
@@ -136,6 +142,7 @@ def _form_schema(wanted: dict[str, Any]) -> dict[str, Any] | None:
     media_type = (wanted.get("output") or {}).get("media_type", "")
     file: dict[str, Any] = {"type": "string", "format": "binary", "title": "File"}
     file |= {"contentMediaType": media_type} if media_type else {}
+    file |= {SAMPLES: wanted["samples"]} if wanted.get("samples") else {}
     schema = schema or {}
     properties = {UPLOAD: file, **schema.get("properties", {})}
     return {**schema, "type": "object", "properties": properties, "required": [UPLOAD, *schema.get("required", [])]}
@@ -164,6 +171,8 @@ def parts_for_person(definition: StepDefinition, ask: str) -> list[Any]:
     wanted: JSON = {"upload": person.upload}
     if person.json_schema is not None:
         wanted["schema"] = person.json_schema
+    if person.samples:
+        wanted["samples"] = [sample.part for sample in person.samples]
     if definition.output is not None:
         wanted["output"] = definition.output.model_dump(by_alias=True, exclude_defaults=True)
     return [{"text": ask}, {"data": {REQUEST: wanted}}]
@@ -172,7 +181,7 @@ def parts_for_person(definition: StepDefinition, ask: str) -> list[Any]:
 def approval_before(run_state: RunState, step: Step, message: JSON) -> JSON:
     """Asks whether a step may begin, and shows the message for its agent."""
     title = run_state.plan.title_of(step.key)
-    text = f"May the step “{title}” begin? Its agent is to be sent the following."
+    text = f"May the step “{title}” start? Its agent would get this message:"
     return _question_message(step, text, APPROVAL_SCHEMA, message["parts"])
 
 
@@ -187,7 +196,9 @@ def approval_after(run_state: RunState, step: Step, task: Task) -> JSON:
 def decision_after_failure(run_state: RunState, step: Step, why: str) -> JSON:
     """Asks how to continue after a failure."""
     return _question_message(
-        step, f"The step “{run_state.plan.title_of(step.key)}” failed: {why} How is the plan to go on?", DECISION_SCHEMA
+        step,
+        f"The step “{run_state.plan.title_of(step.key)}” failed: {why} How should the plan continue?",
+        DECISION_SCHEMA,
     )
 
 
@@ -213,6 +224,32 @@ def _question_message(step: Step, text: str, schema: JSON, shown: list[Any] | No
         "role": "ROLE_USER",
         "parts": [{"text": text}, {"data": {REQUEST: {"schema": schema}}}, *(shown or [])],
     }
+
+
+def record_answers(run: uuid.UUID) -> None:
+    """Record in a plan's log what its steps were answered elsewhere: on the run's page, in the inbox, by a client.
+
+    The answer to the plan's own question resumes the plan; other answers are recorded together with their questions.
+    """
+    for given in GivenAnswer.objects.filter(run=run).select_related("run__task").order_by("pk"):
+        delegation.resume_suspended(Q(task=run))
+        said = Message.objects.filter(task=given.task_id, index=given.index).first()
+        question = _question_before(given)
+        if said is not None and question is not None:
+            with suppress(Context.DoesNotExist, Task.DoesNotExist):
+                finish.record_exchange(given.run.task, question, delegation.copied_message(said))
+        given.delete()
+
+
+def _question_before(given: GivenAnswer) -> JSON | None:
+    """The payload of the event that asked what was answered."""
+    earlier = Event.objects.filter(task=given.task_id, artifact_id="", index__lt=given.index).order_by("-index")
+    newest = earlier.first()
+    is_message = newest is not None and newest.type == EventType.AGENT_MESSAGE
+    if newest and is_message and delegation.ANSWERED_TASK in newest.payload["message"].get("metadata", {}):
+        return dict(newest.payload)
+    asked = earlier.filter(type=EventType.AGENT_STATUS, payload__state__in=INTERRUPTED_STATES).first()
+    return dict(asked.payload) if asked else None
 
 
 @dataclass(frozen=True)

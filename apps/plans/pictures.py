@@ -359,7 +359,7 @@ class Gantt:
     span: Span | None
     is_over: bool
     name: str = "gantt"
-    title: str = "Who worked when"
+    title: str = "Timeline"
 
     @property
     def height(self) -> int:

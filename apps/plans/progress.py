@@ -74,9 +74,9 @@ def message_words(message: JSON | None) -> str:
 def definition_graph(definition: PlanDefinition) -> Graph:
     boxes, needs = [], graphs.dependencies(definition, skip_invalid=True)
     for key, step in definition.steps.items():
-        notes = ["for each of a list"] if step.for_each else []
+        notes = ["for each item"] if step.for_each else []
         notes += [f"up to {step.repeat.max} rounds"] if step.repeat else []
-        notes += ["only under a condition"] if step.when else []
+        notes += ["conditional"] if step.when else []
         boxes.append(
             StepBox(
                 key,
@@ -87,7 +87,7 @@ def definition_graph(definition: PlanDefinition) -> Graph:
                 is_person=_has_person(step),
             )
         )
-    return draw_graph(boxes, title=f"The steps of {definition.name}")
+    return draw_graph(boxes, title=f"Steps of {definition.name}")
 
 
 def run_graph(progress: Progress, now: datetime.datetime, address: Address = lambda _: "") -> Graph:
@@ -114,11 +114,11 @@ def run_graph(progress: Progress, now: datetime.datetime, address: Address = lam
                 is_person=_has_person(definition),
             )
         )
-    return draw_graph(boxes, title=f"The steps of this run of {progress.plan.definition.name}")
+    return draw_graph(boxes, title=f"Steps of this run of {progress.plan.definition.name}")
 
 
 def run_gantt(progress: Progress, now: datetime.datetime, address: Address = lambda _: "", *, is_over: bool) -> Gantt:
-    """Who worked when: attempts, waits and questions. Leaves out results kept from earlier runs."""
+    """The timeline of a run: attempts, waits and questions. Leaves out results kept from earlier runs."""
     attempts = spells_by_step(progress.run)
     rounds: dict[tuple[str, int], list[Step]] = defaultdict(list)
     for step in progress.steps:
@@ -169,7 +169,7 @@ def _agent_shown(step: Step, definition: StepDefinition) -> str:
 
 
 def _doer(definition: StepDefinition) -> str:
-    return "a person" if definition.person else definition.agent or "whoever ranks best"
+    return "a person" if definition.person else definition.agent or "best match"
 
 
 def _has_person(definition: StepDefinition) -> bool:
@@ -245,11 +245,11 @@ def _spells_of_attempt(attempt: Attempt, changes: list[tuple[str, datetime.datet
 MOST_NAMED = 4  # steps in a sentence
 
 ASKING_SENTENCES = {
-    Phase.WORK: "It asks you something before it goes on.",
-    Phase.BEFORE: "You are asked whether it may begin.",
-    Phase.AFTER: "You are asked whether you agree to what it delivered.",
-    Phase.DECISION: "It failed, and you are asked how to go on.",
-    Phase.ANSWERING: "An agent is answering what it asked.",
+    Phase.WORK: "It needs your answer.",
+    Phase.BEFORE: "It needs your approval to start.",
+    Phase.AFTER: "It needs your approval of its result.",
+    Phase.DECISION: "It failed. Decide how to continue.",
+    Phase.ANSWERING: "An agent is answering its question.",
 }
 
 
@@ -284,9 +284,9 @@ def _waiting_reasons(progress: Progress) -> Iterator[Reason]:
             waiting.add(step.key)
             yield Reason(title, _waiting_sentence(progress, step.key, unsettled, busy))
         elif step.state == State.STARTING:
-            yield Reason(title, "It is being handed to its agent.")
+            yield Reason(title, "Its agent is about to start.")
         elif step.state == State.RUNNING and task and task.state == TaskState.SUBMITTED:
-            yield Reason(title, "Its agent has it, and has not begun yet.")
+            yield Reason(title, "It is queued at its agent.")
 
 
 def _waiting_sentence(progress: Progress, key: str, unsettled: set[str], busy: Counter[str]) -> str:
@@ -296,13 +296,13 @@ def _waiting_sentence(progress: Progress, key: str, unsettled: set[str], busy: C
         more = f" and {len(unmet) - MOST_NAMED} more" if len(unmet) > MOST_NAMED else ""
         named = [f"“{one}”" for one in unmet[:MOST_NAMED]]
         listed = ", ".join(named) if more or len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
-        return f"It waits for {listed}{more} to be done."
+        return f"It waits for {listed}{more}."
     if progress.run.paused_at:
-        return "The run is paused. Resume it, and this step begins."
+        return "The run is paused. The step starts when you resume it."
     definition = progress.plan.definition
     if busy.total() >= definition.limit:
-        return f"The plan lets {definition.limit} steps be worked at at the same time, and that many are."
+        return f"The plan runs at most {definition.limit} steps at the same time."
     agent = definition.steps[key].agent
     if busy[agent] >= definition.agent_limits.get(agent, math.inf):
-        return f"`{agent}` works at {definition.agent_limits[agent]} steps of a run at the same time at most."
-    return "All that it waits for is done. It begins as soon as the run is looked at again."
+        return f"The plan runs at most {definition.agent_limits[agent]} steps of `{agent}` at the same time."
+    return "It is ready and about to start."

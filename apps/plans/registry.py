@@ -24,6 +24,35 @@ from apps.plans.graphs import Problems
 RESERVED_SLUGS = frozenset({"new", "check", "runs", "schema", "questions"})  # used by the URLs of pages
 
 
+EXAMPLE_PLAN = """\
+name: Short story
+description: Writes a short story, and has a person read it before it is done.
+inputs:
+  type: object
+  required: [topic]
+  properties:
+    topic: {type: string, title: "What is it about?"}
+steps:
+  draft:
+    title: First draft
+    agent: AGENT  # the short name of an agent that you may use
+    message: Write a short story about {{ inputs.topic }}.
+
+  reading:
+    title: Your opinion
+    person:
+      ask: Read the draft. What should be different?
+    attach: [steps.draft.artifacts]
+
+  story:
+    title: The story
+    agent: AGENT
+    message: "Write it again. The reader says: {{ steps.reading.text }}"
+    attach: [steps.draft.artifacts]
+"""
+"""What the form of a new plan begins with."""
+
+
 @transaction.atomic
 def register_plan(
     slug: str, definition: PlanDefinition, *, author: User | None = None, note: str = "", **policies: Any
@@ -36,10 +65,10 @@ def register_plan(
     """
     agent = get_or_new(slug)
     if not agent.pk and slug in RESERVED_SLUGS:
-        sentence = f"{slug} cannot be the name of a plan: pages and addresses here are called so. Choose another slug."
+        sentence = f"{slug} is reserved for Parley's own pages. Choose another slug."
         raise ValidationError({"slug": sentence})
     if agent.pk and agent.kind != Agent.Kind.PLAN:
-        raise ValidationError({"slug": f"{slug} is an agent of another kind. Choose another slug."})
+        raise ValidationError({"slug": f"{slug} is an agent, not a plan. Choose another slug."})
     if agent.pk and author and not may_change(author, agent):
         raise ValidationError({"slug": f"There is an agent {slug} already. Choose another slug."})
     if author and not agent.pk:
@@ -95,13 +124,13 @@ def agents_closed_to(definition: PlanDefinition, principal: Principal) -> Proble
 def why_not_startable(definition: PlanDefinition, principal: Principal) -> str:
     """Why this caller cannot start the plan; "" if they can."""
     closed = " ".join(f"{path}: {sentence}" for path, sentence in agents_closed_to(definition, principal))
-    return f"Whoever starts this plan must be able to use its agents. {closed}" if closed else ""
+    return f"To start this plan you must be able to use its agents. {closed}" if closed else ""
 
 
 def health_problem(agent: Agent) -> str:
     """Why a plan cannot be started, for operators; "" if it can."""
     if agent.current_version is None:
-        return "It has no definition. Register it again."
+        return "It has no definition. Save it again."
     try:
         validate(PlanDefinition.read(agent.current_version.content), agent.slug)
     except ValidationError as error:
@@ -122,6 +151,10 @@ def _installation_problems(
         if one not in agents:
             yield f"agent_limits.{one}", _unknown_agent(one)
     yield from _skill_problems(definition, agents)
+    for key, step in definition.steps.items():
+        for number, sample in enumerate(step.person.samples if step.person else []):
+            if not sample.text:
+                yield f"steps.{key}.person.samples.{number}.text", f"Write the content of {sample.filename} here."
     yield from _cycle_problems(definition, slug, agents)
     ids = [skill.id for skill in definition.skills]
     for number, one in enumerate(ids):
@@ -147,7 +180,7 @@ def _cycle_problems(definition: PlanDefinition, slug: str, agents: dict[str, Age
     for path, one in named:
         if way := ways[one]:
             circle = " → ".join([slug, *way])
-            said = "A plan cannot name itself" if way == [slug] else "These plans name each other in a circle"
+            said = "A plan cannot call itself" if way == [slug] else "These plans call each other in a circle"
             yield path, f"{said}: {circle}."
 
 
@@ -188,7 +221,7 @@ def _usable_agents(slugs: Iterable[str], principal: Principal | None) -> dict[st
 
 def _unknown_agent(slug: str) -> str:
     """The same text for a missing agent and for one that the caller may not use."""
-    return f"There is no agent `{slug}` that can be used. Write the slug of one that is listed."
+    return f"There is no agent `{slug}`, or you may not use it. Use the slug of a listed agent."
 
 
 class StepCount(Func):

@@ -327,7 +327,7 @@ class Outputs(Mapping[str, Result]):
             case {"task": task, "artifact": artifact}:
                 if found := Artifact.objects.delivered().filter(task=task, artifact_id=artifact).first():
                     return self._artifact(found)
-        raise ValueError("What it is to be done for has been deleted.")
+        raise ValueError("The item of the list was deleted.")
 
     def prefetch(self, steps: Iterable[Step]) -> None:
         """Load the results that the items of these steps refer to."""
@@ -350,8 +350,8 @@ class Outputs(Mapping[str, Result]):
         for artifact in _artifacts_of(keys):
             size += sum(size_of(part) or 0 for part in artifact.parts if _is_readable(part))
             if size > MOST_BYTES_OF_A_KEY:
-                most = f"{MOST_BYTES_OF_A_KEY:,} bytes together"
-                raise ValueError(f"What `{steps[0].key}` delivered is larger than {most}.")
+                most = f"{MOST_BYTES_OF_A_KEY:,} bytes in all"
+                raise ValueError(f"The results of `{steps[0].key}` are larger than {most}.")
             made.setdefault(artifact.task_id, []).append(self._artifact(artifact))
         found = []
         for step in steps:

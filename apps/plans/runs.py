@@ -22,7 +22,7 @@ from agentkit import AgentFailure, Failed, HandlerError, InputRequired, Outcome,
 from agentkit.messages import is_file, kind_of
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent, AgentVersion
-from apps.engine import finish
+from apps.engine import delegation, finish
 from apps.engine.accept import ExtraWrites, Receipt
 from apps.engine.assignment import Assignment, ReleaseSlot
 from apps.engine.delegation import check_depth, principal_of
@@ -91,13 +91,16 @@ def claim_key(principal: Principal, plan: Agent, key: str) -> ExtraWrites:
 def _check_start(principal: Principal, plan: Agent, given: JSON) -> None:
     definition = registry.definition_of(plan)
     if definition is None:
-        raise UnsupportedOperation("The plan's definition cannot be read any more. Whoever wrote it has to save it.")
+        raise UnsupportedOperation("The plan's definition cannot be read. Its owner has to save it again.")
     if problems := [*input_problems(definition, given), *registry.agents_closed_to(definition, principal)]:
         raise InvalidStart(problems)
 
 
-NO_VERSION = "The plan {} has no version: save it once more."
-NOTHING_ASKED = "The plan asked nothing, so your message changes nothing. Cancel it to begin again with other inputs."
+NO_VERSION = "The plan {} has no version. Save it again."
+NOTHING_ASKED = (
+    "The plan is not waiting for an answer, so this message has no effect. "
+    "To use other inputs, stop this run and start the plan again."
+)
 
 
 async def execute(assignment: Assignment, task: TaskContext, _: ReleaseSlot) -> Outcome | Ongoing:
@@ -117,7 +120,8 @@ def _begin_or_go_on(assignment: Assignment) -> Outcome | Ongoing:
         except AgentFailure as failure:
             return Failed(str(failure), failure.code)
         return Ongoing(partial(jobs.tick_soon, task.pk))
-    if assignment.asked_by is None and not assignment.resumed:
+    goes_on = assignment.original is not None or assignment.resumed
+    if not goes_on and delegation.ANSWERED_TASK not in assignment.message.metadata:
         return Ongoing(partial(finish.record_outcome, task, Progress(NOTHING_ASKED)))
     return Ongoing(partial(jobs.tick_soon, task.pk))
 
@@ -166,15 +170,15 @@ def _run_to_continue(task: Task, plan: CompiledPlan, rerun: Any) -> tuple[PlanRu
         if earlier is not None:
             check_rerun(plan, earlier, from_step)
             return earlier, from_step
-    raise AgentFailure("There is no earlier run of this plan to go on from.", "unknown_run")
+    raise AgentFailure("There is no earlier run of this plan to continue.", "unknown_run")
 
 
 def check_rerun(plan: CompiledPlan, earlier: PlanRun, from_step: str) -> None:
     """Raises AgentFailure if a run cannot continue an earlier one from this step."""
     if from_step not in plan.definition.steps:
-        raise AgentFailure(f"The plan has no step `{from_step}` to begin at.", "unknown_step")
+        raise AgentFailure(f"The plan has no step `{from_step}` to start from.", "unknown_step")
     if not TaskState(earlier.task.state).is_terminal:
-        raise AgentFailure("The earlier run is not over. Cancel it first, or wait for its end.", "run_goes_on")
+        raise AgentFailure("The earlier run has not ended. Stop it first, or wait until it ends.", "run_goes_on")
 
 
 def _inputs_from(plan: CompiledPlan, messages: list[Message], earlier: JSON) -> JSON:
@@ -198,7 +202,7 @@ def _inputs_from(plan: CompiledPlan, messages: list[Message], earlier: JSON) -> 
     given["files"] = files
     whole, problems = complete_inputs(plan.definition, given)
     if problems:
-        sentence = f"The plan needs its inputs to begin. {' '.join(problems)}"
+        sentence = f"The plan needs these inputs to start: {' '.join(problems)}"
         raise MissingInputs(sentence, schema_of_missing(plan.definition, given))
     return whole
 
@@ -266,7 +270,10 @@ def complete_inputs(definition: PlanDefinition, given: JSON) -> tuple[JSON, list
 def input_problems(definition: PlanDefinition, given: JSON) -> list[tuple[str, str]]:
     found = _schema_problems(definition, with_defaults(definition.inputs, given))
     return [
-        (".".join(["inputs", *map(str, steps)]), "This is needed." if sentence.endswith(REQUIRED_ENDING) else sentence)
+        (
+            ".".join(["inputs", *map(str, steps)]),
+            "This is required." if sentence.endswith(REQUIRED_ENDING) else sentence,
+        )
         for steps, sentence in found
     ]
 
@@ -303,7 +310,7 @@ def _schema_problems(definition: PlanDefinition, inputs: JSON) -> list[tuple[lis
 def _input_sentence(steps: list[Any], sentence: str) -> str:
     name = ".".join(map(str, steps))
     if sentence.endswith(REQUIRED_ENDING):
-        return f"`{name}` is needed."
+        return f"`{name}` is required."
     return f"`{name}`: {sentence}" if name else sentence
 
 
@@ -339,7 +346,7 @@ def rerun(principal: Principal, run: PlanRun, from_step: str, *, key: str = "") 
     earlier = runs.filter(pk=run.pk).first()
     agent = Agent.objects.visible_to(principal).filter(pk=earlier.task.agent_id).first() if earlier else None
     if earlier is None or agent is None or agent.current_version_id is None:
-        raise UnsupportedOperation("There is no such run of a plan that you may run again.")
+        raise UnsupportedOperation("This run does not exist, or you may not run its plan.")
     plan = plan_at(agent.current_version_id)
     try:
         check_rerun(plan, earlier, from_step)

@@ -194,7 +194,7 @@ def _settle_approval(run_state: RunState, step: Step, task: Task | None) -> None
             _finish_step(run_state, step)
         return
     comment = str(answer.get("comment") or "").strip()
-    said = "It was not approved" if step.phase == Phase.BEFORE else "What it delivered was not approved"
+    said = "It was not approved" if step.phase == Phase.BEFORE else "Its result was not approved"
     fail_step(run_state, step, f"{said}: {comment}" if comment else f"{said}.", may_retry=step.phase == Phase.AFTER)
 
 
@@ -212,7 +212,7 @@ def _failure_reason(run_state: RunState, step: Step, task: Task | None) -> str:
     if step.why:  # the engine itself ended it
         return step.why
     if task is None:
-        return "Its conversation was deleted."
+        return "Its session was deleted."
     if task.state == TaskState.CANCELED:
         return "It was canceled."
     return message_text(task.status_message, " ") or "It failed."
@@ -268,7 +268,7 @@ def _expand_fan_out(run_state: RunState, step: Step) -> None:
     definition = run_state.plan.step(step.key)
     names = run_state.template_names(step)
     if definition.when and not templates.evaluate(definition.when, names):
-        run_state.end(step, State.SKIPPED, "Its condition does not hold.")
+        run_state.end(step, State.SKIPPED, "Its condition is not met.")
         return
     values = templates.evaluate(definition.for_each or "", names)
     if not isinstance(values, list):
@@ -291,7 +291,7 @@ def _start_step(run_state: RunState, step: Step) -> None:
         names = run_state.template_names(step)
         may_skip = is_fresh and step.consulted_id is None and step.item < 0
         if may_skip and definition.when and not templates.evaluate(definition.when, names):
-            run_state.end(step, State.SKIPPED, "Its condition does not hold.")
+            run_state.end(step, State.SKIPPED, "Its condition is not met.")
             return
         message = _step_message(run_state, step, definition, names)
         if is_fresh and definition.approve == "before" and not person.is_approved(step):
@@ -331,7 +331,7 @@ def _step_message(run_state: RunState, step: Step, definition: StepDefinition, n
     size = sum(size_of(part) or 0 for part in parts if "stored" not in part)
     if size > settings.MAX_REQUEST_BYTES or len(parts) > MOST_PARTS:  # the step keeps a copy
         most = f"{MOST_PARTS:,} parts, or {settings.MAX_REQUEST_BYTES:,} bytes"
-        raise ValueError(f"What goes along with its message is more than {most}.")
+        raise ValueError(f"The message with its attachments has more than {most}.")
     message_id = f"{step.key}:{step.item}:{step.round}:{step.attempt + 1}"
     message: JSON = {"messageId": message_id, "role": "ROLE_USER", "parts": parts}
     if references := run_state.references(step):

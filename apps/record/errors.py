@@ -60,7 +60,7 @@ class TaskNotCancelable(Refusal):
 
 
 class UnsupportedOperation(Refusal):
-    """This cannot be done with the task as it is."""
+    """The task does not allow this in its current state."""
 
     kind = Kind.CONFLICT
 
@@ -70,19 +70,19 @@ class TaskFinished(UnsupportedOperation):
 
 
 class AlreadyAnswered(UnsupportedOperation):
-    """This was answered meanwhile, or is asked no more. Your answer was not used; look at how it stands now."""
+    """This question was already answered or withdrawn. Your answer was not used. Reload to see the current state."""
 
 
 class TaskBusy(UnsupportedOperation):
-    """The agent takes no message while it works. Wait until the task asks for one or ends."""
+    """The agent does not accept messages while it works. Wait until the task asks a question or ends."""
 
 
 class CredentialRequired(UnsupportedOperation):
-    """The task waits for a credential, which no message may carry. Give it by the link of the task's status message."""
+    """The task waits for a credential. Do not send it in a message: open the link in the task's status message."""
 
 
 class ContentTypeNotSupported(Refusal):
-    """The agent does not take this media type."""
+    """The agent does not accept this media type."""
 
 
 class UploadNotFound(Refusal):
@@ -92,23 +92,23 @@ class UploadNotFound(Refusal):
 
 
 class FileTooLarge(Refusal):
-    """The file is larger than is taken."""
+    """The file is too large."""
 
     kind = Kind.TOO_LARGE
 
 
 class WrongOffset(Refusal):
-    """The upload is elsewhere, or somebody is sending to it. `offset` is where it goes on."""
+    """The upload is at another offset, or another request is writing to it. `offset` is where it continues."""
 
     kind = Kind.CONFLICT
 
     def __init__(self, offset: int) -> None:
-        super().__init__(f"The upload goes on at byte {offset}.")
+        super().__init__(f"Continue the upload at byte {offset}.")
         self.offset = offset
 
 
 class InvalidParams(Refusal):
-    """A value cannot be used. `field` names it."""
+    """A value is not valid. `field` names it."""
 
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)
@@ -133,13 +133,13 @@ OTHER_ERRORS: dict[type[Exception], tuple[Kind, str]] = {
     QuotaExceeded: (Kind.TOO_MANY, ""),
     RequestDataTooBig: (Kind.TOO_LARGE, "The request is too large."),
     TooManyFieldsSent: (Kind.INVALID, "The query has too many parameters."),
-    CannotDecrypt: (Kind.UNAVAILABLE, "A key cannot be read here. The operators can see why."),
-    SessionUnreadable: (Kind.UNAVAILABLE, "The session cannot be read here. The operators can see why."),
-    OperationalError: (Kind.UNAVAILABLE, "The record is away for a moment. Try again."),
-    InterfaceError: (Kind.UNAVAILABLE, "The record is away for a moment. Try again."),
+    CannotDecrypt: (Kind.UNAVAILABLE, "A secret cannot be decrypted. Ask an operator to check the server's log."),
+    SessionUnreadable: (Kind.UNAVAILABLE, "The session cannot be read. Ask an operator to check the server's log."),
+    OperationalError: (Kind.UNAVAILABLE, "The database is unavailable. Try again in a moment."),
+    InterfaceError: (Kind.UNAVAILABLE, "The database is unavailable. Try again in a moment."),
 }
 """Other exceptions: kind, and a sentence if their own text is not for people."""
-UNFORESEEN = Kind.INTERNAL, "The server made a mistake, and its operators can see it."
+UNFORESEEN = Kind.INTERNAL, "Something went wrong on the server. The error was logged for its operators."
 
 
 def kind_of(error: type[Exception]) -> Kind:

@@ -57,9 +57,10 @@ class NewTask(TypedDict):
 
 
 class UserMessage(TypedDict):
-    """It also unarchives its session. `title`: for a session without one."""
+    """It unarchives its session. `title`: for a session without one, or a new fork. `saved`: not sent to an agent."""
 
     message: JSON
+    saved: NotRequired[bool]
     opens: NotRequired[Opening]
     task: NotRequired[NewTask]
     title: NotRequired[str]
@@ -187,6 +188,20 @@ class AgentCancelled(TypedDict):
     discarded: list[str]
 
 
+class MessageVersion(TypedDict):
+    """A message's primary key, and the session in which it was sent."""
+
+    message: str
+    session: str
+
+
+class Edited(TypedDict):
+    """A fork's own first message, by its messageId, and the `versions` that it replaces, oldest first."""
+
+    messageId: str
+    versions: list[MessageVersion]
+
+
 class Fork(TypedDict):
     """The log continues event `at` of another. `left`: its tasks that had not ended; they do not continue here."""
 
@@ -195,6 +210,7 @@ class Fork(TypedDict):
     at: int
     reason: str
     left: list[str]
+    edited: NotRequired[Edited]
 
 
 class Edit(TypedDict):
@@ -219,10 +235,11 @@ class Feedback(TypedDict):
 
 
 class SessionRenamed(TypedDict):
-    """It may also open a session that has no message yet."""
+    """It may also open a session that has no message yet. `by`: "model" if no person chose the title."""
 
     title: str
     opens: NotRequired[Opening]
+    by: NotRequired[str]
 
 
 class SessionMark(TypedDict):

@@ -2,7 +2,8 @@
 
 | setting | called | with |
 |---|---|---|
-| `LEDGER_LISTENERS` | in the transaction of new events | the context, the events |
+| `LEDGER_LISTENERS` | in the transaction of new events of a watched context | the context, the events |
+| `ANSWER_LISTENERS` | in the transaction of an answer, of a task's end or question | the context, the events |
 | `BEFORE_ERASURE` | before a context's rows are deleted | the context; may return stored parts to release |
 | `CONTEXT_INHERITED` | when a fork inherits rows of an erased context | the context, the fork, the last index |
 | `FILES_RELEASED` | after a context was erased | its owner's key, the digests of its files |

@@ -224,6 +224,9 @@ class Ledger(Rows):
         if context.is_watched:
             for listener in hooks("LEDGER_LISTENERS"):
                 listener(context, self.events)
+        if any(event.answers for event in self.events):
+            for listener in hooks("ANSWER_LISTENERS"):
+                listener(context, self.events)
         reached = context.pk, context.last_event, context.owner_id
         statuses = [event for event in self.events if event.type == EventType.AGENT_STATUS]
         wait = 0.0 if any(event.settles for event in statuses) else self._wait

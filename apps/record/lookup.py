@@ -77,7 +77,7 @@ def find_context(principal: Principal, agent: Agent, context_id: str) -> Context
     """
     context = restored_or_none(context_of(principal, context_id))
     if context is not None and context.agent_id != agent.pk:
-        raise InvalidParams("This contextId is in use with another agent. Choose another.", "contextId")
+        raise InvalidParams("This contextId belongs to another agent. Choose another contextId.", "contextId")
     return context
 
 
@@ -236,3 +236,28 @@ def check_may_use(principal: Principal, agent: Agent) -> None:
     """Raises UnsupportedOperation if the caller may not use the agent."""
     if not agent.is_open_to(principal):
         raise UnsupportedOperation("There is no such agent, or you may not use it. Choose another.")
+
+
+def edit_histories(context: Context, upto: int | None = None) -> dict[str, list[Message]]:
+    """By the messageId of each edited message of a session: its earlier versions that still exist, oldest first.
+
+    A query for each of forks and versions; none for a session that is no fork. Restores sessions from cold storage.
+    """
+    edited = [fork.payload["edited"] for fork in lineage.fork_events(context, upto) if "edited" in fork.payload]
+    if not edited:
+        return {}
+    versions = {one["message"]: one["session"] for edit in edited for one in edit["versions"]}
+    found = _versions(context, versions)
+    if missing := {session for message, session in versions.items() if message not in found}:
+        for cold in Context.objects.filter(pk__in=missing, owner=context.owner_id).exclude(cold_file=""):
+            restored(cold)
+            found = _versions(context, versions)
+    return {
+        edit["messageId"]: [found[one["message"]] for one in edit["versions"] if one["message"] in found]
+        for edit in edited
+    }
+
+
+def _versions(context: Context, keys: Iterable[str]) -> dict[str, Message]:
+    owned = Message.objects.filter(pk__in=list(keys), context__owner=context.owner_id, context__deleted_at=None)
+    return {str(one.pk): one for one in owned}

@@ -75,6 +75,7 @@ TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
 }
 TERMINAL_STATES = frozenset(state for state in TaskState if state.is_terminal)
 UNFINISHED_STATES = tuple(state for state in TaskState if not state.is_terminal)
+FAULTY_STATES = (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED)
 INTERRUPTED_STATES = tuple(state for state in TaskState if state.is_interrupted)
 
 
@@ -111,30 +112,35 @@ class Context(models.Model):
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="contexts")
     title = models.CharField(max_length=200, blank=True)
     parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="forks")
-    forked_at = models.PositiveBigIntegerField(null=True, blank=True, help_text="Index of the last event taken over.")
+    forked_at = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="Index of the last event shared with the parent."
+    )
     fork_reason = models.CharField(max_length=40, blank=True)
     # A plain id: a child's context must not look like a person's own when the parent is deleted.
-    parent_task = models.UUIDField(null=True, blank=True, help_text="The task that called for what is done here.")
+    parent_task = models.UUIDField(null=True, blank=True, help_text="The task that started this session.")
     last_event = models.PositiveBigIntegerField(default=0, help_text="Index of the newest event.")
-    options = models.JSONField(default=dict, blank=True, help_text="How its agent is set up here.")
-    memory = models.JSONField(default=dict, blank=True, help_text="Kept by its agents. No part of replay.")
-    is_watched = models.BooleanField("watched", default=False, help_text="Are listeners called? No part of replay.")
+    options = models.JSONField(default=dict, blank=True, help_text="Options of the agent in this session.")
+    memory = models.JSONField(default=dict, blank=True, help_text="State of its agents. Not part of replay.")
+    is_watched = models.BooleanField(
+        "watched", default=False, help_text="Whether listeners are called. Not part of replay."
+    )
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
-    archived_at = models.DateTimeField(null=True, blank=True, help_text="When its owner put it away.")
-    deleted_at = models.DateTimeField(null=True, blank=True, help_text="When it was deleted: this row alone is left.")
+    archived_at = models.DateTimeField(null=True, blank=True, help_text="When its owner archived it.")
+    deleted_at = models.DateTimeField(null=True, blank=True, help_text="When it was deleted. Only this row is kept.")
     cold_file = models.CharField(
-        max_length=200, blank=True, help_text="The file that holds its log and rows; empty: the tables do."
+        max_length=200, blank=True, help_text="The file that holds its log and rows. Empty: not in cold storage."
     )
     cold_at = models.DateTimeField("cold since", null=True, blank=True)
-    cold_messages = models.PositiveIntegerField(default=0, help_text="In cold storage: how many messages it shows.")
+    cold_messages = models.PositiveIntegerField(default=0, help_text="The number of messages, while in cold storage.")
     warmed_at = models.DateTimeField(
-        null=True, blank=True, help_text="When it last came back from cold storage, or could not go there."
+        null=True, blank=True, help_text="When it was last restored, or could not be archived."
     )
 
     objects = ContextQuerySet.as_manager()
 
     class Meta:
+        verbose_name = "session"
         constraints = [
             models.UniqueConstraint(
                 fields=["owner", "context_id"],
@@ -153,6 +159,7 @@ class Context(models.Model):
                 condition=models.Q(parent_task__isnull=False),
                 name="contexts_of_children",
             ),
+            models.Index(fields=["-updated_at", "-id"], name="contexts_by_update"),
         ]
 
     def __str__(self) -> str:
@@ -164,7 +171,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
         return self.filter(owner_id=principal.user_id)
 
     def unfinished(self) -> TaskQuerySet:
-        return self.filter(state__in=UNFINISHED_STATES)
+        return self.filter(state__any_of=UNFINISHED_STATES)
 
 
 class Task(models.Model):
@@ -208,6 +215,14 @@ class Task(models.Model):
                 name="unfinished_children",
             ),
             models.Index(
+                fields=["state", "-status_at"],
+                condition=models.Q(state__in=UNFINISHED_STATES),
+                name="unfinished_tasks",
+            ),
+            models.Index(
+                fields=["state", "-status_at"], condition=models.Q(state__in=FAULTY_STATES), name="faulty_tasks"
+            ),
+            models.Index(
                 fields=["owner", "-status_at"],
                 condition=models.Q(parent=None, state__in=INTERRUPTED_STATES),
                 name="tasks_that_wait",
@@ -243,7 +258,7 @@ class Message(models.Model):
         on_delete=models.PROTECT,
         db_index=False,
         related_name="messages",
-        help_text="Which agent wrote it; empty: the owner of the conversation.",
+        help_text="The agent that wrote it. Empty: the session's owner.",
     )
     message_id = models.CharField(max_length=200)
     parts = models.JSONField(help_text="A2A 1.0 parts.")
@@ -257,6 +272,7 @@ class Message(models.Model):
         constraints = [models.UniqueConstraint(fields=["context", "index"], name="message_index_is_unique")]
         indexes = [
             models.Index(fields=["task", "index"], name="messages_of_a_task"),
+            models.Index(fields=["-created_at", "-id"], name="messages_by_age"),
             models.Index(
                 fields=["created_at"], condition=models.Q(task=None, role="agent"), name="answers_without_a_task"
             ),
@@ -287,13 +303,20 @@ class Artifact(models.Model):
     description = models.TextField(blank=True)
     parts = models.JSONField(default=list)
     digest = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the canonical JSON of the parts.")
-    signature = models.JSONField(default=dict, blank=True, help_text="By its agent, see `signatures`; empty: none.")
+    signature = models.JSONField(default=dict, blank=True, help_text="The agent's signature. Empty: none.")
     extensions = models.JSONField(default=list, blank=True)
     metadata = models.JSONField(default=dict, blank=True)
     first_event = models.PositiveBigIntegerField(help_text="Index of its first chunk.")
     created_at = models.DateTimeField()
 
     objects = ArtifactQuerySet.as_manager()
+
+    until: int | None = None
+    """Of an unfinished artifact (`unfinished`): the index of the event that ended it."""
+    is_cut = False
+    """Are only the first of its chunks read?"""
+    is_answer = False
+    """Was it streamed as the text of an answer?"""
 
     class Meta:
         ordering = ["first_event"]
@@ -335,7 +358,7 @@ class Event(models.Model):
         related_name="events",
     )
     run = models.UUIDField(null=True, blank=True)
-    artifact_id = models.CharField(max_length=200, blank=True, help_text="Of a chunk: whose it is.")
+    artifact_id = models.CharField(max_length=200, blank=True, help_text="The artifact of a chunk.")
     payload = models.JSONField()
     at = models.DateTimeField()
 
@@ -345,6 +368,7 @@ class Event(models.Model):
         indexes = [
             models.Index(fields=["task", "artifact_id", "index"], name="events_of_a_task"),
             models.Index(fields=["task", "-index"], condition=models.Q(type="feedback"), name="feedback_on_a_task"),
+            models.Index(fields=["-id"], condition=models.Q(type="feedback"), name="feedback_by_age"),
             models.Index(
                 fields=["context", "-index"], condition=models.Q(type__in=AGENT_CHANGES), name="turnings_of_a_log"
             ),
@@ -358,6 +382,11 @@ class Event(models.Model):
         """The A2A parts of its message or artifact chunk."""
         holder = self.payload.get("message") or self.payload.get("artifact") or {}
         return list(holder.get("parts", ()))
+
+    @property
+    def answers(self) -> bool:
+        """Does it end or interrupt a task, or answer without one?"""
+        return self.settles or self.type == EventType.AGENT_MESSAGE
 
     @property
     def settles(self) -> bool:
@@ -419,7 +448,7 @@ class Segment(models.Model):
 
 class RunQuerySet(models.QuerySet["Run"]):
     def unfinished(self) -> RunQuerySet:
-        return self.filter(state__in=(Run.State.QUEUED, Run.State.RUNNING))
+        return self.filter(state__any_of=(Run.State.QUEUED, Run.State.RUNNING))
 
 
 class Run(models.Model):
@@ -442,23 +471,23 @@ class Run(models.Model):
         on_delete=models.PROTECT,
         db_index=False,
         related_name="+",
-        help_text="Who takes the turn in the place of the task's agent; empty: that one itself.",
+        help_text="The agent that takes this turn instead of the task's agent. Empty: the task's agent.",
     )
     turn = models.PositiveIntegerField(help_text="1 for the task's first message.")
     state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
     attempt = models.PositiveSmallIntegerField(default=0, help_text="Counted before the turn is executed.")
-    fence = models.PositiveIntegerField(default=0, help_text="Grows with every claim; an older number is void.")
+    fence = models.PositiveIntegerField(default=0, help_text="Grows with every claim. Older numbers are void.")
     worker = models.CharField(max_length=120, blank=True)
     lease_until = models.DateTimeField(null=True, blank=True)
-    interrupted = models.BooleanField(default=False, help_text="A newer message wants this turn to stop.")
+    interrupted = models.BooleanField(default=False, help_text="A newer message asks this turn to stop.")
     slot = models.JSONField(null=True, blank=True, help_text="The question that this turn answers.")
-    resumed = models.BooleanField(default=False, help_text="It has no message of its own, but that of the turn before.")
+    resumed = models.BooleanField(default=False, help_text="It continues the message of the turn before.")
     memory = models.JSONField(default=dict, blank=True)
-    input = models.JSONField(default=dict, blank=True, help_text="Snapshot of what the turn was given.")
+    input = models.JSONField(default=dict, blank=True, help_text="Snapshot of the turn's input.")
     input_hash = models.CharField(max_length=64, blank=True)
     usage = models.JSONField(default=dict, blank=True)
     error = models.JSONField(null=True, blank=True)
-    notes = models.JSONField(default=list, blank=True, help_text="What came too late, and from whom.")
+    notes = models.JSONField(default=list, blank=True, help_text="Events that came too late.")
     remote = models.JSONField(default=dict, blank=True, help_text="A remote agent's ids.")
     traceparent = models.CharField(max_length=55, blank=True, help_text="Its span (W3C Trace Context).")
     queued_at = models.DateTimeField(default=timezone.now)
@@ -484,6 +513,9 @@ class Run(models.Model):
                 name="unfinished_runs",
             ),
             models.Index(fields=["-queued_at", "-id"], name="runs_by_age"),
+            models.Index(
+                fields=["state", "-queued_at"], condition=models.Q(state__in=["failed", "canceled"]), name="faulty_runs"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -500,7 +532,7 @@ class Suspension(models.Model):
 
     task = models.OneToOneField(Task, on_delete=models.CASCADE, related_name="suspension")
     child = models.ForeignKey(
-        Task, null=True, on_delete=models.SET_NULL, related_name="suspends", help_text="None: it was cleared."
+        Task, null=True, on_delete=models.SET_NULL, related_name="suspends", help_text="None: it was deleted."
     )
     asked_at = models.DateTimeField(help_text="The time of the child's status that is the question.")
 
@@ -517,7 +549,7 @@ class Accepted(models.Model):
     body_hash = models.CharField(max_length=64)
     task = models.ForeignKey(Task, null=True, on_delete=models.CASCADE, related_name="+")
     answer = models.ForeignKey(Message, null=True, on_delete=models.CASCADE, related_name="+")
-    claimed_until = models.DateTimeField(null=True, help_text="Until when somebody works on an answer without a task.")
+    claimed_until = models.DateTimeField(null=True, help_text="Until when a worker may answer without a task.")
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
@@ -536,10 +568,11 @@ class Blob(models.Model):
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, db_index=False, related_name="blobs")
     sha256 = models.CharField(max_length=64)
     size = models.PositiveBigIntegerField(help_text="Bytes.")
-    uses = models.PositiveIntegerField(default=0, help_text="Parts of this workspace that name it.")
+    uses = models.PositiveIntegerField(default=0, help_text="The number of parts in this workspace that use it.")
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
+        verbose_name = "stored file"
         constraints = [models.UniqueConstraint(fields=["workspace", "sha256"], name="one_count_per_workspace")]
 
     def __str__(self) -> str:

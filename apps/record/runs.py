@@ -2,7 +2,7 @@
 
 1. Leases, by the database's clock, which all workers share.
 2. Notes for operators about what came too late.
-3. Usage: requests and tokens by model.
+3. Usage: requests, tokens and costs by model.
 4. Traces: W3C `traceparent` values.
 """
 
@@ -74,13 +74,16 @@ MAX_COUNT = 10**12  # a larger count is invalid
 
 @dataclass(slots=True)
 class UsageTotals:
-    """Counts by model. As JSON: the sums, and under `models` the counts of each."""
+    """Counts by model, and the cost where it is known. As JSON: the sums, and under `models` the counts of each."""
 
-    models: dict[str, dict[str, int]] = field(default_factory=dict)
+    models: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, usage: Usage) -> None:
         counted = map(_valid_count, (usage.requests, usage.input_tokens, usage.output_tokens))
-        self._count(usage.model, dict(zip(USAGE_COUNTS, counted, strict=True)))
+        counts: dict[str, Any] = dict(zip(USAGE_COUNTS, counted, strict=True))
+        if usage.cost is not None:
+            counts["cost"] = _valid_number(usage.cost)
+        self._count(usage.model, counts)
 
     @property
     def as_json(self) -> JSON:
@@ -88,14 +91,15 @@ class UsageTotals:
         if not self.models:
             return {}
         sums = {name: sum(counts[name] for counts in self.models.values()) for name in USAGE_COUNTS}
-        return {**sums, "models": self.models}
+        return {**sums, **_costs(self.models.values()), "models": self.models}
 
     @property
     def lines(self) -> list[str]:
-        """For people, by model: `gpt-5-mini: 3 requests, 1,200 tokens in, 340 out`."""
+        """For people, by model: `gpt-5-mini: 3 requests, 1,200 tokens in, 340 out, cost 0.0012`."""
         return [
             f"{model}: {one['requests']:,} request{'s' * (one['requests'] != 1)}, "
             f"{one['inputTokens']:,} tokens in, {one['outputTokens']:,} out"
+            + (f", cost {one['cost']:.4g}" if "cost" in one else "")
             for model, one in self.models.items()
         ]
 
@@ -114,17 +118,28 @@ class UsageTotals:
                 spent._count(model, counts)
         return spent
 
-    def _count(self, model: str, counts: Mapping[str, int]) -> None:
+    def _count(self, model: str, counts: Mapping[str, Any]) -> None:
         so_far = self.models.setdefault(model, dict.fromkeys(USAGE_COUNTS, 0))
         for name in USAGE_COUNTS:
             so_far[name] += counts[name]
+        so_far |= _costs([so_far, counts])
+
+
+def _costs(counted: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The sum of what is known, to a millionth."""
+    known = [counts["cost"] for counts in counted if "cost" in counts]
+    return {"cost": round(sum(known), 6)} if known else {}
 
 
 def _valid_count(said: Any) -> int:
     """A count that an agent reported; 0 if it is invalid."""
+    return int(_valid_number(said))
+
+
+def _valid_number(said: Any) -> float:
     if isinstance(said, bool) or not isinstance(said, int | float) or not 0 <= said <= MAX_COUNT:
         return 0
-    return int(said)
+    return said
 
 
 def save_usage(lease: Lease, spent: UsageTotals) -> None:

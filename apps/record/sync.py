@@ -102,9 +102,9 @@ def parse_position(principal: Principal, text: str) -> Position:
         packed = base64.urlsafe_b64decode(_signer(principal).unsign(text))
         format_, microseconds, has_page = TOKEN_HEAD.unpack_from(packed)
     except (signing.BadSignature, ValueError, struct.error):
-        raise InvalidParams("This is no position that you were given. Begin again without one.", "since") from None
+        raise InvalidParams("This position is not valid. Start again without one.", "since") from None
     if format_ != TOKEN_FORMAT:
-        raise InvalidParams("This position is of another version of Parley. Begin again without one.", "since")
+        raise InvalidParams("This position is from another version of Parley. Start again without one.", "since")
     at = _time(microseconds)
     if timezone.now() - at > datetime.timedelta(days=settings.SYNC_DAYS):
         raise PositionTooOld
@@ -390,8 +390,10 @@ def open_stream(principal: Principal, sessions: frozenset[uuid.UUID], since: Pos
         return SyncStream(principal, since, sessions)
     if isinstance(since, int):
         if len(sessions) != 1:
-            raise InvalidParams("An index says where to begin in one session. Name one, or give a position.", "since")
+            raise InvalidParams(
+                "An index works for one session only. Name one session, or send a position token.", "since"
+            )
         if since > min(last.values()):
-            raise InvalidParams("The session has no such event yet.", "since")
+            raise InvalidParams("The session has no event with this index yet.", "since")
         last = dict.fromkeys(last, since)
     return SyncStream(principal, Position(now.at, now.indexes | last), sessions)

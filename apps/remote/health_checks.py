@@ -23,8 +23,8 @@ from django.utils import timezone
 
 import db
 from apps.agents.models import Agent, AgentStats
+from apps.engine.handlers import Impairment
 from apps.features.health import monitoring
-from apps.features.health.monitoring import Impairment
 from apps.remote.models import Breaker, Check, CheckedHour, Checkup, RemoteAgent, RoundResult
 from apps.remote.probes import Finding, inspect_agent
 from db import sql

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, cast
@@ -14,6 +14,7 @@ from a2a.types import AgentCard
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import ValidationError
+from django.db.models import Max
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -28,9 +29,12 @@ from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents import cards, options
 from apps.agents.models import Agent, AgentVersion
-from apps.agents.search import find_agents, modes_of, skills_of, tags_of
+from apps.agents.search import find_agents, matching, modes_of, skills_of, tags_of
 from apps.features.health import monitoring
+from apps.installation.models import allow_url
+from apps.plans.registry import definition_of
 from apps.record.events import JSON
+from apps.record.models import Context
 from apps.remote import health_checks, registration
 from apps.remote.authentication import security_schemes
 from apps.remote.authentication.credentials import missing, requirements_of, set_personal
@@ -43,7 +47,7 @@ from apps.web.shell import agent_or_404, page, page_or_fragment, parse_index, pr
 from apps.web.templatetags.parley import AGENT_KINDS
 from console import charts
 from console.cells import duration
-from outbound import OutboundError
+from outbound import OutboundError, Private
 
 MOST_RECENT = 5  # sessions and versions on an agent's page
 
@@ -64,15 +68,22 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
     about = _remote_details(request, found)
     about |= {
         "agent": found,
-        "response_times": response_times([found], {found.pk: about["uptime"]} if about["uptime"] else {})[found.pk],
+        "response_times": response_times(found, about["uptime"]),
+        "has_form": _has_form(found),
         "models": options.model_choices(found)[:1] if found.kind == Agent.Kind.MODEL else [],
         "recent_sessions": list(sessions_of(principal_of(request)).filter(agent=found)[:MOST_RECENT]),
         "addresses": endpoints(found),
-        "samples": [("curl", curl_sample(found)), ("Python", python_sample(found))],
+        "samples": samples(found),
         "versions": _versions(request, found),
         "words": _chosen_example(request, found),
     }
     return page(request, "web/agent.html", **about)
+
+
+def _has_form(agent: Agent) -> bool:
+    """Whether it is a plan that starts with a form."""
+    definition = definition_of(agent) if agent.kind == Agent.Kind.PLAN else None
+    return definition is not None and bool(definition.inputs.get("properties"))
 
 
 def _remote_details(request: HttpRequest, agent: Agent) -> JSON:
@@ -96,7 +107,8 @@ def _chosen_example(request: HttpRequest, agent: Agent) -> str:
 
 
 LONGEST_QUERY = 200  # characters
-HEALTH_LABELS = {"ok": "Well", "degraded": "Has trouble", "unavailable": "Not available"}
+OTHER = "Other"
+"""The heading of agents without a category."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +130,27 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """`uptimes` are those of the remote agents."""
+    """`categories` are the choices of a filter of its own; `uptimes` are those of the remote agents."""
 
     agents: list[Agent]
+    categories: Filter
     filters: list[Filter]
     text: str
     uptimes: dict[int, Uptime]
-    response_times: dict[int, ResponseTimes]
 
     @property
     def is_narrowed(self) -> bool:
-        return bool(self.text) or self.has_filters
+        return bool(self.text or self.categories.chosen) or self.has_filters
+
+    @property
+    def groups(self) -> list[tuple[str, list[Agent]]]:
+        """The agents by category. Matches of words are one group without a heading, because their order counts."""
+        if self.text or self.categories.chosen or not self.categories.options:
+            return [("", self.agents)] if self.agents else []
+        found: dict[str, list[Agent]] = {}
+        for agent in self.agents:
+            found.setdefault(agent.category or OTHER, []).append(agent)
+        return sorted(found.items(), key=lambda group: group[0] == OTHER)
 
     @property
     def has_filters(self) -> bool:
@@ -137,39 +159,55 @@ class SearchResult:
     @property
     def query(self) -> dict[str, str]:
         """The URL query that repeats this search."""
-        asked = {"q": self.text} | {one.name: one.chosen for one in self.filters}
+        asked = {"q": self.text} | {one.name: one.chosen for one in (self.categories, *self.filters)}
         return {name: value for name, value in asked.items() if value}
 
 
 FILTERS: dict[str, tuple[str, Callable[[Agent], Iterable[str]]]] = {
     "skill": ("Skill", lambda agent: skills_of([agent])),
     "tag": ("Tag", lambda agent: tags_of([agent])),
-    "mode": ("Files and formats", lambda agent: modes_of([agent])),
-    "kind": ("Where it runs", lambda agent: [agent.kind]),
+    "mode": ("Format", lambda agent: modes_of([agent])),
+    "kind": ("Type", lambda agent: [agent.kind]),
     "health": ("Health", lambda agent: [agent.health]),
 }
-"""What the list is narrowed by: the label of each filter, and the values that an agent has for it."""
+"""The label of each filter, and the values that an agent has for it."""
 
 FILTER_LABELS: dict[str, dict[str, str]] = {
-    "health": HEALTH_LABELS,
+    "health": {str(value): str(label) for value, label in Agent.Health.choices},
     "kind": {str(kind): word for kind, word in AGENT_KINDS.items()},
 }
 
 
 def search(principal: Principal, asked: QueryDict) -> SearchResult:
-    """The agents that a person may use and that match. A filter value that no agent has matches none."""
+    """The agents that a person may use and that match. A filter value that no agent has matches none.
+
+    Two queries, however many agents; one more for remote ones.
+    """
     text = query_text(asked)
-    chosen = {name: asked.get(name, "").replace("\x00", "")[:LONGEST_QUERY] for name in FILTERS}
-    everybody = find_agents(principal)
-    narrowed = text or any(chosen.values())
-    agents = find_agents(principal, text, **chosen) if narrowed else everybody
+    chosen = {name: asked.get(name, "").replace("\x00", "")[:LONGEST_QUERY] for name in ("category", *FILTERS)}
+    everybody = find_agents(principal, last_used=last_used(principal))
+    agents = matching(everybody, text, **chosen)
     remote = [agent for agent in agents if agent.kind == Agent.Kind.REMOTE]
     uptimes = health_checks.uptimes_of(remote) if remote else {}
     filters = [
         Filter(name, label, _options(everybody, values, FILTER_LABELS.get(name, {})), chosen[name])
         for name, (label, values) in FILTERS.items()
     ]
-    return SearchResult(agents, filters, text, uptimes, response_times(agents, uptimes))
+    categories = _options(everybody, lambda agent: [agent.category] if agent.category else [], {})
+    return SearchResult(agents, Filter("category", "Category", categories, chosen["category"]), filters, text, uptimes)
+
+
+def suggested_agents(principal: Principal, asked: Mapping[str, str] | None = None) -> list[Agent]:
+    """The agents that match `q`; without it, the pinned and the last used ones first. Two queries at most."""
+    text = query_text(asked or {})
+    return find_agents(principal, text, last_used={} if text else last_used(principal))
+
+
+def last_used(principal: Principal) -> dict[int, float]:
+    """When a person last used each agent: seconds since the epoch, by the agent's key. One query."""
+    own = Context.objects.visible_to(principal).listed().order_by()
+    rows = own.values_list("agent").annotate(last=Max("updated_at"))
+    return {agent: last.timestamp() for agent, last in rows}
 
 
 def query_text(asked: Mapping[str, str]) -> str:
@@ -208,18 +246,18 @@ class ResponseTimes:
     @property
     def summary(self) -> str:
         if len(self.seconds) == 1:
-            return f"One of its {self.noun} was measured: {self.durations[0]}."
+            return f"One of its {self.noun} took {self.durations[0]}."
         longest, newest = duration(max(self.seconds)), self.durations[0]
-        return f"The newest {len(self.seconds)} {self.noun}: the longest took {longest}, the newest {newest}."
+        return f"The last {len(self.seconds)} {self.noun}: the longest took {longest}, the last {newest}."
 
     @property
     def picture(self) -> SafeString:
         return charts.sparkline(self.seconds, f"How long {self.noun} took", self.summary)
 
 
-def response_times(agents: Collection[Agent], uptimes: dict[int, Uptime]) -> dict[int, ResponseTimes]:
-    answers = monitoring.recent_latencies(agents)
-    return {key: ResponseTimes(took) if took else _check_times(uptimes.get(key)) for key, took in answers.items()}
+def response_times(agent: Agent, uptime: Uptime | None) -> ResponseTimes:
+    took = monitoring.recent_latencies(agent)
+    return ResponseTimes(took) if took else _check_times(uptime)
 
 
 def _check_times(uptime: Uptime | None) -> ResponseTimes:
@@ -255,7 +293,8 @@ asyncio.run(main())
 
 
 def example_messages(agent: Agent) -> list[str]:
-    return [example for skill in agent.skills for example in skill.get("examples", [])]
+    """What a person might say to it, for people."""
+    return [example for skill in agent.skills for example in cards.spoken_examples(skill)]
 
 
 def endpoints(agent: Agent) -> list[tuple[str, str]]:
@@ -264,33 +303,40 @@ def endpoints(agent: Agent) -> list[tuple[str, str]]:
         ("JSON-RPC", endpoint),
         ("HTTP+JSON", f"{endpoint}/message:send"),
         ("Agent card", f"{endpoint}/.well-known/agent-card.json"),
-        ("All agents, by tenant", f"{settings.PUBLIC_BASE_URL}/a2a"),
+        ("Front door", f"{settings.PUBLIC_BASE_URL}/a2a"),
     ]
 
 
-def curl_sample(agent: Agent) -> str:
+def samples(agent: Agent, key: str = KEY_PLACEHOLDER) -> list[tuple[str, str]]:
+    """Programs that call the agent with this API key, by language."""
+    return [("curl", curl_sample(agent, key)), ("Python", python_sample(agent, key))]
+
+
+def curl_sample(agent: Agent, key: str = KEY_PLACEHOLDER) -> str:
     """A JSON-RPC call for a shell."""
     message = {"messageId": "my-first", "role": "ROLE_USER", "parts": [{"text": _sample_message(agent)}]}
     body: JSON = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
-    return curl_command(agent, f"-d {shlex.quote(json.dumps(body, ensure_ascii=False))}")
+    return curl_command(agent, f"-d {shlex.quote(json.dumps(body, ensure_ascii=False))}", key)
 
 
-def curl_command(agent: Agent, data: str) -> str:
+def curl_command(agent: Agent, data: str, key: str = KEY_PLACEHOLDER) -> str:
     """A call of the agent in which `data` is the option for the body."""
-    headers = (f"Authorization: Bearer {KEY_PLACEHOLDER}", "A2A-Version: 1.0", "Content-Type: application/json")
+    headers = (f"Authorization: Bearer {key}", "A2A-Version: 1.0", "Content-Type: application/json")
     options = [*(f"-H {shlex.quote(header)}" for header in headers), data]
     return " \\\n  ".join([f"curl -s {shlex.quote(cards.agent_url(agent))}", *options])
 
 
-def python_sample(agent: Agent) -> str:
+def python_sample(agent: Agent, key: str = KEY_PLACEHOLDER) -> str:
     """The same call with the SDK's client (`pip install a2a-sdk`)."""
     return PYTHON_TEMPLATE.format(
-        url=json.dumps(cards.agent_url(agent)), key=KEY_PLACEHOLDER, words=json.dumps(_sample_message(agent))
+        url=json.dumps(cards.agent_url(agent)), key=key, words=json.dumps(_sample_message(agent))
     )
 
 
 def _sample_message(agent: Agent) -> str:
-    return next(iter(example_messages(agent)), DEFAULT_MESSAGE)
+    """For programs: JSON where that is what the agent reads."""
+    examples = [example for skill in agent.skills for example in skill.get("examples", [])]
+    return next(iter([*example_messages(agent), *examples]), DEFAULT_MESSAGE)
 
 
 @reader_view
@@ -327,9 +373,9 @@ LONGEST_URL = 2048  # characters
 MOST_SKILLS = 8  # in the preview
 OWN_ACCESS = Agent.Access.WORKSPACE
 ACCESS_CHOICES: dict[str, str] = {
-    OWN_ACCESS: "You alone",
-    Agent.Access.AUTHENTICATED: "Everybody who is signed in",
-    Agent.Access.PUBLIC: "Everybody, without signing in",
+    OWN_ACCESS: "Only you",
+    Agent.Access.AUTHENTICATED: "Everyone who is signed in",
+    Agent.Access.PUBLIC: "Everyone, without signing in",
 }
 """Who may use it, in a person's words; operators choose."""
 
@@ -345,6 +391,7 @@ class AgentForm:
     digest: str = ""
     preview: Preview | None = None
     problems: dict[str, str] = field(default_factory=dict)
+    allow_url: str = ""  # where operators allow a refused private address
 
     @classmethod
     def read(cls, request: HttpRequest) -> AgentForm:
@@ -355,7 +402,7 @@ class AgentForm:
     async def fetch_card(self) -> None:
         """Fetch the card. On failure `problems` says why."""
         if not (self.url or self.card):
-            self.problems["url"] = "Write the address of the agent or of its card, or paste the card."
+            self.problems["url"] = "Enter the address of the agent or of its card, or paste the card."
         elif len(self.url) > LONGEST_URL:
             self.problems["url"] = f"An address has at most {LONGEST_URL} characters."
         else:
@@ -363,6 +410,7 @@ class AgentForm:
                 self.preview = await registration.preview(url=self.url, card="" if self.url else self.card)
             except (RemoteError, OutboundError) as error:
                 self.problems["url" if self.url else "card"] = str(error)
+                self.allow_url = allow_url(self.url) if isinstance(error, Private) else ""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -376,7 +424,7 @@ async def add_agent(request: HttpRequest) -> HttpResponse:
     await form.fetch_card()
     if form.preview is not None and form.digest:
         if form.preview.sha256 != form.digest:
-            form.problems["digest"] = "The card has changed since you looked at it. This is what it says now."
+            form.problems["digest"] = "The card has changed in the meantime. Here is the new one."
         elif (agent := await db.run(_register, user, form)) is not None:
             lacking = await db.run(missing, agent, user.pk)
             return redirect("web:agent-credentials" if lacking else "web:agent", agent.slug)

@@ -16,7 +16,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.clickjacking import xframe_options_deny
 from django.views.decorators.csp import csp_override
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
@@ -30,7 +30,8 @@ from apps.record.models import Context, Task
 from apps.remote.authentication import credential_forms, credentials
 from apps.remote.authentication.credential_forms import CredentialForms, FormProblems
 from apps.remote.models import RemoteAgent, RemoteCredential
-from apps.web.shell import UNFRAMED_CSP, page, principal_of
+from apps.web.settings.sections import private_view, settings_page
+from apps.web.shell import UNFRAMED_CSP, principal_of
 
 LONGEST_SECRET = 10_000  # characters
 SECRET_FIELDS = ("secret", "username")
@@ -102,16 +103,14 @@ def credential_from_form(auth_type: str, filled_in: Mapping[str, str]) -> GivenC
     if auth_type == AuthType.BASIC:
         username = filled_in.get("username", "").strip()
         if not username or ":" in username:
-            raise InvalidParams("Fill in the user name; it has no colon in it.")
+            raise InvalidParams("Enter the user name. It cannot contain a colon.")
     else:
         secret = secret.strip()  # copying adds spaces
     if not secret:
-        raise InvalidParams("There is nothing to give yet. Fill in the field, or decline.")
+        raise InvalidParams("Fill in the field, or decline.")
     given = secret + username
     if len(given) > LONGEST_SECRET or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in given):
-        raise InvalidParams(
-            f"This has line breaks or the like in it, or more than {LONGEST_SECRET:,} characters. Copy it again."
-        )
+        raise InvalidParams(f"This contains line breaks, or more than {LONGEST_SECRET:,} characters. Copy it again.")
     return GivenCredential(secret, username)
 
 
@@ -156,15 +155,12 @@ def _sheet(task: Task, problems: FormProblems | None) -> CredentialForms | None:
     return credential_forms.forms_for(task.agent, task.owner, problems)
 
 
-@require_safe
-@never_cache
-@login_required
+@private_view
 def credential_list(request: HttpRequest) -> HttpResponse:
     mine = Credential.objects.visible_to(principal_of(request)).usable().select_related("agent").defer(*SECRET_FIELDS)
     remote = RemoteCredential.objects.visible_to(principal_of(request)).untold().select_related("agent")
-    return page(
-        request, "web/credentials.html", credentials=mine.order_by("-given_at"), remote=remote.order_by("agent")
-    )
+    about = {"credentials": mine.order_by("-given_at"), "remote": remote.order_by("agent")}
+    return settings_page(request, "credentials", **about)
 
 
 @require_POST
@@ -176,7 +172,7 @@ def revoke_credential(request: HttpRequest, number: int) -> HttpResponse:
     if found is None:
         raise Http404
     found.revoke()
-    return redirect("web:credentials")
+    return redirect("web:settings-credentials")
 
 
 EVERYBODY = "everybody"

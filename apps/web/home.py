@@ -1,57 +1,54 @@
-"""The sign-in page, which limits wrong passwords, and the list of sessions."""
+"""The sign-in page, which limits wrong passwords; home, where sessions begin; and the lists of sessions."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView
-from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
-from django.db.models import Max
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from apps.accounts.models import User
+from apps.accounts.passwords import Attempts
 from apps.accounts.principals import Principal
-from apps.agents import search
 from apps.agents.models import Agent
+from apps.agents.search import find_agents
 from apps.features.sessions import marks
 from apps.record.models import Context
-from apps.web.agents import example_messages, query_text
-from apps.web.shell import by_day, page, principal_of, reader_view, sessions_of
+from apps.web.agents import example_messages, last_used, suggested_agents
+from apps.web.first_steps import first_steps
+from apps.web.shell import by_day, find_agent, page, principal_of, reader_view, sessions_of
 
-MOST_FAILURES = 10  # wrong passwords for one address within FAILURE_WINDOW
-FAILURE_WINDOW = 10 * 60  # seconds
+FIRST_LOGIN = "first-login.txt"  # in DATA_DIR: see `examples.showcase`
 
 
 class SignInForm(AuthenticationForm):
     """E-mail and password. After too many failures a person must wait, whether the address exists or not."""
 
     error_messages = {
-        "invalid_login": "The e-mail address or the password is not right. Capital letters count in passwords.",
-        "inactive": "This account is switched off. Ask whoever runs this installation.",
+        "invalid_login": "The e-mail address or password is incorrect. Passwords are case-sensitive.",
+        "inactive": "This account is deactivated. Contact the operator of this installation.",
     }
-    waiting = "Too many wrong passwords for this address. Wait ten minutes, then try again."
+    waiting = "Too many failed attempts for this address. Wait ten minutes, then try again."
 
     def clean(self) -> dict[str, Any]:
-        key = self._key()
-        if int(cache.get(key, 0)) >= MOST_FAILURES:
+        origin = self.request.META.get("REMOTE_ADDR", "") if self.request else ""
+        attempts = Attempts(str(self.data.get("username", "")).strip().lower(), origin)
+        if attempts.are_too_many:
             raise ValidationError(self.waiting, code="waiting")
         try:
             return super().clean()
         except ValidationError:
-            cache.add(key, 0, FAILURE_WINDOW)
-            cache.incr(key)
+            attempts.count()
             raise
-
-    def _key(self) -> str:
-        address = str(self.data.get("username", "")).strip().lower()
-        origin = self.request.META.get("REMOTE_ADDR", "") if self.request else ""
-        return "sign-in:" + hashlib.sha256(f"{address}\0{origin}".encode()).hexdigest()
 
 
 class SignIn(LoginView):
@@ -59,36 +56,75 @@ class SignIn(LoginView):
     authentication_form = SignInForm
     redirect_authenticated_user = True
 
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return super().get_context_data(**kwargs, has_first_login=has_first_login())
+
     def get(self, request: HttpRequest, *args: str, **kwargs: Any) -> HttpResponse:
         """The page. For htmx, which follows redirects, 401 instead."""
         return HttpResponse(status=401) if "HX-Request" in request.headers else super().get(request, *args, **kwargs)
 
 
-PAGE_SIZE = 30  # sessions on one page of the list
+def has_first_login() -> bool:
+    """Has the first start made a login that nobody has used yet?"""
+    is_written = (Path(settings.DATA_DIR) / FIRST_LOGIN).is_file()
+    return is_written and not User.objects.filter(last_login__isnull=False).exists()
+
+
+PAGE_SIZE = 30  # sessions on one page of a list
+RECENT = 8  # sessions on the home page
+LISTS = {"all": False, "archived": True}
+"""`?show=` of the pages that list sessions, and whether they list archived ones."""
 
 
 @reader_view
 def home(request: HttpRequest) -> HttpResponse:
-    """The sessions, newest first; `?show=archived` lists archived ones, `?part=list` gives only the list."""
-    principal, archived = principal_of(request), request.GET.get("show") == "archived"
-    listing = _listing(principal, request.GET.get("page"), archived=archived)
+    """The composer of a new session, and the newest sessions.
+
+    `?agent=SLUG` chooses the agent. `?show=all` and `?show=archived` are pages that list sessions; `?part=list` gives
+    only the list.
+    """
+    principal, show = principal_of(request), request.GET.get("show", "")
+    listing = _listing(principal, show, request.GET.get("page")) if show in LISTS else _recent(principal)
     if request.GET.get("part") == "list":
         return render(request, "web/_sessions.html", listing)
-    if not archived and listing["sessions"].number == 1:
-        listing["agents"] = agents = suggested_agents(principal)
-        listing["suggestions"] = [] if listing["days"] else suggested_messages(agents)
-    return page(request, "web/home.html", **listing)
+    if show in LISTS:
+        return page(request, "web/sessions.html", **listing)
+    beginning = _beginning(principal, request.GET.get("agent", ""))
+    return page(request, "web/home.html", **listing, **beginning, first_steps=first_steps(request))
 
 
-def _listing(principal: Principal, number: str | None, *, archived: bool) -> dict[str, Any]:
+def _listing(principal: Principal, show: str, number: str | None) -> dict[str, Any]:
+    archived = LISTS[show]
     found, pinned = sessions_of(principal, archived=archived), marks.pinned_filter(principal)
-    if archived:
-        sessions = Paginator(found, PAGE_SIZE).get_page(number)
-        return {"sessions": sessions, "days": list(by_day(sessions)), "archived": True}
-    sessions = Paginator(found.exclude(pinned), PAGE_SIZE).get_page(number)
-    top = list(found.filter(pinned)) if sessions.number == 1 else []
-    days = [*([("Pinned", top)] if top else []), *by_day(sessions)]
-    return {"sessions": sessions, "days": days, "archived": False}
+    unpinned = found if archived else found.exclude(pinned)
+    sessions = Paginator(unpinned, PAGE_SIZE).get_page(number)
+    top = list(found.filter(pinned)) if sessions.number == 1 and not archived else []
+    return {"sessions": sessions, "days": _days(top, sessions), "archived": archived, "show": show}
+
+
+def _recent(principal: Principal) -> dict[str, Any]:
+    found, pinned = sessions_of(principal), marks.pinned_filter(principal)
+    top = list(found.filter(pinned)[: RECENT + 1])
+    rest = list(found.exclude(pinned)[: RECENT + 1])
+    has_more = max(len(top), len(rest)) > RECENT
+    return {"days": _days(top[:RECENT], rest[:RECENT]), "has_more": has_more, "archived": False, "show": ""}
+
+
+def _days(top: list[Context], rest: Iterable[Context]) -> list[tuple[str, list[Context]]]:
+    return [*([("Pinned", top)] if top else []), *by_day(rest)]
+
+
+def _beginning(principal: Principal, slug: str) -> dict[str, Any]:
+    """The agent of the composer, examples, and why the named agent is not chosen."""
+    used = last_used(principal)
+    agents = find_agents(principal, last_used=used)
+    named = find_agent(principal, slug) if slug else None
+    problem = "" if named or not slug else f"There is no agent “{slug}” that you may use. Choose another."
+    return {
+        "agent": named or default_agent(agents, used),
+        "suggestions": suggested_messages(agents),
+        "problem": problem,
+    }
 
 
 @reader_view
@@ -108,27 +144,20 @@ class Suggestion:
     words: str
 
 
-def suggested_agents(principal: Principal, asked: Mapping[str, str] | None = None) -> list[Agent]:
-    """The agents that the caller may use and that match `q`, the best match first. Two queries at most.
-
-    Without `q` they are sorted by availability and last use.
-    """
-    text = query_text(asked or {})
-    found = search.find_agents(principal, text)
-    if text:
-        return found
-    late = _last_used(principal)
-    return sorted(found, key=lambda agent: (not agent.is_available, -late.get(agent.pk, 0.0), agent.name.casefold()))
-
-
-def _last_used(principal: Principal) -> dict[int, float]:
-    own = Context.objects.visible_to(principal).listed().order_by()
-    rows = own.values_list("agent").annotate(last=Max("updated_at"))
-    return {agent: last.timestamp() for agent, last in rows}
+def default_agent(agents: list[Agent], last_used: Mapping[int, float]) -> Agent | None:
+    """The available agent that was used last; otherwise the router, or the first agent; None if there are none."""
+    available = [agent for agent in agents if agent.is_available]
+    used = [agent for agent in available if agent.pk in last_used]
+    if used:
+        return max(used, key=lambda agent: last_used[agent.pk])
+    router = (agent for agent in available if agent.slug == settings.ROUTER_AGENT)
+    return next(router, agents[0] if agents else None)
 
 
 def suggested_messages(agents: list[Agent]) -> list[Suggestion]:
+    """A sentence to try for each of a few agents that are available."""
     rank = {slug: place for place, slug in enumerate(PREFERRED_SLUGS)}
-    usable = [agent for agent in agents if agent.is_available and any(example_messages(agent)[:1])]
-    chosen = sorted(usable, key=lambda agent: rank.get(agent.slug, SUGGESTIONS))[:SUGGESTIONS]
-    return [Suggestion(agent, example_messages(agent)[0]) for agent in chosen]
+    chosen = sorted(agents, key=lambda agent: rank.get(agent.slug, len(rank)))
+    available = (agent for agent in chosen if agent.is_available)
+    found = (Suggestion(agent, words) for agent in available for words in example_messages(agent)[:1])
+    return list(islice(found, SUGGESTIONS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import IntegrityError
 from django.db.models import OuterRef, Q, QuerySet, Subquery
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -26,7 +27,7 @@ from apps.agents.models import Agent
 from apps.engine.cancel import cancel_task
 from apps.engine.send import send
 from apps.plans import graphs, progress, registry, runs
-from apps.plans.definitions import OWN_INPUTS, PlanDefinition, as_yaml
+from apps.plans.definitions import OWN_INPUTS, PlanDefinition, as_yaml, line_of
 from apps.plans.graphs import plan_at
 from apps.plans.models import PlanRun, Step
 from apps.plans.person import waiting_in_run
@@ -35,12 +36,13 @@ from apps.plans.progress import Progress, definition_graph, message_words, run_g
 from apps.plans.registry import may_change, register_plan
 from apps.plans.templates import TemplateProblem
 from apps.record.content import strict_json
+from apps.record.content.parts import safe_file_name
 from apps.record.errors import ContextNotFound, InvalidParams, TaskNotFound, UnsupportedOperation
 from apps.record.events import JSON
 from apps.record.models import INTERRUPTED_STATES, Artifact, Task, TaskState
 from apps.web import inbox
 from apps.web.agents import ACCESS_CHOICES
-from apps.web.questions import Field, fields_of, outline_of
+from apps.web.questions import Field, content_of_sample, fields_of, outline_of
 from apps.web.sessions.sending import json_action, message_from_form, message_id, refuse_too_large
 from apps.web.shell import page, principal_of, reader_view
 
@@ -150,7 +152,7 @@ def _plan_to_start(principal: Principal, slug: str) -> tuple[Agent, InputForm]:
     agent = registry.visible_plans(principal).filter(slug=slug).first()
     definition = registry.definition_of(agent) if agent else None
     if agent is None or definition is None:
-        raise ContextNotFound("There is no such plan, or you may not use it.")
+        raise ContextNotFound("This plan does not exist, or you may not use it.")
     if why := registry.why_not_startable(definition, principal):
         raise UnsupportedOperation(why)
     return agent, InputForm.of(definition)
@@ -178,32 +180,6 @@ def _has_content(request: HttpRequest) -> bool:
 
 
 MOST_PROBLEMS = 100
-EXAMPLE_PLAN = """\
-name: Short story
-description: Writes a short story, and has a person read it before it is done.
-inputs:
-  type: object
-  required: [topic]
-  properties:
-    topic: {type: string, title: "What is it about?"}
-steps:
-  draft:
-    title: First draft
-    agent: AGENT  # the short name of an agent that you may use
-    message: Write a short story about {{ inputs.topic }}.
-
-  reading:
-    title: Your opinion
-    person:
-      ask: Read the draft. What should be different?
-    attach: [steps.draft.artifacts]
-
-  story:
-    title: The story
-    agent: AGENT
-    message: "Write it again. The reader says: {{ steps.reading.text }}"
-    attach: [steps.draft.artifacts]
-"""
 
 
 @dataclass(slots=True)
@@ -240,8 +216,11 @@ class PlanForm:
         return progress.definition_graph(self.definition) if self.definition else None
 
     @property
-    def shown_problems(self) -> list[tuple[str, str]]:
-        return self.problems[:MOST_PROBLEMS]
+    def shown_problems(self) -> list[tuple[str, str, int]]:
+        """Path, sentence, and the line of the definition or 0."""
+        outside = ("file", "slug", "access", "__all__", "")
+        shown = self.problems[:MOST_PROBLEMS]
+        return [(path, told, 0 if path in outside else line_of(self.text, path)) for path, told in shown]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -253,13 +232,13 @@ def edit_plan(request: HttpRequest, slug: str = "") -> HttpResponse:
     if plan and not may_change(user, plan):
         raise PermissionDenied
     version = plan.current_version if plan else None
-    number, text = (str(version.number), as_yaml(version.content)) if version else ("", EXAMPLE_PLAN)
+    number, text = (str(version.number), as_yaml(version.content)) if version else ("", registry.EXAMPLE_PLAN)
     is_sent = request.method == "POST"
     form = PlanForm.read(request) if is_sent else PlanForm(text, slug, plan.access if plan else "", number)
     slug = slug or form.slug
     form.validate(user, slug)
     if is_sent and plan and form.base != number:
-        said = f"Version {number} was saved while you wrote. Compare yours with it, then save again."
+        said = f"Version {number} was saved while you were editing. Compare it with yours, then save again."
         form.problems.append(("file", said))
         form.base = number
     if is_sent and plan is None and Agent.objects.filter(slug=slug).exists():
@@ -284,7 +263,7 @@ def _save(user: User, form: PlanForm, slug: str, plan: Agent | None) -> bool:
     policies = {}
     if form.access and form.access != (plan.access if plan else Agent.Access.WORKSPACE):
         if form.access not in _access_choices(user, plan):
-            form.problems.append(("access", "Choose one of those that are listed."))
+            form.problems.append(("access", "Choose one of the listed options."))
             return False
         policies["access"] = form.access
     try:
@@ -299,7 +278,7 @@ def _save(user: User, form: PlanForm, slug: str, plan: Agent | None) -> bool:
 
 
 def _slug_is_taken(slug: str) -> str:
-    return f"There is an agent {slug} already. Choose another short name."
+    return f"The name {slug} is taken. Choose another short name."
 
 
 def _access_choices(user: User, plan: Agent | None) -> dict[str, str]:
@@ -357,6 +336,20 @@ async def repeat_run(request: HttpRequest, principal: Principal, task: uuid.UUID
     sent = await db.run(runs.rerun, principal, earlier, request.POST.get("step", ""), key=message_id(request))
     address = reverse("web:plan-run", args=[sent.task])
     return JsonResponse({"address": address}, status=HTTPStatus.CREATED)
+
+
+@reader_view
+def sample_file(request: HttpRequest, task: uuid.UUID, name: str) -> HttpResponseBase:
+    """A sample file that an open question of a visible task offers."""
+    found = Task.objects.visible_to(principal_of(request)).filter(pk=task).first()
+    samples = [part for field in fields_of(found.slot) for part in field.samples] if found else []
+    part = next((one for one in samples if one["filename"] == name), None)
+    if part is None:
+        raise Http404
+    content = content_of_sample(part) or b""
+    response = FileResponse(io.BytesIO(content), as_attachment=True, filename=safe_file_name(name))
+    response["X-Content-Type-Options"] = "nosniff"
+    return response
 
 
 def plan_context(task: Task, principal: Principal) -> JSON:
@@ -444,7 +437,7 @@ def _delivered(task: Task, progress: Progress) -> list[tuple[str, list[Artifact]
     found: dict[uuid.UUID, list[Artifact]] = defaultdict(list)
     for row in kept.order_by("task__created_at", "first_event")[:MOST_ARTIFACTS]:
         found[row.task_id].append(row)
-    groups = [("The plan’s result", found[task.pk])] if task.pk in found else []
+    groups = [("Result of the plan", found[task.pk])] if task.pk in found else []
     return groups + [
         (inbox.numbered_title(progress.plan, step), found[key]) for key, step in steps.items() if key in found
     ]
@@ -465,9 +458,9 @@ def _control(principal: Principal, key: uuid.UUID, do: str) -> None:
         return
     acts = {"pause": runs.pause_run, "resume": runs.resume_run}
     if do not in acts:
-        raise InvalidParams("Choose one of pause, resume and stop.", "do")
+        raise InvalidParams("Choose pause, resume or stop.", "do")
     if not acts[do](_run_of(principal, key)):
-        raise InvalidParams(f"There is nothing to {do}: the run stands otherwise by now.", "do")
+        raise InvalidParams(f"You cannot {do} this run now: its state has changed.", "do")
 
 
 def _run_of(principal: Principal, key: uuid.UUID) -> PlanRun:

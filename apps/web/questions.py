@@ -7,6 +7,7 @@ answer other schemas in words, beside an outline.
 
 from __future__ import annotations
 
+import base64
 import datetime
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
+from agentkit.slots import SAMPLES
 from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 
@@ -99,6 +101,12 @@ class Field:
     def accept(self) -> str:
         return str(self.schema.get("contentMediaType", ""))
 
+    @property
+    def samples(self) -> list[JSON]:
+        """The field's sample files as A2A parts; without those that cannot be read."""
+        given = self.schema.get(SAMPLES) if self.kind == "file" else None
+        return [one for one in given if _is_sample(one)] if isinstance(given, list) else []
+
     def value_of(self, given: Sequence[str]) -> Any:
         """The answer in the type of the schema; None if it was left out. Raises InvalidParams."""
         texts = [text for one in given if (text := one.strip())]
@@ -133,9 +141,9 @@ class Field:
         if not texts and not self.required:
             return None
         if len(texts) < least:
-            raise self._refuse("choose one at least." if least == 1 else f"choose {least:g} at least.")
+            raise self._refuse("choose at least one." if least == 1 else f"choose at least {least:g}.")
         if most is not None and len(texts) > most:
-            raise self._refuse(f"choose {most:g} at most.")
+            raise self._refuse(f"choose at most {most:g}.")
         return [self._choice(text) for text in texts]
 
     def _number(self, text: str) -> float:
@@ -153,9 +161,9 @@ class Field:
 
     def _text(self, text: str) -> str:
         if self.longest is not None and len(text) > self.longest:
-            raise self._refuse(f"at most {self.longest} characters, these are {len(text)}.")
+            raise self._refuse(f"at most {self.longest} characters, yours has {len(text)}.")
         if self.shortest is not None and len(text) < self.shortest:
-            raise self._refuse(f"at least {self.shortest} characters, these are {len(text)}.")
+            raise self._refuse(f"at least {self.shortest} characters, yours has {len(text)}.")
         if self.kind in FORMAT_PARSERS:
             read, wanted = FORMAT_PARSERS[self.kind]
             try:
@@ -163,6 +171,42 @@ class Field:
             except (ValueError, ValidationError):
                 raise self._refuse(f"“{text[:40]}” is not {wanted}.") from None
         return text
+
+
+def _is_sample(part: Any) -> bool:
+    name = part.get("filename") if isinstance(part, dict) else None
+    return isinstance(name, str) and bool(name) and name.isprintable() and content_of_sample(part) is not None
+
+
+def content_of_sample(part: JSON) -> bytes | None:
+    """None if the part has no readable content."""
+    if isinstance(part.get("text"), str):
+        return str(part["text"]).encode(errors="replace")
+    try:
+        return base64.b64decode(part["raw"], validate=True)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+@dataclass(frozen=True)
+class ChosenSample:
+    """The sample file that answers a file field."""
+
+    field: Field
+    name: str
+    content: bytes
+
+
+def chosen_sample(fields: Sequence[Field], chosen: str) -> ChosenSample | None:
+    """The sample that a form's button names: `answer-file:wells.csv`. Raises InvalidParams."""
+    html_name, _, name = chosen.partition(":")
+    for field in fields:
+        for part in field.samples if field.html_name == html_name else []:
+            if part["filename"] == name:
+                return ChosenSample(field, name, content_of_sample(part) or b"")
+    if chosen:
+        raise InvalidParams("This sample is no longer offered. Load the page again, or choose a file.", html_name)
+    return None
 
 
 def _check_url(text: str) -> None:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from pathlib import Path
 
+from django.conf import settings
 from django.contrib.staticfiles.storage import staticfiles_storage
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.middleware.csrf import get_token
@@ -17,8 +20,24 @@ from django.templatetags.static import static
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-# What pages load later, perhaps offline; and the files of the offline page.
-PRECACHED = (
+STATIC = Path(settings.STATICFILES_DIRS[0]).resolve()
+LATER = re.compile(r'\bimport\("(\.[^"]+)"\)')
+AT_ONCE = re.compile(r'^(?:import|export)\b[^;"]*"(\.[\w/.-]+\.js)";', re.MULTILINE)
+
+
+def _loaded_later() -> set[str]:
+    """The scripts that scripts load by `import()`, perhaps offline, with all that those import."""
+    texts = {path: path.read_text() for path in (STATIC / "js").rglob("*.js")}
+    found: set[Path] = set()
+    due = [(path.parent / name).resolve() for path, text in texts.items() for name in LATER.findall(text)]
+    while due:
+        if (path := due.pop()) not in found:
+            found.add(path)
+            due += [(path.parent / name).resolve() for name in AT_ONCE.findall(texts[path])]
+    return {path.relative_to(STATIC).as_posix() for path in found}
+
+
+OFFLINE_PAGE = (
     "css/tokens.css",
     "css/base.css",
     "css/shell.css",
@@ -26,47 +45,8 @@ PRECACHED = (
     "icons.svg",
     "mark.svg",
     "js/pages/offline.js",
-    "js/clipboard.js",
-    "js/dialog.js",
-    "js/dom.js",
-    "js/format.js",
-    "js/menu.js",
-    "js/place.js",
-    "js/question-form.js",
-    "js/requests.js",
-    "js/toast.js",
-    "js/client/stream.js",
-    "js/client/sync.js",
-    "js/compose/attachments.js",
-    "js/compose/drafts.js",
-    "js/compose/outbox.js",
-    "js/compose/resend.js",
-    "js/compose/submitting.js",
-    "js/session/actions.js",
-    "js/session/announcer.js",
-    "js/session/answers.js",
-    "js/session/cache.js",
-    "js/session/editing.js",
-    "js/session/files.js",
-    "js/session/making.js",
-    "js/session/older.js",
-    "js/session/panel.js",
-    "js/session/questions.js",
-    "js/session/queue.js",
-    "js/session/rating.js",
-    "js/session/refresh.js",
-    "js/session/sending.js",
-    "js/session/shown.js",
-    "js/session/window.js",
-    "js/session/steps.js",
-    "js/session/work.js",
-    "js/session/worked.js",
-    "js/shell/account.js",
-    "js/shell/help.js",
-    "js/shell/lists.js",
-    "js/shell/notifications.js",
-    "js/shell/palette.js",
 )
+PRECACHED = (*OFFLINE_PAGE, *sorted(_loaded_later()))
 
 
 @require_safe

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 import uuid
 import zoneinfo
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from itertools import groupby
@@ -31,6 +32,7 @@ from apps.plans.person import waiting_for
 from apps.record import sync
 from apps.record.lookup import restored_or_none
 from apps.record.models import Context, ContextQuerySet, Task
+from console import clock
 
 UNFRAMED_CSP: dict[str, Any] = {**settings.SECURE_CSP, "frame-ancestors": [CSP.NONE]}
 """For pages that take secrets: no other site may frame them."""
@@ -58,7 +60,7 @@ class Recent:
 
 
 def page(request: HttpRequest, template: str, **context: Any) -> HttpResponse:
-    with timezone.override(zone_of(request)):
+    with as_reader(request):
         principal = principal_of(request)
         position = sync.position_token(principal, sync.current_position(principal))
         shell = {"position": position, "recent": recent_sessions(principal), "limits": upload_limits()}
@@ -74,16 +76,16 @@ def page_or_fragment(request: HttpRequest, template: str, fragment: str, **conte
 
 
 def reader_view(view: View) -> View:
-    """A read-only view for signed-in people, in the reader's time zone."""
+    """A read-only view for signed-in people, with their time zone and clock."""
 
     @require_safe
     @login_required
     @wraps(view)
-    def in_reader_zone(request: HttpRequest, **address: Any) -> HttpResponseBase:
-        with timezone.override(zone_of(request)):
+    def read(request: HttpRequest, **address: Any) -> HttpResponseBase:
+        with as_reader(request):
             return view(request, **address)
 
-    return in_reader_zone
+    return read
 
 
 @reader_view
@@ -103,10 +105,20 @@ def upload_limits() -> dict[str, int]:
     }
 
 
-def zone_of(request: HttpRequest) -> datetime.tzinfo:
-    """The time zone of the browser's cookie; otherwise the installation's."""
+@contextmanager
+def as_reader(request: HttpRequest) -> Iterator[None]:
+    """Times in the reader's time zone and by their clock (`User.clock`, `User.time_zone`; otherwise the browser's)."""
+    reader = getattr(request, "user", None)
+    hours, zone = (getattr(reader, name, "") for name in ("clock", "time_zone"))
+    read_by = clock.clock_for(request.headers.get("Accept-Language", ""), hours, zone)
+    with timezone.override(zone_of(request, zone)), clock.override(read_by):
+        yield
+
+
+def zone_of(request: HttpRequest, chosen: str = "") -> datetime.tzinfo:
+    """The chosen time zone, or that of the browser's cookie; otherwise the installation's."""
     try:
-        return zoneinfo.ZoneInfo(request.COOKIES.get("zone", ""))
+        return zoneinfo.ZoneInfo(chosen or request.COOKIES.get("zone", ""))
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         return timezone.get_default_timezone()
 
@@ -130,10 +142,43 @@ def sessions_of(principal: Principal, *, archived: bool = False) -> ContextQuery
 
 
 def by_day(sessions: Iterable[Context]) -> Iterable[tuple[str, list[Context]]]:
-    """Sessions grouped by day, in the active time zone."""
+    """Sessions, newest first, grouped by day in the active time zone, each followed by its forks."""
     today = timezone.localdate()
-    for day, group in groupby(sessions, key=lambda one: timezone.localdate(one.updated_at)):
-        yield _day_name(day, today), list(group)
+    for day, group in groupby(with_forks(sessions), key=lambda one: timezone.localdate(one[0].updated_at)):
+        yield _day_name(day, today), [session for _, tree in group for session in tree]
+
+
+MOST_INDENTED = 3
+
+
+def with_forks(sessions: Iterable[Context]) -> list[tuple[Context, list[Context]]]:
+    """Trees of the sessions given, newest first: the newest session of each, and all, forks below their parents.
+
+    Each session gets its `depth` in the tree, at most MOST_INDENTED.
+    """
+    found = {one.pk: one for one in sessions}
+    forks: dict[uuid.UUID, list[Context]] = defaultdict(list)
+    for one in found.values():
+        if one.parent_id in found:
+            forks[one.parent_id].append(one)
+    tree_of: dict[uuid.UUID, int] = {}
+    trees = []
+    for root in (one for one in found.values() if one.parent_id not in found):
+        trees.append(tree := list(_below(root, forks)))
+        tree_of |= {one.pk: len(trees) - 1 for one in tree}
+    newest: dict[int, Context] = {}
+    for one in found.values():
+        newest.setdefault(tree_of[one.pk], one)
+    return [(one, trees[number]) for number, one in newest.items()]
+
+
+def _below(root: Context, forks: dict[uuid.UUID, list[Context]]) -> Iterator[Context]:
+    waiting = [(root, 0)]
+    while waiting:
+        session, depth = waiting.pop()
+        session.depth = min(depth, MOST_INDENTED)  # type: ignore[attr-defined]
+        yield session
+        waiting += [(fork, depth + 1) for fork in reversed(forks[session.pk])]
 
 
 def _day_name(day: datetime.date, today: datetime.date) -> str:
@@ -145,7 +190,7 @@ def _day_name(day: datetime.date, today: datetime.date) -> str:
         case days if 1 < days < 7:
             return f"{day:%A}"
         case _:
-            return f"{day.day} {day:%B}" if day.year == today.year else f"{day.day} {day:%B %Y}"
+            return clock.current().day(day, year=day.year != today.year, month="F")
 
 
 def principal_of(request: HttpRequest) -> Principal:

@@ -15,6 +15,7 @@ from django.db.models import F, Q, TextField
 from django.db.models.functions import Cast
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
@@ -81,14 +82,14 @@ def task_status(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
 @reader_view
 def timeline(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
     """A small timeline of a task, shown beside its session."""
-    return _small_timeline(request, _task(request, task))
+    return HttpResponse(small_timeline(_task(request, task)))
 
 
 @reader_view
 def session_timeline(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     """The small timeline of a session's newest task; empty if it has none."""
     newest = _newest_task(request, session)
-    return _small_timeline(request, newest) if newest else HttpResponse()
+    return HttpResponse(small_timeline(newest) if newest else "")
 
 
 @reader_view
@@ -117,7 +118,7 @@ def payload(request: HttpRequest, task: uuid.UUID, index: int) -> HttpResponse:
     recorded, said = json_text(event.payload), wire.stream_response(event, found.context)
     if "whole" in request.GET:
         return _as_text(recorded, "application/json")
-    shown = [("Recorded", recorded), ("As A2A says it", json_text(said))][: 2 if said else 1]
+    shown = [("Recorded", recorded), ("As A2A", json_text(said))][: 2 if said else 1]
     whole = reverse("web:task-event", args=[found.pk, index]) + "?whole"
     return render(request, "web/_task_json.html", {"shown": shown, "whole": whole})
 
@@ -162,9 +163,10 @@ def _newest_task(request: HttpRequest, session: uuid.UUID) -> Task | None:
     return lineage.newest_task(session_or_404(request, session))
 
 
-def _small_timeline(request: HttpRequest, task: Task) -> HttpResponse:
+def small_timeline(task: Task) -> str:
+    """A task's timeline as HTML, for the panel beside its session."""
     about = {"task": task, "timeline": timeline_of(task, timezone.now()), "is_small": True}
-    return render(request, "web/_panel_timeline.html", about)
+    return render_to_string("web/_panel_timeline.html", about)
 
 
 def _event_page(request: HttpRequest, task: Task) -> EventPage:
@@ -197,7 +199,7 @@ MOST_RUNS = 200  # the newest
 RUN_LABELS = {
     "queued": ("queued", "Waiting for a worker"),
     "running": ("working", "Running"),
-    "done": ("done", "Ran"),
+    "done": ("done", "Finished"),
     "failed": ("failed", "Failed"),
     "canceled": ("canceled", "Stopped"),
 }
@@ -207,8 +209,8 @@ RUN_LABELS = {
 STATE_LABELS = {**STATES, "submitted": ("queued", STATES["submitted"][1])}
 """The same for the states of a task. A submitted task has the sign of the queue, since nobody works on it."""
 
-RETRIED = ("failed", "Broke off, and was tried again")
-GIVEN_BACK = ("canceled", "Given back, and taken up again")
+RETRIED = ("failed", "Interrupted, then retried")
+GIVEN_BACK = ("canceled", "Handed to another worker")
 
 Change = dict[str, Any]
 
@@ -229,7 +231,7 @@ class Bar:
 
     @property
     def took(self) -> str:
-        return long_duration(self.ends - self.begins) if self.ends else "still going on"
+        return long_duration(self.ends - self.begins) if self.ends else "still running"
 
     @property
     def description(self) -> str:

@@ -2,10 +2,13 @@
 
 from django.contrib.auth.views import LogoutView
 from django.urls import path
+from django.views.generic import RedirectView
 
 from apps.web import agents, credentials, home, inbox, plans, service_worker, shell, tasks
+from apps.web.first_steps import Welcome, dismiss_first_steps
 from apps.web.home import SignIn
 from apps.web.sessions import artifacts, provenance, sending, shared, views
+from apps.web.settings import account, data, keys
 
 app_name = "web"
 
@@ -15,13 +18,28 @@ urlpatterns = [
     path("", home.home, name="home"),
     path("sign-in", SignIn.as_view(), name="sign-in"),
     path("sign-out", LogoutView.as_view(), name="sign-out"),
+    path("welcome/<str:uidb64>/<str:token>", Welcome.as_view(), name="welcome"),
+    path("first-steps/dismiss", dismiss_first_steps, name="dismiss-first-steps"),
     path("agents", agents.agents, name="agents"),
     path("agents/remote/add", agents.add_agent, name="add-agent"),
     path("agents/<slug:slug>", agents.agent, name="agent"),
     path("agents/<slug:slug>/credentials", credentials.agent_credentials, name="agent-credentials"),
     path("agents/<slug:slug>/messages", sending.begin_session, name="begin"),
-    path("credentials/", credentials.credential_list, name="credentials"),
-    path("credentials/<int:number>/revoke", credentials.revoke_credential, name="revoke"),
+    path("agents/<slug:slug>/key", keys.sample_key, name="sample-key"),
+    path("settings", account.settings_home, name="settings"),
+    path("settings/profile", account.profile, name="settings-profile"),
+    path("settings/password", account.password, name="settings-password"),
+    path("settings/appearance", account.appearance, name="settings-appearance"),
+    path("settings/appearance/theme", account.theme, name="settings-theme"),
+    path("settings/notifications", account.notifications, name="settings-notifications"),
+    path("settings/keys", keys.api_keys, name="settings-keys"),
+    path("settings/keys/<int:number>/revoke", keys.revoke, name="settings-revoke-key"),
+    path("settings/credentials", credentials.credential_list, name="settings-credentials"),
+    path("settings/credentials/<int:number>/revoke", credentials.revoke_credential, name="revoke"),
+    path("settings/data", data.my_data, name="settings-data"),
+    path("settings/data/export", data.export, name="settings-export"),
+    path("settings/data/delete", data.delete_account, name="settings-delete"),
+    path("credentials/", RedirectView.as_view(pattern_name="web:settings-credentials", permanent=True)),
     path("credentials/<str:token>", credentials.credential, name="credential"),
     path("shared/<str:token>", shared.shared, name="shared"),
     path(
@@ -62,6 +80,7 @@ urlpatterns = [
     path("tasks/<uuid:task>/timeline", tasks.timeline, name="task-timeline"),
     path("tasks/<uuid:task>/events", tasks.events, name="task-events"),
     path("tasks/<uuid:task>/events/<int:index>", tasks.payload, name="task-event"),
+    path("tasks/<uuid:task>/samples/<path:name>", plans.sample_file, name="task-sample"),
     path("tasks/<uuid:task>/documents/<str:name>", tasks.document, name="task-document"),
     path("sessions/<uuid:session>/timeline", tasks.session_timeline, name="session-timeline"),
     path("sessions/<uuid:session>/task", tasks.session_task, name="session-task"),

@@ -75,12 +75,12 @@ def play(asked: Asked) -> str | list[UseTool]:
     if CLOCK.search(said):
         zone = ZONE.search(said)
         calls.append(UseTool("current_time", time_zone=zone[0] if zone else "UTC"))
-    can = "tell the time, calculate, or have a text reviewed or written"
+    can = "tell the time, calculate, or ask another agent to write or review a text"
     return calls or f"Your message has {counted(len(words(asked.text)), 'word')}. I can {can}.\n\n{NOTE}"
 
 
 WORKER = LlmWorker(
-    "You are a helpful assistant. Use the tools for what they are for; say plainly what you do not know.",
+    "You are a helpful assistant. Use the tools where they help. If you do not know something, say so.",
     [
         current_time,
         calculate,
@@ -95,14 +95,14 @@ class Assistant(SkillHandler):
     """Answers questions with the help of tools: the time, a calculator, and other agents."""
 
     name = "Assistant"
-    description = f"Answers with the help of tools: the time, a calculator, and other agents. {ON_CARD}"
+    description = f"Answers questions with tools: the time, a calculator, and other agents. {ON_CARD}"
     skills = (
         Skill(
             "assist",
             "Answer with tools",
-            "Works in steps, with tools: the time, a calculator, and other agents.",
+            "Uses the time, a calculator, and other agents as tools.",
             tags=["assistant", "tools", "llm"],
-            examples=["What is (17 + 4) * 2?", "What time is it in Europe/Paris?", "Review: The the cat."],
+            examples=["What is (17 + 4) * 2?", "What time is it in Europe/Paris?", "Write about the tides"],
             input_modes=["text/plain", "text/*"],
         ),
     )
@@ -111,6 +111,6 @@ class Assistant(SkillHandler):
 
     async def on_request(self, task: TaskContext) -> Completed | InputRequired:
         if not (task.message.text.strip() or task.files or task.message.data):
-            return InputRequired("What can I do for you?", slot="request")
+            return InputRequired("How can I help you?", slot="request")
         # Not only the text: JSON in a model's words must not become an action of the agent.
         return Completed(await WORKER.run(task))

@@ -89,19 +89,18 @@ WORKER_SLUG = "builder-worker"
 
 
 class Builder(SkillHandler):
-    """Builds small projects: plans the files, has each written by another agent at the same time, delivers them all."""
+    """Builds small projects: plans the files, has other agents write them in parallel, and delivers them."""
 
     name = "Builder"
     description = (
-        "Builds small projects: plans the files, has each written by another agent at the same time, and delivers "
-        f"them all. {ON_CARD}"
+        f"Builds small projects: plans the files, has other agents write them in parallel, and delivers them. {ON_CARD}"
     )
     skills = (
         Skill(
             "build",
             "Build a small project",
-            "Plans up to six files for a website or a set of notes, and has the agent builder-worker "
-            "write them side by side. What only you can know, it asks.",
+            "Plans up to six files for a website or a set of notes and has builder-worker write them in parallel. "
+            "Asks you for what only you know, such as an e-mail address.",
             tags=["files", "website", "orchestrator", "delegation"],
             examples=["A website about bees, with a contact page", "Notes on tide tables, with a license"],
             output_modes=["text/html", "text/css", "text/markdown", "application/json"],
@@ -115,7 +114,7 @@ class Builder(SkillHandler):
     async def on_request(self, task: TaskContext) -> Outcome:
         brief = await texts.text_of_turn(task)
         if not words(brief):
-            return InputRequired("What shall I build? For example: a website about bees.", slot="brief")
+            return InputRequired("What would you like me to build? For example, a website about bees.", slot="brief")
         await task.progress("Planning…")
         planned = await task.call(WORKER_SLUG, _request("plan", brief=brief), key="plan")
         plan = Plan.model_validate(planned.artifacts[0].data[0])
@@ -127,7 +126,7 @@ class Builder(SkillHandler):
         total = len(plan.files)
         assignments = [Assignment(brief=brief, files=plan.names, **file.model_dump()) for file in plan.files]
         calls = [Call(WORKER_SLUG, _request("write", **one.model_dump()), key=one.name) for one in assignments]
-        await task.progress(f"Having {counted(total, 'file')} written…", 0, total)
+        await task.progress(f"Writing {counted(total, 'file')}…", 0, total)
         written: dict[str, ReceivedArtifact] = {}
         async for result in task.as_completed(*calls):
             file = result.artifacts[0]
@@ -157,10 +156,10 @@ def offline_plan(brief: str) -> Plan:
             PlannedFile(name="notes.md", purpose=f"what is known of {subject}"),
         ]
     if "contact" in brief.casefold():
-        asks = "Which e-mail address shall the contact page show?"
+        asks = "Which e-mail address should the contact page show?"
         files.append(PlannedFile(name="contact.html", purpose="how to reach you", question=asks))
     if "license" in brief.casefold():
-        asks = "Whose name shall stand in the license?"
+        asks = "Whose name should be in the license?"
         files.append(PlannedFile(name="LICENSE.txt", purpose="who may use it", question=asks))
     return Plan(files=files[:MOST_FILES])
 
@@ -224,7 +223,7 @@ class BuilderWorker(SkillHandler):
     @skill(
         id="write",
         name="Write a file",
-        description="Writes one file. It is told as data: `brief`, `name`, `purpose`, and perhaps a `question`.",
+        description="Writes one file from data: `brief`, `name`, `purpose`, and optionally a `question`.",
         tags=["write", "file"],
     )
     async def write(self, task: TaskContext) -> Outcome:

@@ -5,14 +5,14 @@ from agentkit.selecting import always_message
 
 
 class Hello(SkillHandler):
-    """Says hello and repeats what it heard."""
+    """Says hello and repeats your message."""
 
     name = "Hello"
     skills = (
         Skill(
             "greeting",
             "Greeting",
-            "Answers any text with a friendly message.",
+            "Answers any text with a greeting.",
             tags=["hello", "greeting", "demo"],
             examples=["Hello, I am Ada."],
         ),

@@ -43,11 +43,11 @@ def as_markdown(verdict: Verdict, reviews: Mapping[str, Review]) -> str:
     lines = [f"# {verdict.decision.value.capitalize()}", verdict.why]
     for aspect, review in reviews.items():
         lines.append(f"## {aspect.capitalize()}: {review.score} of 10")
-        lines.append("\n".join(f"- {remark}" for remark in review.remarks) or "Nothing to remark.")
+        lines.append("\n".join(f"- {remark}" for remark in review.remarks) or "No remarks.")
     return "\n\n".join(lines) + "\n"
 
 
-QUESTION = "Which text shall I review? Send it as a message or as a file, or refer to a task that delivered one."
+QUESTION = "Which text should I review? Send it as a message or a file, or refer to a task that produced one."
 
 RULES = "Give a score from 0 to 10, and for each weakness a remark that quotes the place and says what to do."
 
@@ -61,24 +61,24 @@ def offline_clarity(text: str) -> Review:
     """Judges the length of the sentences."""
     long = [sentence for sentence in sentences(text) if len(words(sentence)) > LONG]
     return _review(
-        [f"{counted(len(words(one)), 'word')} in one sentence, split it: “{cut(one, QUOTED)}”" for one in long]
+        [f"{counted(len(words(one)), 'word')} in one sentence. Split it: “{cut(one, QUOTED)}”" for one in long]
     )
 
 
 def offline_correctness(text: str) -> Review:
     """Judges repeated words, and how sentences begin."""
     pairs = [(one, other) for one, other in pairwise(words(text)) if one.casefold() == other.casefold()]
-    remarks = [f"“{one} {other}” stands twice." for one, other in pairs if one.casefold() not in ("had", "that")]
+    remarks = [f"“{one} {other}” repeats a word." for one, other in pairs if one.casefold() not in ("had", "that")]
     small = [one for one in sentences(text) if one[0].islower()]
-    return _review(remarks + [f"A sentence begins with a small letter: “{cut(one, QUOTED)}”" for one in small])
+    return _review(remarks + [f"A sentence starts with a lower-case letter: “{cut(one, QUOTED)}”" for one in small])
 
 
 def offline_tone(text: str) -> Review:
     """Judges exclamation marks and capitals."""
     loud = [one for one in words(text) if len(one) > 3 and one.isupper()]
-    remarks = [f"“{one}” in capitals sounds loud." for one in dict.fromkeys(loud)]
+    remarks = [f"“{one}” is in capitals. Use lower case." for one in dict.fromkeys(loud)]
     if (shouts := text.count("!")) > 1:
-        remarks.append(f"{counted(shouts, 'exclamation mark')}: one is enough.")
+        remarks.append(f"{counted(shouts, 'exclamation mark')}. One is enough.")
     return _review(remarks)
 
 
@@ -106,11 +106,11 @@ def offline_verdict(reviews: Mapping[str, Mapping[str, Any]]) -> Verdict:
     lowest, remarks = reviews[weakest]["score"], reviews[weakest]["remarks"]
     total = sum(len(review["remarks"]) for review in reviews.values())
     if lowest >= 8:
-        why = f"The reviews have {counted(total, 'remark')}; none is grave." if total else "There is nothing to remark."
+        why = f"The reviews have {counted(total, 'remark')}, none serious." if total else "There are no remarks."
         return Verdict(decision=Decision.READY, why=why)
     decision = Decision.REVISE if lowest >= 4 else Decision.REWRITE
     first = f" First: {remarks[0]}" if remarks else ""
-    return Verdict(decision=decision, why=f"The weakest side is {weakest}, with {lowest} of 10.{first}")
+    return Verdict(decision=decision, why=f"The lowest score is for {weakest}: {lowest} of 10.{first}")
 
 
 VERDICT = Step(
@@ -126,13 +126,13 @@ class Reviewer(SkillHandler):
     """Reviews a text for clarity, correctness and tone at the same time, and gives one verdict."""
 
     name = "Reviewer"
-    description = f"Reviews a text for clarity, correctness and tone at the same time, with one verdict. {ON_CARD}"
+    description = f"Reviews a text for clarity, correctness and tone, and gives one verdict. {ON_CARD}"
     skills = (
         Skill(
             "review",
             "Review a text",
-            "Three reviews side by side, of clarity, correctness and tone, and a verdict: ready, revise or rewrite. "
-            "The text is the message, a file, or what a task delivered that the message refers to.",
+            "Runs three reviews at once, for clarity, correctness and tone, and decides: ready, revise or rewrite. "
+            "Send the text as a message or a file, or refer to a task that produced it.",
             tags=["review", "text", "writing", "parallel"],
             examples=["The the report is finished!!! It was written by the committee (see below.", "Review this file"],
             input_modes=["text/plain", "text/markdown"],
@@ -146,8 +146,8 @@ class Reviewer(SkillHandler):
     async def on_request(self, task: TaskContext) -> Outcome:
         text = await _text(task)
         if not words(text):
-            return InputRequired(f"I find no words in it. {QUESTION}" if text else QUESTION, slot="text")
-        await task.progress(f"Reading {counted(len(words(text)), 'word')}, three times at once…", 0, len(REVIEWS))
+            return InputRequired(f"The text has no words. {QUESTION}" if text else QUESTION, slot="text")
+        await task.progress(f"Reviewing {counted(len(words(text)), 'word')} in three ways…", 0, len(REVIEWS))
         reviews = await _reviewed(task, text)
         found = {aspect: review.model_dump(mode="json") for aspect, review in reviews.items()}
         verdict = await VERDICT(task, reviews=found)

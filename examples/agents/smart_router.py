@@ -50,8 +50,8 @@ judged = by_model("Greetings, thanks, and questions about this agent itself are 
 def _talked(said: str) -> str:
     known = "\n".join(f"- {route.agent}: {route.does}" for route in ROUTES)
     heard = " ".join(said.split())
-    begin = f"You said “{heard[:100]}”, which names no work that I know." if heard else "Hello!"
-    return f"{begin} I pass work on:\n\n{known}\n\nTry: {ROUTES[0].example}"
+    begin = f"I do not know who can help with “{heard[:100]}”." if heard else "Hello!"
+    return f"{begin} I pass your message to the right agent:\n\n{known}\n\nTry: {ROUTES[1].example}"
 
 
 ANSWER = Step(
@@ -76,14 +76,14 @@ class SmartRouter(SkillHandler):
     """Answers small talk at once, and passes work on to the agent that does it."""
 
     name = "Smart router"
-    description = f"Answers small talk at once, and passes work on to the agent that does it. {ON_CARD}"
+    description = f"Answers small talk, and passes work to the right agent. {ON_CARD}"
     skills = (
-        Skill(TALK, "Small talk", "Says hello, and what it can do.", tags=["talk"], examples=["What can you do?"]),
+        Skill(TALK, "Small talk", "Says hello and what it can do.", tags=["talk"], examples=["What can you do?"]),
         *(
             Skill(
                 route.agent,
-                f"Pass on to {route.agent}",
-                f"Has the agent {route.agent} work on it, which {route.does}.",
+                f"Pass to {route.agent}",
+                f"Passes the message to the agent {route.agent}, which {route.does}.",
                 tags=["router", *map(str.casefold, route.words)],
                 examples=[route.example] if route.example else [],
                 input_modes=["*/*"],
@@ -105,8 +105,8 @@ class SmartRouter(SkillHandler):
         if task.skill in (None, TALK) or not task.task_id:  # without a task there are no calls to other agents
             return Completed(await noted(await ANSWER(task, said=task.message.text)))
         route = next(route for route in ROUTES if route.agent == task.skill)
-        await task.progress(f"Passing this on to {route.agent}, which {route.does}…")
+        await task.progress(f"Passing this to {route.agent}, which {route.does}…")
         # Only the parts: metadata would name a skill of this agent.
         result = await task.call(route.agent, task.message.parts, key="work")
         passed_on = [Artifact(one.parts, one.name, one.description) for one in result.artifacts]
-        return Completed(f"This is the work of {route.agent}, which {route.does}.\n\n{result.text}", passed_on)
+        return Completed(f"{route.agent.capitalize()} worked on this.\n\n{result.text}", passed_on)

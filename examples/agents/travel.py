@@ -17,10 +17,10 @@ from examples.pages import escape
 from examples.texts import counted
 
 SERVICE = "payments"
-DEMONSTRATION = "This is a demonstration: nothing is booked, nobody is called, and no money moves."
+DEMONSTRATION = "This is a demo: nothing is booked and nothing is paid."
 PAYMENT = (
-    "{trip} To reserve it I need a key for the service “payments”. Make one up; give no real one. "
-    f"{DEMONSTRATION} If you would rather not, decline, and then write “without payment”: I remember the trip."
+    "{trip} To reserve it, I need a key for the service “payments”. Make one up; don't use a real one. "
+    f"{DEMONSTRATION} If you don't want to, decline and write “without payment”. I will remember the trip."
 )
 DAYS_AHEAD = 730
 READ_CHARACTERS = 2000  # longer texts are cut
@@ -46,18 +46,18 @@ def read_day(value: object) -> object:
     """A date such as 2027-05-03, 3 May or tomorrow. Raises ValueError if it is not possible."""
     if not isinstance(value, str):
         return value
-    day, today = _day_in(value), datetime.date.today()
+    day, today = day_in(value), datetime.date.today()
     if day is None:
-        raise ValueError("I find no date in this. Write it like 3 May, 2027-05-03 or “tomorrow”")
+        raise ValueError("I did not find a date. Write it like 3 May, 2027-05-03 or “tomorrow”")
     shown = f"{day.day} {day:%B %Y}"
     if day < today:
-        raise ValueError(f"{shown} is over")
+        raise ValueError(f"{shown} is in the past")
     if (day - today).days > DAYS_AHEAD:
-        raise ValueError(f"{shown} is more than two years away, and I plan no further")
+        raise ValueError(f"{shown} is more than two years away; choose an earlier date")
     return day
 
 
-def _day_in(text: str) -> datetime.date | None:
+def day_in(text: str) -> datetime.date | None:
     """The day; without a year, the next such day. Raises ValueError for impossible days."""
     today = datetime.date.today()
     if "tomorrow" in text.casefold():
@@ -101,7 +101,7 @@ class Departure(BaseModel):
 class Travellers(BaseModel):
     """For how many?"""
 
-    travellers: Annotated[int, BeforeValidator(read_number)] = Field(title="Travellers", ge=1, le=9)
+    travellers: Annotated[int, BeforeValidator(read_number)] = Field(title="Travelers", ge=1, le=9)
 
 
 class Step(Enum):
@@ -113,7 +113,7 @@ class Step(Enum):
 QUESTIONS: dict[type[BaseModel], str] = {
     Destination: "Where would you like to go?",
     Departure: "When would you like to be in {destination}? A date such as 3 May, or “tomorrow”.",
-    Travellers: "How many of you will travel? I plan for one to nine.",
+    Travellers: "How many people will travel? I plan for one to nine.",
 }
 
 type Trip = dict[str, Any]
@@ -142,15 +142,15 @@ def read_trip(text: str) -> Trip:
 
 
 class Travel(SkillHandler):
-    """Plans a trip: asks where to, when and for how many, then for a way to pay. A demonstration that books nothing."""
+    """Plans a trip: asks where to go, when, and for how many people, then how to pay. A demo that books nothing."""
 
     name = "Travel"
     skills = (
         Skill(
             "plan-a-trip",
             "Plan a trip",
-            "Asks for the destination, the date and the number of travellers, unless they were said at once, then for "
-            "a key to pay with, and delivers a plan for three days. A demonstration: nothing is booked or paid.",
+            "Asks for the destination, the date and the number of travelers if you did not say them, then for a key to "
+            "pay with, and plans three days. A demo: nothing is booked or paid.",
             tags=["travel", "booking", "questions", "credentials", "demo"],
             examples=["I want to go away", "Two of us to Lisbon on 3 May", "Without payment"],
             output_modes=["text/markdown"],
@@ -182,7 +182,7 @@ class Travel(SkillHandler):
             if not trip.keys() >= question.model_fields.keys():
                 return InputRequired(asking.format(**trip), slot=question)
         if task.memory["unpaid"]:
-            return await self._plan(task, trip, "You would pay when you travel.")
+            return await self._plan(task, trip, "You would pay on arrival.")
         if await task.credential(SERVICE) is None:
             return AuthRequired(PAYMENT.format(trip=_sentence(trip)), service=SERVICE, slot=Step.PAYMENT)
         return await self._plan(task, trip, "It would be paid with your key.")
@@ -197,14 +197,14 @@ class Travel(SkillHandler):
 
 def _sentence(trip: Trip) -> str:
     day = datetime.date.fromisoformat(trip["date"])
-    travellers = counted(trip["travellers"], "traveller")
+    travellers = counted(trip["travellers"], "traveler")
     return f"Three days in {trip['destination']} for {travellers}, from {day:%A}, {day.day} {day:%B %Y}."
 
 
 def as_markdown(trip: Trip, note: str) -> str:
     place, first = trip["destination"], datetime.date.fromisoformat(trip["date"])
     rooms = counted((trip["travellers"] + 1) // 2, "room")
-    lines = [f"# Three days in {escape(place)}", f"For {counted(trip['travellers'], 'traveller')}, {rooms}. **{note}**"]
+    lines = [f"# Three days in {escape(place)}", f"For {counted(trip['travellers'], 'traveler')}, {rooms}. **{note}**"]
     sights = sights_of(place)
     for at in range(3):
         day = first + datetime.timedelta(at)

@@ -7,18 +7,19 @@ import math
 import random
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from agentkit import Completed, InputRequired, Message, NotAnswered, Outcome, SkillHandler, TaskContext, skill
 from agentkit.slots import answer_in
 from examples import handover
-from examples.agents.travel import sights_of
+from examples.agents.travel import DAY, KNOWN_PLACE, NUMBERS, READ_CHARACTERS, day_in, sights_of
 from examples.handover import Line, Result
 from examples.pages import escape
 
-MADE_UP = "A demonstration: it is made up from the city and the dates, nothing is looked up and nothing is booked."
+MADE_UP = "A demo: this is made up from the city and the dates. Nothing is looked up or booked."
 
 Place = Annotated[Line, Field(min_length=2, max_length=60)]
 
@@ -88,17 +89,41 @@ def day_name(day: datetime.date) -> str:
     return f"{day:%A}, {day.day} {day:%B}"
 
 
-QUESTION = "Tell me about the trip: send it as JSON, or fill in the form."
+QUESTION = "Please fill in the form, or write a sentence such as “From Oslo, four nights in Lisbon from 3 May”."
+NIGHTS = re.compile(rf"\b(\d{{1,3}}|{'|'.join(NUMBERS)})\s+nights?\b", re.IGNORECASE)
+NAME_OF_PLACE = r"\s+((?:[A-Z][\w'’-]*)(?:\s[A-Z][\w'’-]*)*)"
+CITY, DEPARTURE = re.compile(rf"\b(?:in|to|visit){NAME_OF_PLACE}"), re.compile(rf"\b[Ff]rom{NAME_OF_PLACE}")
+
+
+def read_stay(text: str) -> dict[str, Any]:
+    """The facts of a stay in a sentence such as “From Oslo, four nights in Lisbon from 3 May”."""
+    known: dict[str, Any] = {}
+    with suppress(ValueError):
+        known |= {"arrival": day} if (day := day_in(text)) else {}
+    rest = DAY.sub("", text)
+    if found := CITY.search(rest):
+        known["city"] = found[1]
+    elif found := KNOWN_PLACE.search(rest):
+        known["city"] = found[0].title()
+    if found := DEPARTURE.search(rest):
+        known["departure"] = found[1]
+    if found := NIGHTS.search(rest):
+        known["nights"] = NUMBERS.get(found[1].casefold(), found[1])
+    return known
 
 
 def stay_or_question[S: Stay](task: TaskContext, kind: type[S]) -> S | InputRequired:
-    """The stay from a form or JSON text, or the question for what is missing."""
+    """The stay from a form, a sentence or JSON text, or the question for what is missing."""
     parts = [part for part in task.message.parts if not _is_result(part.get("data"))]
+    is_sentence = not any("data" in part for part in parts) and not task.message.text.lstrip().startswith("{")
+    if is_sentence:
+        with suppress(ValidationError):
+            return kind.model_validate(read_stay(task.message.text[:READ_CHARACTERS]))
+        return InputRequired(QUESTION, slot=kind)
     try:
         return answer_in(Message.from_wire({**task.message.wire, "parts": parts}), kind)
     except NotAnswered as missing:
-        is_bare = not any("data" in part for part in parts) and not task.message.text.lstrip().startswith("{")
-        return InputRequired(QUESTION if is_bare else f"{missing} {QUESTION}", slot=kind)
+        return InputRequired(f"{missing} {QUESTION}", slot=kind)
 
 
 def _is_result(value: Any) -> bool:
@@ -129,7 +154,7 @@ class TripAgent(SkillHandler):
 
 
 class TripWeather(TripAgent):
-    """Makes up a forecast for a city and dates, the same each time. It knows nothing of the real weather."""
+    """Makes up a forecast for a city and dates. It does not know the real weather."""
 
     name = "Trip weather"
 
@@ -137,11 +162,11 @@ class TripWeather(TripAgent):
         "forecast",
         name="Make up a forecast",
         tags=["weather", "trip", "demo"],
-        examples=['{"city": "Lisbon", "arrival": "2027-05-03", "nights": 4}'],
+        examples=["Weather for four nights in Lisbon from 3 May"],
         output_modes=["application/json"],
     )
     async def forecast(self, task: TaskContext) -> Outcome:
-        """A made-up forecast for each day of a stay, by city, arrival and nights; asks for what is missing."""
+        """A made-up forecast for each day of a stay. Needs the city, the arrival date and the number of nights."""
         stay = stay_or_question(task, Stay)
         if not isinstance(stay, Stay):
             return stay
@@ -185,7 +210,7 @@ def best_flight(flights: list[Flight], weather: Weather) -> tuple[Flight, str]:
 
 
 class TripFlights(TripAgent):
-    """Makes up flights for a stay and picks one that suits the weather. No airline is asked, nothing is booked."""
+    """Makes up flights for a trip and picks one that suits the weather. Nothing is looked up or booked."""
 
     name = "Trip flights"
 
@@ -193,7 +218,7 @@ class TripFlights(TripAgent):
         "pick-flight",
         name="Pick a made-up flight",
         tags=["flight", "trip", "demo"],
-        examples=['{"departure": "Oslo", "city": "Lisbon", "arrival": "2027-05-03", "nights": 4}'],
+        examples=["A flight from Oslo, for four nights in Lisbon from 3 May"],
         output_modes=["application/json"],
     )
     async def pick_flight(self, task: TaskContext) -> Outcome:
@@ -232,7 +257,7 @@ def best_hotel(hotels: list[Hotel], weather: Weather) -> tuple[Hotel, str]:
 
 
 class TripHotels(TripAgent):
-    """Makes up hotels for a stay and picks one that suits the weather. No hotel is asked, nothing is booked."""
+    """Makes up hotels for a trip and picks one that suits the weather. Nothing is looked up or booked."""
 
     name = "Trip hotels"
 
@@ -240,7 +265,7 @@ class TripHotels(TripAgent):
         "pick-hotel",
         name="Pick a made-up hotel",
         tags=["hotel", "trip", "demo"],
-        examples=['{"city": "Lisbon", "arrival": "2027-05-03", "nights": 4}'],
+        examples=["A hotel for four nights in Lisbon from 3 May"],
         output_modes=["application/json"],
     )
     async def pick_hotel(self, task: TaskContext) -> Outcome:
@@ -309,7 +334,7 @@ def _next(wanted: Sequence[str], seen: list[str]) -> str:
 
 
 class TripItinerary(TripAgent):
-    """Puts weather, flight and hotel together to a plan day by day. A demonstration that books nothing."""
+    """Combines weather, flight and hotel into a day-by-day plan. A demo that books nothing."""
 
     name = "Trip itinerary"
     output_modes = ("text/markdown", "text/plain")
@@ -323,8 +348,8 @@ class TripItinerary(TripAgent):
         output_modes=["text/markdown"],
     )
     async def write_itinerary(self, task: TaskContext) -> Outcome:
-        """Takes weather.json, flight.json and hotel.json and says what to do on each day: in the open when it is
-        dry, under a roof when it is not, and less on the day of a late arrival."""
+        """Takes weather.json, flight.json and hotel.json and plans each day: outdoors when it is dry, indoors when it
+        is not, and less on the day of a late arrival."""
         weather = handover.needed(task, Weather)
         flight, hotel = handover.needed(task, Flight), handover.needed(task, Hotel)
         page = as_markdown(weather, flight, hotel)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from agentkit import (
@@ -19,6 +20,7 @@ from agentkit import (
     SkillHandler,
     TaskContext,
     UnreadableContent,
+    file_schema,
 )
 from examples import pages
 from examples.pages import Picture, blocks
@@ -49,7 +51,7 @@ class Format(StrEnum):
 
 FORMAT_SCHEMA = {"type": "string", "title": "Format", "enum": [each.value for each in Format]}
 FILE_REQUEST = "Please send a CSV file: a table with one row a line, and commas, semicolons or tabs between its values."
-FILE_SCHEMA = {"type": "string", "format": "binary", "title": "CSV file", "contentMediaType": "text/csv"}
+FILE_SCHEMA = file_schema("CSV file", "text/csv", samples=[Path(__file__).parent / "orders.csv"])
 
 SHORT_MARK = "Short report"
 """How the description of a short report begins, by which a later task knows it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from pydantic import BaseModel
 
@@ -16,6 +17,7 @@ from agentkit import (
     SkillHandler,
     TaskContext,
     by_words,
+    file_schema,
     skill,
 )
 from examples import handover, pages
@@ -54,13 +56,13 @@ def delivered(said: str, found: Result, title: str, section: str, *more: Artifac
 
 def choice(task: TaskContext, field: str, title: str, question: str, options: Iterable[str]) -> InputRequired:
     """Asks for one of `options`. The question says so if the last answer named none."""
-    again = "I did not find one of them in your answer. " if task.slot == field else ""
+    again = "I did not find any of these in your answer. " if task.slot == field else ""
     schema = {"type": "string", "title": title, "enum": list(options)}
     return InputRequired(f"{again}{question}", slot=field, schema=schema)
 
 
 class Literature(ResearchAgent):
-    """Reviews fourteen made-up papers on a subject and weighs what they say of each target. No model, no network."""
+    """Reviews fourteen made-up papers on a subject and weighs the evidence for each target. Needs no model."""
 
     name = "Literature"
 
@@ -78,13 +80,13 @@ class Literature(ResearchAgent):
         options = {one: [one] for one in known}
         subject = handover.chosen(task, "subject", options) or library.subject_in(task.message.text)
         if subject is None:
-            question = f"My made-up papers are about {' and '.join(known)}. Which of these shall I review?"
+            question = f"My made-up papers are about {' and '.join(known)}. Which one should I review?"
             return InputRequired(question, slot="subject", schema={"type": "string", "title": "Subject", "enum": known})
         found = library.review_papers(subject)
         first = found.targets[0]
         said = (
-            f"{counted(len(found.papers), 'paper')} on {subject}; most speaks for {first.target}, {first.what} "
-            f"(score {first.score})."
+            f"{counted(len(found.papers), 'paper')} on {subject}; the best evidence is for {first.target}, "
+            f"{first.what} (score {first.score})."
         )
         return delivered(said, found, f"Literature on {subject}", sections.literature_section(found))
 
@@ -204,7 +206,6 @@ class Molecules(ResearchAgent):
         return delivered(said, found, f"Molecules for {found.target}", sections.selection_section(found), table)
 
 
-FILE_SCHEMA = {"type": "string", "format": "binary", "title": "CSV file", "contentMediaType": "text/csv"}
 TABLE_MODES = ("text/csv", "text/tab-separated-values", "text/plain")
 ANALYSIS_MODES = ("application/json", "text/csv", "image/png")
 
@@ -233,7 +234,7 @@ class DataAnalysis(ResearchAgent):
     )
     async def analyse_screening(self, task: TaskContext) -> Outcome:
         """Hedges' g against the control with its interval, Z′, Welch's test with Benjamini and Hochberg, a ranking."""
-        return await _analysed(task, analyses.SCREENING_COLUMNS, _screened)
+        return await _analysed(task, analyses.SCREENING_COLUMNS, _screened, "screening.csv")
 
     @skill(
         "analyse-expression",
@@ -245,7 +246,8 @@ class DataAnalysis(ResearchAgent):
         """Log2 fold changes against the control, Welch's test with Benjamini and Hochberg, and a volcano chart."""
         design = handover.optional(task, FollowUpDesign)
         pathway, stress = (design.pathway_genes, design.stress_genes) if design else ([], [])
-        return await _analysed(task, analyses.EXPRESSION_COLUMNS, lambda upload: _expressed(upload, pathway, stress))
+        analyse = partial(_expressed, pathway=pathway, stress=stress)
+        return await _analysed(task, analyses.EXPRESSION_COLUMNS, analyse, "expression.csv")
 
     @skill(
         "analyse-validation",
@@ -255,17 +257,18 @@ class DataAnalysis(ResearchAgent):
     )
     async def analyse_validation(self, task: TaskContext) -> Outcome:
         """Dose-response curves by least squares, IC50 with its interval, and whether the compound is confirmed."""
-        return await _analysed(task, analyses.VALIDATION_COLUMNS, _validated)
+        return await _analysed(task, analyses.VALIDATION_COLUMNS, _validated, "validation.csv")
 
 
-async def _analysed(task: TaskContext, columns: Sequence[str], analyse: Analyse) -> Outcome:
-    """The result of the analysis, or the question for another file if this one cannot be used."""
+async def _analysed(task: TaskContext, columns: Sequence[str], analyse: Analyse, sample: str) -> Outcome:
+    """The result of the analysis, or the question for another file, such as the sample, if this one cannot be used."""
     try:
         upload = await asyncio.to_thread(find_upload, task, columns)
         await task.progress(f"Computing {counted(upload.source.rows, 'row')}…")
         return await asyncio.to_thread(analyse, upload)
     except Unusable as problem:
-        return InputRequired(str(problem), slot="file", schema=FILE_SCHEMA)
+        schema = file_schema("CSV file", "text/csv", samples=[library.DATA / sample])
+        return InputRequired(str(problem), slot="file", schema=schema)
 
 
 # Import the charts here, because Matplotlib takes seconds to import.

@@ -38,7 +38,7 @@ from agentkit.selecting import (
     by_words,
 )
 from agentkit.skills import Skill, load_skills, skill
-from agentkit.slots import NotAnswered, Slot
+from agentkit.slots import NotAnswered, Slot, file_schema
 from agentkit.tools import tool
 from agentkit.turns import ReferencedTask, Session, Thread
 
@@ -107,6 +107,7 @@ __all__ = [
     "data_part",
     "decide",
     "drive",
+    "file_schema",
     "load_handler",
     "load_skills",
     "needs_thread",

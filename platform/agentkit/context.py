@@ -101,7 +101,7 @@ class ChildFailed(AgentFailure):
 
     def __init__(self, result: ChildResult) -> None:
         said = result.text or f"Its task was {result.state}."
-        super().__init__(f"The agent {result.agent!r} could not do its part: {said}", "child_failed")
+        super().__init__(f"The agent {result.agent!r} failed: {said}", "child_failed")
         self.result = result
 
 

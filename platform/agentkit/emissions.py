@@ -99,12 +99,17 @@ class SkillChosen:
 
 @dataclass(frozen=True)
 class Usage:
-    """A language model's usage, in the model's own tokens. The host adds it up."""
+    """A language model's usage, in the model's own tokens. The host adds it up.
+
+    Attributes:
+        cost: in the host's currency; None if nobody knows the prices.
+    """
 
     model: str
     requests: int
     input_tokens: int
     output_tokens: int
+    cost: float | None = None
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ class SkillHandler:
         retry_safe: may a turn be repeated after a crash?
         time_limit: seconds for a turn.
         attempts: how often a `retry_safe` turn may start, the first time included.
+        listed: do people choose it? If not, only other agents and plans call it. Operators may change this.
+        category: the heading under which lists show it, at most 40 characters. Operators may change this.
     """
 
     name: str = ""
@@ -49,6 +51,8 @@ class SkillHandler:
     retry_safe: bool = False
     time_limit: float = 600.0
     attempts: int = 3
+    listed: bool = True
+    category: str = ""
     skill_methods: ClassVar[dict[str, str]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -128,6 +132,8 @@ class Traits(TypedDict, total=False):
     retry_safe: bool
     time_limit: float
     attempts: int
+    listed: bool
+    category: str
 
 
 def agent[F: Callable[..., Any]](**traits: Unpack[Traits]) -> Callable[[F], F]:

@@ -6,12 +6,15 @@
 - a Pydantic model instance: the agent's own data, which returns with the answer.
 """
 
+import base64
 import inspect
 import json
+import mimetypes
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from agentkit.errors import HandlerError
@@ -62,6 +65,42 @@ def stored_slot(slot: Slot, schema: Mapping[str, Any] | None = None) -> dict[str
     if is_instance(slot):
         kept["value"] = cast("BaseModel", slot).model_dump(mode="json")
     return kept
+
+
+SAMPLES = "x-samples"
+"""The key of a file field's samples in a JSON Schema: file parts as in A2A, with `filename`, and `text` or `raw`."""
+LARGEST_SAMPLE = 200_000  # bytes
+
+
+def file_schema(title: str, media_type: str = "", *, samples: Iterable[Path] = ()) -> dict[str, Any]:
+    """The JSON Schema of a question for a file. People may look at the samples, and answer with one of them.
+
+    In a form, use it as `Field(json_schema_extra=file_schema(...))`.
+
+    Args:
+        media_type: of the files that a browser offers to choose, such as `text/csv`.
+        samples: files that ship with the agent, of at most LARGEST_SAMPLE bytes each. They travel with the question.
+
+    Raises:
+        OSError: a sample cannot be read.
+        ValueError: a sample is too large.
+    """
+    schema: dict[str, Any] = {"type": "string", "format": "binary", "title": title}
+    schema |= {"contentMediaType": media_type} if media_type else {}
+    parts = [_sample_part(path) for path in samples]
+    return schema | ({SAMPLES: parts} if parts else {})
+
+
+def _sample_part(path: Path) -> dict[str, Any]:
+    content = path.read_bytes()
+    if len(content) > LARGEST_SAMPLE:
+        raise ValueError(f"The sample {path.name} has more than {LARGEST_SAMPLE:,} bytes.")
+    media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    try:
+        held = {"text": content.decode()}
+    except UnicodeDecodeError:
+        held = {"raw": base64.b64encode(content).decode()}
+    return {"filename": path.name, "mediaType": media_type, **held}
 
 
 def read_slot(kind: Any, slot: Mapping[str, Any], message: "Message") -> Any:

@@ -264,7 +264,10 @@ class InProcess:
         if call.agent not in self.agents:
             raise AgentFailure(f"There is no agent {call.agent!r} to be called.", "unknown_agent")
         if self.depth >= MAX_DEPTH:
-            raise AgentFailure(f"Agents call each other {MAX_DEPTH} levels deep: do they call in a circle?", "too_deep")
+            raise AgentFailure(
+                f"Agents call each other {MAX_DEPTH} levels deep. Check whether they call each other in a circle.",
+                "too_deep",
+            )
         sent = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": call.parts, "metadata": call.metadata}
         child = await _turn(self.agents[call.agent], Message.from_wire(sent), self.agents, self.depth + 1)
         for line in child.recorder.progress:

@@ -24,8 +24,10 @@ class ConfigConfig(AppConfig):
     def ready(self) -> None:
         gc.freeze()  # later collections skip what was imported
         gc.enable()
+        from apps.installation.current import CurrentAllowances  # it needs the registry of apps
+
         try:
-            outbound.configure(settings.OUTBOUND_ALLOW)
+            outbound.configure(settings.OUTBOUND_ALLOW, CurrentAllowances())
         except ValueError as error:
             raise ImproperlyConfigured(f"OUTBOUND_ALLOW: {error}") from None
 

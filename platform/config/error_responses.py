@@ -1,4 +1,4 @@
-"""Errors outside views: a body that is too large, an unknown path, an unexpected exception."""
+"""Errors outside views, as JSON and as pages: a body that is too large, an unknown path, an unexpected exception."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import re
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csp import get_nonce
+from django.template.loader import render_to_string
 
 A2A_DOMAIN = "a2a-protocol.org"
 CLIENT_API = "/api/v1"
@@ -62,19 +66,22 @@ def _is_client_api(path: str) -> bool:
 
 NOT_FOUND = ErrorResponse(HTTPStatus.NOT_FOUND, "NOT_FOUND", "There is nothing at this address.", code="not_found")
 WRONG_HOST = ErrorResponse(
-    HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "This host name is not served here. ALLOWED_HOSTS names those that are."
+    HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "This host name is not allowed. Add it to ALLOWED_HOSTS."
 )
 MALFORMED = ErrorResponse(HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "The request line or a header is malformed.")
 URI_TOO_LONG = ErrorResponse(
-    HTTPStatus.REQUEST_URI_TOO_LONG, "INVALID_ARGUMENT", "The address is too long: a line of a request may have 16 kB."
+    HTTPStatus.REQUEST_URI_TOO_LONG, "INVALID_ARGUMENT", "The address is too long. It may have at most 16 kB."
 )
 HEADER_TOO_LONG = ErrorResponse(
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
     "INVALID_ARGUMENT",
-    "A header is too long: a line of a request may have 16 kB.",
+    "A header is too long. It may have at most 16 kB.",
 )
 INTERNAL = ErrorResponse(
-    HTTPStatus.INTERNAL_SERVER_ERROR, "INTERNAL", "Something went wrong here. It has been logged.", code="internal"
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    "INTERNAL",
+    "Something went wrong on the server. The error was logged.",
+    code="internal",
 )
 
 
@@ -87,3 +94,18 @@ def too_large(limit: int) -> ErrorResponse:
         "REQUEST_TOO_LARGE",
         "too_large",
     )
+
+
+def bad_request_page(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's `handler400`."""
+    return _page(request, HTTPStatus.BAD_REQUEST)
+
+
+def server_error_page(request: HttpRequest) -> HttpResponse:
+    """Django's `handler500`."""
+    return _page(request, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _page(request: HttpRequest, status: HTTPStatus) -> HttpResponse:
+    """With the nonce alone: context processors may need the database, which may be what fails."""
+    return HttpResponse(render_to_string(f"{status.value}.html", {"csp_nonce": get_nonce(request)}), status=status)

@@ -24,6 +24,7 @@ from django.urls import resolve, set_script_prefix
 import db
 from config import error_responses
 from config.error_responses import ErrorResponse
+from config.middleware import other_form
 
 log = logging.getLogger("parley.direct")
 
@@ -165,7 +166,7 @@ async def _respond(scope: Scope, body: io.BytesIO, send: Send) -> None:
     except DisallowedHost:
         response = error_response(error_responses.WRONG_HOST, request.path)
     except Http404:
-        response = error_response(error_responses.NOT_FOUND, request.path)
+        response = other_form(request) or error_response(error_responses.NOT_FOUND, request.path)
     except Exception:
         log.exception("%s %s failed", request.method, request.path)
         response = error_response(error_responses.INTERNAL, request.path)

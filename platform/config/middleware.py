@@ -1,15 +1,19 @@
-"""Our middleware: the Content-Security-Policy, and one thread per page.
+"""Our middleware: the Content-Security-Policy, trailing slashes, and one thread per page.
 
 A script runs only if a template names it with the response's nonce, or if such a script imports it. So injected markup
 cannot run even uploaded files.
 """
 
 from collections.abc import Callable, Collection
+from http import HTTPStatus
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponsePermanentRedirect
 from django.middleware.csp import ContentSecurityPolicyMiddleware
+from django.urls import Resolver404, ResolverMatch, resolve
 from django.utils.csp import CSP
 from django.utils.decorators import sync_only_middleware
+from django.utils.encoding import escape_uri_path, iri_to_uri
+from django.utils.http import escape_leading_slashes
 from django.views.decorators.csp import csp_override
 
 PAGES_POLICY: dict[str, Collection[str] | str] = {
@@ -27,23 +31,60 @@ PAGES_POLICY: dict[str, Collection[str] | str] = {
 # django-unfold needs inline styles, and its Alpine.js evaluates attributes.
 ADMIN_POLICY: dict[str, Collection[str] | str] = {
     **PAGES_POLICY,
-    "script-src": [CSP.SELF, CSP.UNSAFE_EVAL],
+    "script-src": [CSP.SELF, CSP.UNSAFE_EVAL, CSP.NONCE],  # the nonce is for error pages
     "style-src": [CSP.SELF, CSP.UNSAFE_INLINE],
     "font-src": [CSP.SELF, "data:"],
 }
 
 
 class CSPMiddleware(ContentSecurityPolicyMiddleware):
-    """Django's middleware, with another policy for the admin. A view's own header stays.
+    """Django's middleware, with another policy for the admin. A view's own policy stays, as that of the debug pages.
 
     It also turns off DNS prefetching, which would reveal links before anybody follows them.
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        if request.path.startswith("/admin/"):
+        if request.path.startswith("/admin/") and not hasattr(response, "_csp_config"):  # `csp_override` sets it
             response = csp_override(ADMIN_POLICY)(lambda _: response)(request)
         response.headers.setdefault("X-DNS-Prefetch-Control", "off")
         return super().process_response(request, response)
+
+
+def is_catch_all(match: ResolverMatch) -> bool:
+    """Is it a view of all addresses that no other has, as admin and the client API have one?"""
+    return match.route.endswith((".*", ".*)$"))
+
+
+def other_form(request: HttpRequest) -> HttpResponse | None:
+    """A redirect for an address that was not found: to the same with, or without, a trailing slash.
+
+    It keeps method, body and query (308). None if that form leads nowhere either, or if a view answered: then the
+    address was found, and what it names was not.
+    """
+    if request.path_info.endswith("//") or (request.resolver_match and not is_catch_all(request.resolver_match)):
+        return None
+    path = request.path.removesuffix("/") if request.path.endswith("/") else f"{request.path}/"
+    info = request.path_info.removesuffix("/") if request.path_info.endswith("/") else f"{request.path_info}/"
+    try:
+        there = resolve(info)
+    except Resolver404:
+        return None
+    if is_catch_all(there):
+        return None
+    query = request.META.get("QUERY_STRING", "")
+    address = escape_leading_slashes(escape_uri_path(path)) + (f"?{iri_to_uri(query)}" if query else "")
+    return HttpResponsePermanentRedirect(address, preserve_request=True)
+
+
+@sync_only_middleware
+def try_other_form(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """A trailing slash never decides between a page and a 404. Addresses that are found cost nothing."""
+
+    def respond(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        return (response.status_code == HTTPStatus.NOT_FOUND and other_form(request)) or response
+
+    return respond
 
 
 @sync_only_middleware

@@ -46,6 +46,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "apps.accounts",
+    "apps.installation",
     "apps.agents",
     "apps.record",
     "apps.engine",
@@ -80,8 +81,10 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "config.middleware.try_other_form",
     "config.middleware.run_in_one_thread",  # the last
 ]
+APPEND_SLASH = False  # `try_other_form` does it, in both directions and for all methods
 ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"
 TEMPLATES = [
@@ -90,12 +93,13 @@ TEMPLATES = [
         "DIRS": [ROOT / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
+            "builtins": ["apps.web.templatetags.clock"],
             "context_processors": [
                 "django.template.context_processors.csp",
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-            ]
+            ],
         },
     }
 ]
@@ -113,6 +117,7 @@ LEDGER_LISTENERS = [
     "apps.features.queue.messages.wake_after_settled_tasks",
     "apps.plans.jobs.mark_steps",
 ]
+ANSWER_LISTENERS = ["apps.features.sessions.titles.ask_for_title"]
 INLINE_PART_BYTES = 256 * 1024  # larger parts go to file storage
 UNUSED_FILE_SECONDS = 3600.0  # before an unused file is deleted: somebody may be about to use it
 COLD_AFTER_DAYS = 30  # until an archived session goes into cold storage; workspaces may differ
@@ -163,6 +168,7 @@ LLM_BASE_URL = env.str("LLM_BASE_URL", default="").rstrip("/")  # default: OpenA
 LLM_API_KEY = env.str("LLM_API_KEY", default="")
 EMBEDDING_MODEL = env.str("EMBEDDING_MODEL", default="")  # ranks agents; empty: by words
 EMBEDDING_SECONDS = 5.0  # timeout
+MODEL_TITLES = env.bool("MODEL_TITLES", default=True)  # let the default model name sessions
 LLM_SECONDS = 120.0  # without data, before a call times out
 MCP_STDIO_ALLOW = env.list("MCP_STDIO_ALLOW", default=[])  # command lines of tool servers
 
@@ -260,6 +266,7 @@ CELERY_BEAT_SCHEDULE = {
         "a2a.forget": 600.0,
         "archive.due": KEEP_HOUSE_SECONDS,
         "sessions.expire": KEEP_HOUSE_SECONDS,
+        "sessions.of_deleted_accounts": KEEP_HOUSE_SECONDS,
         "record.sweep_files": KEEP_HOUSE_SECONDS,
         "health.observe": OBSERVE_SECONDS,
         "search.index": 15.0,  # the newest events
@@ -289,6 +296,7 @@ DEFAULT_HISTORY_LENGTH = 100
 REQUESTS_PER_MINUTE = env.int("REQUESTS_PER_MINUTE", default=60_000)  # of one known caller, by A2A
 ANONYMOUS_REQUESTS_PER_MINUTE = 6_000  # of all anonymous callers of one address
 ACTS_PER_MINUTE = env.int("ACTS_PER_MINUTE", default=120)  # forks, edits and starts of work of one caller
+KEY_CHANGES_PER_MINUTE = 20  # API keys that one person makes or revokes
 SHARED_VIEWS_PER_MINUTE = 120  # of shared links, from one address
 STREAMS_PER_CALLER = 2_000  # open at the same time in one process
 

@@ -21,7 +21,7 @@ ACCENT = {
 }
 SIDEBAR = {
     "Record": [
-        ("record", "context", "Contexts", "forum"),
+        ("record", "context", "Sessions", "forum"),
         ("record", "task", "Tasks", "task_alt"),
         ("record", "run", "Runs", "directions_run"),
         ("record", "event", "Events", "list"),
@@ -31,7 +31,7 @@ SIDEBAR = {
     ],
     "Plans": [
         ("plans", "plan", "Plans", "account_tree"),
-        ("plans", "planrun", "Runs of plans", "schema"),
+        ("plans", "planrun", "Plan runs", "schema"),
     ],
     "Webhooks": [
         ("a2a", "pushconfig", "Webhooks", "webhook"),
@@ -40,7 +40,7 @@ SIDEBAR = {
     "Credentials": [
         ("credentials", "credential", "Credentials", "password"),
         ("credentials", "credentialrequest", "Requests", "contact_support"),
-        ("remote", "remotecredential", "At remote agents", "passkey"),
+        ("remote", "remotecredential", "For remote agents", "passkey"),
     ],
     "Registry": [
         ("agents", "agent", "Agents", "smart_toy"),
@@ -52,6 +52,10 @@ SIDEBAR = {
         ("remote", "checkup", "Health", "monitor_heart"),
         ("remote", "check", "Checks", "ecg"),
     ],
+    "Installation": [
+        ("installation", "modelconnection", "Model connections", "psychology"),
+        ("installation", "networkallowance", "Private addresses", "lan"),
+    ],
     "People and access": [
         ("accounts", "user", "Users", "person"),
         ("auth", "group", "Groups", "group"),
@@ -60,9 +64,9 @@ SIDEBAR = {
     ],
     "Storage": [
         ("record", "accepted", "Accepted messages", "fingerprint"),
-        ("record", "blob", "Blobs", "database"),
+        ("record", "blob", "Stored files", "database"),
         ("uploads", "upload", "Uploads", "upload_file"),
-        ("accounts", "auditline", "Audit", "policy"),
+        ("accounts", "auditline", "Audit log", "policy"),
     ],
 }
 

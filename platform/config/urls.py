@@ -9,6 +9,8 @@ from apps.remote.execution.webhooks import notification
 from config.health import healthz, readyz
 from config.static_files import static_file
 
+handler400 = "config.error_responses.bad_request_page"
+handler500 = "config.error_responses.server_error_page"
 admin.autodiscover()
 urlpatterns = [
     path("", include("apps.a2a.urls")),

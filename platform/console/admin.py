@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, ClassVar
 
-from django.contrib.admin import display
+from django.contrib.admin import ChoicesFieldListFilter, display
 from django.core.paginator import Paginator
 from django.db.models import Model, Q, QuerySet, UUIDField
 from django.http import Http404, HttpRequest, HttpResponse
@@ -25,7 +25,27 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
     @cached_property
     def count(self) -> int:
         rows: Any = self.object_list
-        return rows.order_by()[: self.MOST].count() if isinstance(rows, QuerySet) else len(rows)
+        return rows.order_by().values("pk")[: self.MOST].count() if isinstance(rows, QuerySet) else len(rows)
+
+
+class IndexedStates(ChoicesFieldListFilter):
+    """A filter of states with partial indexes of several states each."""
+
+    groups: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+    @classmethod
+    def of(cls, *groups: tuple[str, ...]) -> type["IndexedStates"]:
+        """`groups`: the states in the condition of each index."""
+        return type(cls.__name__, (cls,), {"groups": groups})
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        """With the condition of the index: SQLite needs it."""
+        rows: Any = super().queryset(request, queryset)
+        chosen = self.lookup_val[-1] if self.lookup_val else None
+        for group in self.groups:
+            if chosen in group:
+                rows = rows.filter(**{f"{self.field_path}__any_of": group})
+        return rows
 
 
 class ConsoleAdmin(ModelAdmin):
@@ -80,7 +100,11 @@ class ReadOnlyAdmin(ConsoleAdmin):
     Attributes:
         id_lookups: lookups of UUID columns to search.
         link_filters: URL lookups of other pages' links: label, and the row's model.
+        filters_newest: whether filters, as words do, look only at the NEWEST rows by the list's order.
     """
+
+    NEWEST = 50_000
+    filters_newest = False
 
     list_per_page = 100
     list_max_show_all = 0
@@ -103,15 +127,32 @@ class ReadOnlyAdmin(ConsoleAdmin):
         return False
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
-        """By id if the term is a UUID, else by text."""
+        """By id if the term is a UUID, else by words among the newest rows."""
         try:
             key = uuid.UUID(search_term.strip())
         except ValueError:
-            return super().get_search_results(request, queryset, search_term)
+            rows = self._newest(request, queryset) if self._is_bounded(request) else queryset
+            return super().get_search_results(request, rows, search_term)
         named = Q()
         for lookup in self.id_lookups:
             named |= Q(**{lookup: key})
         return queryset.filter(named), False
+
+    def _is_bounded(self, request: HttpRequest) -> bool:
+        """Links from other pages show all rows: they have indexes."""
+        if any(lookup in request.GET for lookup in self.link_filters):
+            return False
+        return bool(request.GET.get("q")) or (self.filters_newest and bool(set(request.GET) - {"p", "o"}))
+
+    def _newest(self, request: HttpRequest, queryset: Any) -> Any:
+        """Of a long table, with a note for the page."""
+        field = self.ordering[0].removeprefix("-")
+        values = self.model._default_manager.order_by(f"-{field}").values_list(field, flat=True)
+        oldest = values[self.NEWEST : self.NEWEST + 1].first()
+        if oldest is None:
+            return queryset
+        request.newest = self.NEWEST  # type: ignore[attr-defined]
+        return queryset.filter(**{f"{field}__gt": oldest})
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         narrowed = [

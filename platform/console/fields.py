@@ -1,8 +1,9 @@
-"""Form fields of JSON columns: words, and editable rows."""
+"""Form fields of JSON columns: words, and editable rows; and lines of text with suggestions."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from django import forms
@@ -10,8 +11,9 @@ from django.core.exceptions import ValidationError
 from django.forms import Form, Media, Script
 from django.forms.formsets import BaseFormSet, formset_factory
 from django.template.loader import render_to_string
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from unfold.widgets import UnfoldAdminTextareaWidget
+from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 
 class WordsField(forms.CharField):
@@ -30,6 +32,19 @@ class WordsField(forms.CharField):
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return bool((initial or []) != self.to_python(data))
+
+
+class SuggestionsWidget(UnfoldAdminTextInputWidget):
+    """A line of text with a list of suggestions, whose id other inputs may name too."""
+
+    def __init__(self, list_id: str, suggestions: Iterable[str] = ()) -> None:
+        super().__init__(attrs={"list": list_id})
+        self.list_id, self.suggestions = list_id, list(suggestions)
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        options = format_html_join("", '<option value="{}">', ((one,) for one in self.suggestions))
+        field = super().render(name, value, attrs, renderer)
+        return format_html('{}<datalist id="{}">{}</datalist>', field, self.list_id, options)
 
 
 MOST_ROWS = 100

@@ -43,6 +43,28 @@ def write_transaction() -> Iterator[None]:
         yield
 
 
+@models.CharField.register_lookup
+class AnyOf(models.Lookup):
+    """`state__any_of=("queued", "running")`: `IN` with literals of a closed set.
+
+    SQLite uses a partial index only if the query repeats its condition with literals, not with parameters.
+    """
+
+    lookup_name = "any_of"
+
+    def get_prep_lookup(self) -> tuple[str, ...]:
+        """Raises ValueError for what is not a plain word: it is written into the SQL."""
+        words = tuple(str(word) for word in self.rhs)
+        if not words or not all(re.fullmatch(r"[a-z_-]+", word) for word in words):
+            raise ValueError(f"any_of takes plain words, not {words}.")
+        return words
+
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[str | int, ...]]:
+        column, parameters = self.process_lhs(compiler, connection)
+        literals = ", ".join(f"'{word}'" for word in self.rhs)
+        return f"{column} IN ({literals})", tuple(parameters)
+
+
 class Query[T]:
     """A SELECT whose rows become model instances.
 

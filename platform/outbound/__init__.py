@@ -7,18 +7,31 @@ A name is resolved once. Each address is checked, and the connection uses a chec
 and responses are limited in size and time. Libraries with their own client get a `transports.Transport` (httpx,
 httpx2).
 
-It knows neither Django nor settings: the composition root calls `configure` to allow more than the internet.
+It knows neither Django nor settings: the composition root calls `configure` to allow more than the internet. What
+`Allowances` give may change while it runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from outbound.errors import Forbidden, Misleading, OutboundError, TooLarge, TooSlow, Unreachable, Unsendable, Untrusted
+from outbound.errors import (
+    Forbidden,
+    Misleading,
+    OutboundError,
+    Private,
+    TooLarge,
+    TooSlow,
+    Unreachable,
+    Unsendable,
+    Untrusted,
+)
 from outbound.exchanges import Answer, Exchange, Limits
-from outbound.targets import Allowed, Guard, Target
+from outbound.targets import Allowances, Allowed, Guard, Target
 
 __all__ = [
+    "Allowances",
+    "Allowed",
     "Answer",
     "Exchange",
     "Forbidden",
@@ -26,6 +39,7 @@ __all__ = [
     "Limits",
     "Misleading",
     "OutboundError",
+    "Private",
     "Target",
     "TooLarge",
     "TooSlow",
@@ -38,12 +52,17 @@ __all__ = [
 ]
 
 _guard = Guard()
+_more: Allowances | None = None
 
 
-def configure(allow: Iterable[str]) -> None:
-    """Allow private networks and hosts by name (see `Allowed.read`). Raises ValueError for another entry."""
-    global _guard
-    _guard = Guard(Allowed.read(allow))
+def configure(allow: Iterable[str], more: Allowances | None = None) -> None:
+    """Allow private networks and hosts by name (see `Allowed.read`), and what `more` gives at each call.
+
+    Without `more`, those that were given before stay. Raises ValueError for another entry.
+    """
+    global _guard, _more
+    _more = more or _more
+    _guard = Guard(Allowed.read(allow), more=_more)
 
 
 def guard() -> Guard:

@@ -15,6 +15,10 @@ class Forbidden(OutboundError):
     """The address may not be called. Trying again leads to the same."""
 
 
+class Private(Forbidden):
+    """The address is in a private network. Operators can allow it."""
+
+
 class Unreachable(OutboundError):
     """The name cannot be resolved, nobody listens there, or what answers does not speak HTTP or TLS properly."""
 

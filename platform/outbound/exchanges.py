@@ -15,7 +15,7 @@ import httpcore2
 from httpcore2 import SOCKET_OPTION, AsyncNetworkBackend, AsyncNetworkStream
 
 from outbound.errors import Misleading, OutboundError, TooLarge, TooSlow, Unreachable, Unsendable, Untrusted
-from outbound.targets import Guard
+from outbound.targets import Allowed, Guard
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MEGABYTE = 1024 * 1024
@@ -55,13 +55,10 @@ class Exchange:
         """`trusted` is by default the system's certificates."""
         self._guard = guard
         self._limits = limits
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=trusted or _system_trust(),
-            max_connections=limits.connections,
-            max_keepalive_connections=20,
-            keepalive_expiry=15.0,
-            network_backend=CheckedConnections(guard),
-        )
+        self._trusted = trusted
+        self._pool: httpcore2.AsyncConnectionPool | None = None
+        self._allowed: Allowed | None = None  # when the pool was made
+        self._retired: list[httpcore2.AsyncConnectionPool] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -70,7 +67,27 @@ class Exchange:
         await self.aclose()
 
     async def aclose(self) -> None:
-        await self._pool.aclose()
+        for pool in (*self._retired, *([self._pool] if self._pool else [])):
+            await pool.aclose()
+
+    async def _current_pool(self) -> httpcore2.AsyncConnectionPool:
+        """A new pool if other addresses are allowed than before: open connections would outlive their allowance."""
+        allowed = await self._guard.allowed()
+        if self._pool is not None and allowed == self._allowed:
+            return self._pool
+        if self._pool is not None:
+            self._retired.append(self._pool)  # requests may be under way
+        self._allowed, self._pool = allowed, self._new_pool()
+        return self._pool
+
+    def _new_pool(self) -> httpcore2.AsyncConnectionPool:
+        return httpcore2.AsyncConnectionPool(
+            ssl_context=self._trusted or _system_trust(),
+            max_connections=self._limits.connections,
+            max_keepalive_connections=20,
+            keepalive_expiry=15.0,
+            network_backend=CheckedConnections(self._guard),
+        )
 
     @asynccontextmanager
     async def send(
@@ -98,6 +115,7 @@ class Exchange:
         timeouts: Mapping[str, float | None] | None = None,
     ) -> tuple[httpcore2.Response, Answer]:
         """Send a request for an adapter, which closes the response itself. `timeouts` are httpx's, by kind."""
+        pool = await self._current_pool()
         target = self._guard.check(url)
         sending = Sending()
         timeout = {"connect": self._limits.connect_seconds} | dict(timeouts or {})
@@ -111,7 +129,7 @@ class Exchange:
         deadline = _deadline(self._limits.seconds)
         with translated_errors(target.host, sending):
             async with asyncio.timeout_at(deadline):
-                response = await self._pool.handle_async_request(request)
+                response = await pool.handle_async_request(request)
             try:
                 return response, self._answer(response, target.host, deadline)
             except OutboundError:

@@ -13,12 +13,17 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Protocol
 from urllib.parse import urlsplit
 
-from outbound.errors import Forbidden, TooSlow, Unreachable
+from outbound.errors import Forbidden, Private, TooSlow, Unreachable
 
 LOOK_UP_SECONDS = 5.0
-NOT_OPEN = "This address is not on the public internet. An operator can open it with OUTBOUND_ALLOW."
+NOT_OPEN = (
+    "This address is in a private network, where Parley calls nothing. An operator can allow it in admin, under Private"
+    " addresses, or with OUTBOUND_ALLOW."
+)
+NEVER_OPEN = "This is where a cloud gives its machines their credentials. Parley never calls it."
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
@@ -35,51 +40,58 @@ def _look_up(name: str, port: int) -> list[str]:
     return [str(entry[4][0]) for entry in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)]
 
 
+class Allowances(Protocol):
+    """What the host allows besides the configured addresses. It may change at any time."""
+
+    def now(self) -> Allowed:
+        """For threads. On an event loop, which it must not block, it may be a second old."""
+
+    async def latest(self) -> Allowed: ...
+
+
 class Guard:
     """Checks each call. Connect only to the addresses that it returns."""
 
-    def __init__(self, allow: Allowed | None = None, resolve: Resolve = look_up) -> None:
+    def __init__(
+        self, allow: Allowed | None = None, resolve: Resolve = look_up, more: Allowances | None = None
+    ) -> None:
         self._allow = allow or Allowed()
         self._resolve = resolve
+        self._more = more
 
     def opening(self, entries: Iterable[str]) -> Guard:
         """A guard that also allows these (see `Allowed.read`)."""
         more = Allowed.read(entries)
-        return self if more.is_empty else Guard(self._allow | more, self._resolve)
+        return self if more.is_empty else Guard(self._allow | more, self._resolve, self._more)
+
+    async def allowed(self) -> Allowed:
+        """All that may be called at this moment besides the internet."""
+        return self._allow if self._more is None else self._allow | await self._more.latest()
 
     def check(self, url: str) -> Target:
         """The URL's target, without resolving its name. Raises Forbidden."""
-        return self._checked(parse_url(url))
+        allowed = self._allow if self._more is None else self._allow | self._more.now()
+        return _checked(parse_url(url), allowed)
 
     async def addresses(self, host: str, port: int) -> list[IPAddress]:
         """The checked addresses to connect to. Raises Forbidden, Unreachable, TooSlow."""
-        target = self._checked(target_of(host, port))
+        allowed = await self.allowed()
+        target = _checked(target_of(host, port), allowed)
         if target.address is not None:
             return [target.address]
         found = await self._resolved(target)
-        if not all(self._is_open(target, address) for address in found):
-            raise Forbidden(NOT_OPEN)
+        for address in found:
+            _refuse_closed(target, address, allowed)
         return found
 
     async def vet(self, url: str) -> None:
         """Check a URL and its addresses, without a call. Raises Forbidden, Unreachable, TooSlow."""
-        target = self.check(url)
+        target = parse_url(url)
         await self.addresses(target.host, target.port)
 
     def vet_now(self, url: str) -> None:
         """`vet` for threads without an event loop."""
         asyncio.run(self.vet(url))
-
-    def _checked(self, target: Target) -> Target:
-        """If anything is allowed, a local name is checked by its addresses; otherwise it is forbidden."""
-        if target.is_inside and self._allow.is_empty:
-            raise Forbidden(NOT_OPEN)
-        if target.address is not None and not self._is_open(target, target.address):
-            raise Forbidden(NOT_OPEN)
-        return target
-
-    def _is_open(self, target: Target, address: IPAddress) -> bool:
-        return is_public(address) or self._allow.opens(target.host, address, target.port)
 
     async def _resolved(self, target: Target) -> list[IPAddress]:
         try:
@@ -92,6 +104,21 @@ class Guard:
         if not found:
             raise Unreachable(f"The name {target.host} cannot be resolved.")
         return found
+
+
+def _checked(target: Target, allowed: Allowed) -> Target:
+    """If anything is allowed, a local name is checked by its addresses; otherwise it is forbidden."""
+    if target.is_inside and allowed.is_empty:
+        raise Private(NOT_OPEN)
+    if target.address is not None:
+        _refuse_closed(target, target.address, allowed)
+    return target
+
+
+def _refuse_closed(target: Target, address: IPAddress, allowed: Allowed) -> None:
+    if is_public(address) or allowed.opens(target.host, address, target.port):
+        return
+    raise Forbidden(NEVER_OPEN) if embedded_address(address) in METADATA_ADDRESSES else Private(NOT_OPEN)
 
 
 MAX_URL_LENGTH = 2048
@@ -204,9 +231,16 @@ class Allowed:
         """May `address`, to which `host` resolved, be called? A metadata address must be allowed explicitly."""
         if self.names(str(address), port):
             return True
-        if address in METADATA_ADDRESSES:
+        if embedded_address(address) in METADATA_ADDRESSES:
             return any(network.num_addresses == 1 and address in network for network in self.networks)
         return self.names(host, port) or any(address in network for network in self.networks)
+
+    @property
+    def opens_metadata(self) -> bool:
+        """Does an entry name a metadata address itself?"""
+        named = {network.network_address for network in self.networks if network.num_addresses == 1}
+        named |= {address for host, _ in self.hosts if (address := address_of(host)) is not None}
+        return any(embedded_address(address) in METADATA_ADDRESSES for address in named)
 
     def __or__(self, other: Allowed) -> Allowed:
         return Allowed(self.networks + other.networks, self.hosts | other.hosts)
@@ -244,6 +278,18 @@ METADATA_ADDRESSES: frozenset[IPAddress] = frozenset(
     )
 )
 """Where clouds give credentials to their machines."""
+
+NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))  # the last 32 bits are an IPv4 address
+
+
+def embedded_address(address: IPAddress) -> IPAddress:
+    """The IPv4 address that an IPv6 address stands for; any other address itself."""
+    if isinstance(address, IPv4Address):
+        return address
+    if any(address in network for network in NAT64):
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address
+
 
 UNICAST_IPV6 = IPv6Network("2000::/3")  # all global unicast addresses
 CLOSED_IPV6 = tuple(

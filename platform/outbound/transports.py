@@ -13,11 +13,12 @@ import httpcore2
 import httpx
 import httpx2
 
-from outbound.errors import Forbidden, OutboundError, TooLarge, TooSlow, Unreachable, Unsendable, Untrusted
+from outbound.errors import Forbidden, OutboundError, Private, TooLarge, TooSlow, Unreachable, Unsendable, Untrusted
 from outbound.exchanges import Answer, Exchange
 
 ERRORS: dict[type[OutboundError], str] = {
     Forbidden: "ConnectError",
+    Private: "ConnectError",
     Unreachable: "ConnectError",
     Unsendable: "ConnectError",
     Untrusted: "ConnectError",

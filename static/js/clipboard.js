@@ -1,5 +1,5 @@
 // Copying text to the clipboard, and confirming it.
-import { toast } from "./toast.js";
+import { announce, toast } from "./toast.js";
 
 /**
  * `words`, or a promise of them: browsers require that the clipboard is asked immediately. Returns whether it worked, and calls
@@ -8,20 +8,23 @@ import { toast } from "./toast.js";
 export async function copyText(words, done = "Copied.", tell = toast) {
   try {
     await (typeof words === "string" ? written(words) : writtenLater(words));
-    tell(done);
+    tell(done, true);
     return true;
   } catch {
-    tell("The browser did not let this be copied. Select it, then copy it by hand.");
+    tell("Your browser blocked copying. Select the text and copy it yourself.", false);
     return false;
   }
 }
 
+/** Where the page itself shows that something was copied: only screen readers need a notice. */
+export const quietly = (sentence, isDone) => (isDone ? announce : toast)(sentence);
+
 /** The text at an address. */
-export async function copyFrom(address, done = "Copied.") {
+export async function copyFrom(address, done = "Copied.", tell = toast) {
   let isThere = true;
   const text = fetch(address).then((answer) => (answer.ok ? answer.text() : Promise.reject(new Error(`${answer.status}`))));
   text.catch(() => (isThere = false));
-  return copyText(text, done, (sentence) => toast(isThere ? sentence : "This could not be fetched. Wait a moment, then try again."));
+  return copyText(text, done, (sentence, isDone) => tell(isThere ? sentence : "This could not be loaded. Wait a moment, then try again.", isDone));
 }
 
 /** Buttons that copy the text at an address, or of the element with an id. */
@@ -29,7 +32,7 @@ document.addEventListener("click", async ({ target }) => {
   const button = target.closest("[data-copy]");
   if (!button) return;
   const { copy } = button.dataset;
-  const isDone = await (copy.startsWith("/") ? copyFrom(copy) : copyText(document.getElementById(copy).textContent));
+  const isDone = await (copy.startsWith("/") ? copyFrom(copy, "Copied.", quietly) : copyText(document.getElementById(copy).textContent, "Copied.", quietly));
   if (isDone) sayCopied(button);
 });
 

@@ -2,10 +2,15 @@
 import { draftOf, dropDraft, keepDraft } from "./compose/drafts.js";
 import { uuid } from "./requests.js";
 
-/** The input, ready to send: {id, form, files, text}. Null if something is missing; then the form shows that. */
-export function read(form) {
+/**
+ * The input, ready to send: {id, form, files, text}. Null if something is missing; then the form shows that. `submitter`: the button,
+ * which may choose a sample instead of a file.
+ */
+export function read(form, submitter = null) {
   clear(form);
-  const missing = form.querySelector(":invalid:not(fieldset)");
+  const sample = submitter?.name === "sample" ? submitter.value : "";
+  const sampled = sample.slice(0, sample.indexOf(":"));
+  const missing = [...form.querySelectorAll(":invalid:not(fieldset)")].find(({ name }) => !sample || name !== sampled);
   if (missing) {
     complain(form, missing.validationMessage, missing.name);
     return null;
@@ -16,7 +21,10 @@ export function read(form) {
   said.append("message", id);
   const files = [...said.values()].filter((value) => value instanceof File && value.name);
   for (const [name, value] of [...said]) if (value instanceof File && !value.name) said.delete(name);
-  return { id, form: said, files, text: textOf(said) };
+  if (!sample) return { id, form: said, files, text: textOf(said) };
+  said.delete(sampled);
+  said.append("sample", sample);
+  return { id, form: said, files: [], text: [textOf(said), sample.slice(sampled.length + 1)].filter(Boolean).join("\n") };
 }
 
 /** Show an error: beside the field of this name, which gets the focus, or below the form. */

@@ -14,7 +14,7 @@ export class Refused extends Error {
 
 /** The server did not answer; the same form may be sent again. */
 export class Unreachable extends Error {
-  constructor(then = "Try again when the line is back.") {
+  constructor(then = "Try again when you are back online.") {
     super(`The server cannot be reached. ${then}`);
   }
 }
@@ -70,9 +70,9 @@ async function reached(address, options) {
 }
 
 const SENTENCES = {
-  403: "This page is out of date. Load it again; copy what you wrote first.",
-  413: "That is too large to be sent at once. Send fewer or smaller files.",
-  other: "The server could not take this. Wait a moment, then try again.",
+  403: "This page is out of date. Copy what you wrote, then reload the page.",
+  413: "This is too large. Send fewer or smaller files.",
+  other: "The server could not process this. Wait a moment, then try again.",
 };
 
 /** The token of the cookie; every signed-in page has it in its menu. */
@@ -84,7 +84,7 @@ export function token() {
 export async function renewToken() {
   const now = await (await reached("/token", { cache: "no-store" })).json();
   if (now.user !== document.body.dataset.user) {
-    throw new Refused(now.user ? "Somebody else is signed in here by now. Load the page again." : "You are signed out. Sign in again; what you wrote stays here.", 401);
+    throw new Refused(now.user ? "Another person is signed in here now. Reload the page." : "You are signed out. Sign in again; your text is kept here.", 401);
   }
   for (const field of document.querySelectorAll("[name=csrfmiddlewaretoken]")) field.value = now.token;
 }

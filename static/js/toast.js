@@ -36,6 +36,13 @@ export function toast(sentence, act = null) {
   return away;
 }
 
+/** For screen readers alone: the page already shows it. */
+export function announce(sentence) {
+  const element = h("p", { class: "visually-hidden" }, sentence);
+  document.getElementById("toasts").append(element);
+  setTimeout(() => element.remove(), STAYS);
+}
+
 // A failed load is reported where it was requested. After a sign-out the person is told, and nothing more is requested.
 
 let isOut = false;
@@ -47,7 +54,7 @@ export function reportFailure({ xhr, requestConfig }) {
 }
 
 export function reportNotLoaded() {
-  toast("This could not be loaded. Look at your connection, then try again.");
+  toast("This could not be loaded. Check your connection and try again.");
 }
 
 function signedOut() {

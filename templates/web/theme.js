@@ -1,8 +1,13 @@
 {# Sets the chosen theme before the first paint, and the reader's time zone for the server. #}
-{# A browser that was just opened needs a while to find the zone. After a sign-in here the cookie exists, so that can wait. #}
+{# The server names the theme. A page that this browser kept may be older than the choice, and some pages know nobody. #}
 (() => {
-  const chosen = localStorage.getItem("theme");
-  if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+  const { dataset } = document.documentElement;
+  const [person, version] = (dataset.appearance ?? "").split(" ");
+  const kept = (localStorage.getItem("theme") ?? "").split(" ");
+  if (kept.length === 4 && (!person || (kept[0] === person && Number(kept[1]) > Number(version)))) {
+    ["theme", "textSize"].forEach((name, place) => (kept[place + 2] ? (dataset[name] = kept[place + 2]) : delete dataset[name]));
+  } else if (person) localStorage.setItem("theme", [person, version, dataset.theme ?? "", dataset.textSize ?? ""].join(" "));
+  {# A browser that was just opened needs a while to find the zone. After a sign-in here the cookie exists, so that can wait. #}
   const tellZone = () => {
     const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
     if (zone) document.cookie = `zone=${zone}; path=/; max-age=31536000; samesite=lax`;

@@ -109,6 +109,13 @@ async def test_the_platforms_card_shows_every_agent_that_everybody_may_see(async
     assert at_the_door.content == response.content, "it is also where a client of the front door looks"
 
 
+async def test_an_unlisted_agent_is_not_on_it_and_has_its_own_card_and_address(async_client, echo, public_echo):
+    await database.run(lambda: Agent.objects.filter(pk=public_echo.pk).update(listed=False))
+    assert [skill["id"] for skill in (await card(async_client)).json()["skills"]] == ["echo/echo"]
+    own = await async_client.get("/a2a/open-echo/.well-known/agent-card.json")
+    assert own.status_code == 200
+
+
 async def test_it_asks_for_a_key_where_one_is_needed(async_client, echo):
     shown = (await card(async_client)).json()
     assert shown["securityRequirements"] == [{"schemes": {"apiKey": {"list": ["tasks:read", "tasks:write"]}}}]

@@ -272,7 +272,7 @@ async def test_a_plan_asks_for_its_inputs_says_how_far_it_is_asks_a_person_and_d
     async with talk(slug) as agent:
         words, task = await said("Begin")
         assert task.status.state == a2a.TASK_STATE_INPUT_REQUIRED
-        assert "`topic` is needed." in words[-1]
+        assert "`topic`" in words[-1]
         words, task = await said(data({"topic": "bees"}), task_id=task.id)
         assert task.status.state == a2a.TASK_STATE_INPUT_REQUIRED
         assert any("of 3 steps done" in word for word in words)

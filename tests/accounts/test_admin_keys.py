@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.authentication import BadCredentials, api_key_principal
+from apps.accounts.keys import make_key
 from apps.accounts.models import ApiKey, User
 
 pytestmark = pytest.mark.django_db(transaction=True)  # a thread writes a key's last use
@@ -49,7 +50,7 @@ def test_a_key_may_expire_but_not_in_the_past(admin_client, ada):
     assert ApiKey.objects.get().expires_at == tomorrow.replace(microsecond=0)
     answer = issue(admin_client, ada, expires_at_0=f"{yesterday:%Y-%m-%d}", expires_at_1=f"{yesterday:%H:%M:%S}")
     assert answer.context["adminform"].form.errors["expires_at"] == [
-        "This is in the past. Choose a later time, or revoke the key."
+        "This time is in the past. Choose a later one, or revoke the key."
     ]
     assert ApiKey.objects.count() == 1
 
@@ -96,3 +97,10 @@ def test_who_may_only_look_revokes_nothing(client, ada):
     client.post(reverse(LIST), {"action": "revoke", "_selected_action": [key.pk]})
     key.refresh_from_db()
     assert key.revoked_at is None
+
+
+def test_the_audit_log_leads_to_the_key_that_a_person_made(admin_client, ada):
+    key, _ = make_key(ada.principal, ada, "laptop", ["tasks:read"])
+    shown = admin_client.get(reverse("admin:accounts_auditline_changelist"), {"q": str(key.pk)}).text
+    assert reverse(CHANGE, args=[key.pk]) in shown
+    assert f"user:{ada.pk}" in shown

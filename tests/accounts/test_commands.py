@@ -33,7 +33,7 @@ def test_create_user_prints_the_password_alone_and_makes_operators_too(printed):
 
 
 def test_create_user_refuses_who_exists_already_and_what_is_no_address(ada, printed):
-    with pytest.raises(CommandError, match=r"ADA@example\.org exists already\."):
+    with pytest.raises(CommandError, match=r"ADA@example\.org already exists\."):
         printed("create_user", "ADA@example.org", "--operator")
     ada.refresh_from_db()
     assert not ada.is_staff
@@ -60,7 +60,7 @@ def test_create_api_key_takes_a_name_scopes_and_a_lifetime(ada, printed):
 
 
 def test_create_api_key_refuses_a_user_who_is_missing_and_a_lifetime_of_no_days(ada, printed):
-    with pytest.raises(CommandError, match=r"There is no user eve@example\.org\. Make one with .*create_user"):
+    with pytest.raises(CommandError, match=r"There is no user eve@example\.org\. Create one with .*create_user"):
         printed("create_api_key", "eve@example.org")
     for days in ("0", "-1"):
         with pytest.raises(CommandError, match="at least 1"):

@@ -134,8 +134,8 @@ def test_rotation_brings_everything_under_the_first_key_once(notes, rotated, set
     settings.MASTER_KEY = f"{(new := new_key())},{settings.MASTER_KEY}"
     call_command("rotate_master_key")
     assert capsys.readouterr().out.splitlines() == [
-        f"tests_note.secret: {BATCH_ROWS + 4} encrypted anew",
-        "tests_note.another: 1 encrypted anew",
+        f"tests_note.secret: {BATCH_ROWS + 4} encrypted with the new key",
+        "tests_note.another: 1 encrypted with the new key",
     ]
     settings.MASTER_KEY = new
     assert sorted(notes.values_list("secret", flat=True)) == sorted([*(f"s{n}" for n in range(BATCH_ROWS + 3)), "x"])
@@ -150,11 +150,11 @@ def test_rotation_says_what_it_could_not_read_and_renews_the_rest(notes, rotated
     settings.MASTER_KEY = new_key()
     notes.create(secret="kept")
     settings.MASTER_KEY = f"{new_key()},{settings.MASTER_KEY}"
-    with pytest.raises(CommandError, match="1 values stay as they were") as refusal:
+    with pytest.raises(CommandError, match="1 values were not changed") as refusal:
         call_command("rotate_master_key")
     assert refusal.value.returncode == 1
     told = capsys.readouterr()
-    assert "tests_note.secret: 1 encrypted anew" in told.out
+    assert "tests_note.secret: 1 encrypted with the new key" in told.out
     assert "MASTER_KEY does not list" in told.err
     assert stored()[0] == lost
     assert notes.get(pk=2).secret == "kept"

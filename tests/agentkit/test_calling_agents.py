@@ -78,7 +78,7 @@ async def test_a_child_that_does_not_complete_fails_its_caller_unless_that_looks
             except ChildFailed as failed:
                 return Completed(f"{failed.result.key}: {failed.result.text}")
 
-        outcome = Failed(f"The agent {agent!r} could not do its part: {words}", "child_failed")
+        outcome = Failed(f"The agent {agent!r} failed: {words}", "child_failed")
         assert (await run(caller)).outcome == outcome
         assert (await run(looking)).said.endswith(f": {words}")
         assert (await run(catching)).said == f"third: {words}"

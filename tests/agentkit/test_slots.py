@@ -6,8 +6,17 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel, Field, field_validator
 
-from agentkit import AuthRequired, HandlerError, InputRequired, NotAnswered, SkillHandler, as_handler, testing
-from agentkit.slots import schema_of
+from agentkit import (
+    AuthRequired,
+    HandlerError,
+    InputRequired,
+    NotAnswered,
+    SkillHandler,
+    as_handler,
+    file_schema,
+    testing,
+)
+from agentkit.slots import LARGEST_SAMPLE, SAMPLES, schema_of
 
 
 class Ask(Enum):
@@ -161,3 +170,23 @@ def test_a_form_is_in_one_piece():
     assert schema["properties"]["inner"]["properties"]["size"] == sizes
     assert schema["properties"]["size"] == sizes | {"default": "small"}
     assert schema["properties"]["either"]["anyOf"] == [{"type": "integer"}, {"type": "string"}]
+
+
+def test_a_file_field_names_samples_that_go_along_with_the_question(tmp_path):
+    table, picture, large = (tmp_path / name for name in ("wells.csv", "dot.png", "large.csv"))
+    table.write_text("well\na\n")
+    picture.write_bytes(b"\x89PNG")
+    large.write_bytes(b"x" * (LARGEST_SAMPLE + 1))
+
+    class Upload(BaseModel):
+        wells: str = Field(json_schema_extra=file_schema("Wells", "text/csv", samples=[table, picture]))
+
+    field = schema_of(Upload)["properties"]["wells"]
+    assert (field["title"], field["format"], field["contentMediaType"]) == ("Wells", "binary", "text/csv")
+    assert field[SAMPLES] == [
+        {"filename": "wells.csv", "mediaType": "text/csv", "text": "well\na\n"},
+        {"filename": "dot.png", "mediaType": "image/png", "raw": "iVBORw=="},
+    ]
+    assert SAMPLES not in file_schema("Wells")
+    with pytest.raises(ValueError, match=r"large\.csv has more than"):
+        file_schema("Wells", samples=[large])

@@ -85,14 +85,14 @@ def test_an_agent_of_a_workspace_is_its_members_alone(echo, ada, bob):
     assert seen_by(bob.principal) == seen_by(ANONYMOUS) == []
 
 
-def test_what_is_for_some_alone_is_not_listed_for_everybody(echo):
-    listed = {}
+def test_the_card_of_what_is_for_some_alone_is_closed_to_others(echo):
+    is_open = {}
     for access in Agent.Access.values:
         Agent.objects.update(access=access)
         echo.access = access
-        listed[access] = Agent.objects.listed().exists()
-        assert echo.is_listed == listed[access]
-    assert listed == {"public": True, "authenticated": True, "groups": False, "workspace": False}
+        is_open[access] = Agent.objects.with_open_card().exists()
+        assert echo.has_open_card == is_open[access]
+    assert is_open == {"public": True, "authenticated": True, "groups": False, "workspace": False}
 
 
 def test_an_agent_is_not_kept_for_a_workspace_that_has_no_members(ada, echo):

@@ -83,16 +83,29 @@ def test_policies_can_be_changed(admin_client, echo):
     assert list(echo.groups.all()) == [lab]
 
 
+def test_operators_say_how_lists_show_an_agent_and_see_known_categories(admin_client, echo, countdown):
+    Agent.objects.filter(pk=countdown.pk).update(category="Numbers & sums")
+    page = admin_client.get(reverse("admin:agents_agent_change", args=[echo.pk])).content.decode()
+    assert '<option value="Numbers &amp; sums">' in page
+    assert change(admin_client, echo, listed="", category="Tests", pinned="2").status_code == 302
+    echo.refresh_from_db()
+    assert (echo.listed, echo.category, echo.pinned) == (False, "Tests", 2)
+    shown = admin_client.get(reverse(LIST), {"listed__exact": "0"}).context["cl"].result_list
+    assert [agent.slug for agent in shown] == ["echo"]
+    shown = admin_client.get(reverse(LIST), {"category": "Numbers & sums"}).context["cl"].result_list
+    assert [agent.slug for agent in shown] == ["countdown"]
+
+
 def test_an_agent_can_be_brought_up_to_date_with_its_handler(admin_client, echo):
     Agent.objects.filter(pk=echo.pk).update(name="Stale", description="Stale.", access="public")
     again = {"action": "read_handler_again", "_selected_action": [echo.pk]}
     answer = admin_client.post(reverse(LIST), again, follow=True)
     echo.refresh_from_db()
     assert (echo.name, echo.access) == ("Echo", "public")
-    assert "Echo is now what its handler says." in answer.content.decode()
+    assert "Echo was reloaded from its handler." in answer.content.decode()
     Agent.objects.filter(pk=echo.pk).update(handler="apps.nowhere:Echo")
     answer = admin_client.post(reverse(LIST), again, follow=True)
-    assert "Echo stays as it was." in answer.content.decode()
+    assert "Echo is unchanged." in answer.content.decode()
 
 
 def test_agents_are_switched_off_and_on(admin_client, echo, ada):

@@ -128,7 +128,7 @@ def test_what_cannot_be_is_refused_at_its_field(admin_client):
         ({"temperature": "nan"}, "temperature", "Enter a number"),
         ({"tools": ["nothing"]}, "tools", "nothing is not one of the available choices"),
         ({"agents": ["clerk"]}, "agents", "clerk is not one of the available choices"),
-        ({"servers": [{"url": "http://10.0.0.1/mcp", "header": "", "secret": ""}]}, "mcp_servers", "public internet"),
+        ({"servers": [{"url": "http://10.0.0.1/mcp", "header": "", "secret": ""}]}, "mcp_servers", "private network"),
         ({"servers": [{"url": MCP, "header": "", "secret": "two\nlines"}]}, "mcp_servers", "rows that are marked"),
         ({"skills": [skill(name="")]}, "skills", "rows that are marked"),
         ({"skills-TOTAL_FORMS": "many"}, "skills", "ManagementForm"),
@@ -146,7 +146,7 @@ def test_a_tool_that_is_gone_is_named_until_it_is_taken_away(admin_client):
     agent = clerk(tools=["calculate"])
     AgentVersion.objects.filter(agent=agent).update(content={**agent.current_version.content, "tools": ["gone"]})
     assert admin_client.get(action_of(agent, "try_it"), follow=True).redirect_chain[-1][0] == "/agents/clerk"
-    assert "gone: no longer there" in admin_client.get(page_of(agent)).content.decode()
+    assert "gone: no longer available" in admin_client.get(page_of(agent)).content.decode()
     assert "There is no tool gone." in errors(change(admin_client, agent, tools=["gone"]))["tools"][0]
     saved(change(admin_client, agent))
 
@@ -156,7 +156,7 @@ def test_nobody_overwrites_a_version_that_they_have_not_seen_and_an_agent_goes_b
     first = agent.current_version
     saved(change(admin_client, agent, instructions="Hers."))
     late = admin_client.post(page_of(agent), form(opened=1, instructions="His."))
-    assert "Version 2 was made by" in errors(late)["__all__"][0]
+    assert "Version 2 was saved by" in errors(late)["__all__"][0]
     assert Agent.objects.get().current_version.content["instructions"] == "Hers."
     admin_client.post(action_of(first, "go_back"), {"_form_submitted": "True"})
     agent.refresh_from_db()
@@ -167,7 +167,7 @@ def test_a_secret_stays_until_it_is_replaced_or_forgotten_and_goes_with_its_url_
     agent = saved(add(admin_client, servers=[server(secret="opensesame")]))
     page = admin_client.get(page_of(agent)).content.decode()
     assert "opensesame" not in page
-    assert "kept, not shown" in page
+    assert "saved, not shown" in page
     saved(change(admin_client, agent, servers=[server()]))
     assert ToolSecret.objects.get().secret == "opensesame"
     saved(change(admin_client, agent, servers=[server(secret="second")]))

@@ -56,12 +56,12 @@ def test_what_cannot_be_is_refused_at_its_field():
         ({"name": "n" * 121}, "name", "at most 120 characters"),
         ({"temperature": 2.5}, "temperature", "less than or equal to 2"),
         ({"max_steps": 1000}, "max_steps", "less than or equal to 100"),
-        ({"tools": ["nothing"]}, "tools", "There is no tool nothing. There are: calculate, current_time, read_file."),
-        ({"tools": ["calculate", "calculate"]}, "tools", "It is given twice: calculate."),
-        ({"agents": ["clerk"]}, "agents", "An agent cannot ask itself."),
+        ({"tools": ["nothing"]}, "tools", "Available tools: calculate, current_time, read_file."),
+        ({"tools": ["calculate", "calculate"]}, "tools", "Listed twice: calculate."),
+        ({"agents": ["clerk"]}, "agents", "An agent cannot call itself."),
         ({"agents": ["nobody"]}, "agents", "There is no agent nobody."),
-        ({"mcp_servers": [{"url": "http://127.0.0.1/mcp"}]}, "mcp_servers", "not on the public internet"),
-        ({"mcp_servers": [{"url": "http://localhost/mcp"}]}, "mcp_servers", "not on the public internet"),
+        ({"mcp_servers": [{"url": "http://127.0.0.1/mcp"}]}, "mcp_servers", "private network"),
+        ({"mcp_servers": [{"url": "http://localhost/mcp"}]}, "mcp_servers", "private network"),
         ({"mcp_servers": [{"url": "file:///etc/passwd"}]}, "mcp_servers", "http"),
         ({"mcp_servers": [{"url": "https://a.example.org", "header": "A: b"}]}, "mcp_servers", "0.header: "),
         ({"mcp_servers": [{"url": "https://a.example.org", "secret": "s"}]}, "mcp_servers", "0.secret: "),
@@ -82,13 +82,13 @@ def test_a_private_tool_server_may_be_opened_by_the_operator(monkeypatch):
 def test_a_file_that_is_no_definition_is_refused():
     for text, sentence in [
         ("[1, 2]", "Write a mapping"),
-        ("a: [", "It is no YAML (line 1)"),
-        ("!!python/object/apply:os.system ['true']", "It is no YAML"),
+        ("a: [", "This is not valid YAML (line 1)"),
+        ("!!python/object/apply:os.system ['true']", "This is not valid YAML"),
         ("name: x" + " " * MAX_FILE_BYTES, "larger than 200,000 bytes"),
         ("a: &a [1]\nb: *a\n", "Field required"),
-        ("name: !!bool maybe", "It is no YAML"),
-        ("name: !!int ''", "It is no YAML"),
-        ("name: !!timestamp now", "It is no YAML"),
+        ("name: !!bool maybe", "This is not valid YAML"),
+        ("name: !!int ''", "This is not valid YAML"),
+        ("name: !!timestamp now", "This is not valid YAML"),
     ]:
         with pytest.raises(ValidationError) as caught:
             Definition.from_yaml(text)

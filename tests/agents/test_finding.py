@@ -1,11 +1,12 @@
 """Permitted agents are found by words and by their cards."""
 
 import pytest
+from django.utils import timezone
 
 from apps.accounts.principals import ANONYMOUS
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentStats
 from apps.agents.registration import house_workspace
-from apps.agents.search import find_agents, modes_of, tags_of
+from apps.agents.search import categories_of, find_agents, modes_of, tags_of
 
 pytestmark = pytest.mark.django_db
 
@@ -76,6 +77,32 @@ def test_an_agent_that_is_not_well_comes_later_and_is_not_dropped(polyglot, pain
     assert found(health="unavailable") == ["painter"]
 
 
+def test_an_unlisted_agent_is_not_found_and_still_open_to_those_who_may_use_it(polyglot, painter, ada):
+    Agent.objects.filter(pk=painter.pk).update(listed=False)
+    assert found() == found("pictures language") == ["polyglot"]
+    assert Agent.objects.get(slug="painter").is_open_to(ada.principal)
+
+
+def test_without_words_the_pinned_the_last_used_and_the_most_used_come_first(db):
+    for name in ("Alpha", "Beta", "Gamma", "Delta", "Epsilon", "Zeta"):
+        made(name)
+    Agent.objects.filter(slug="zeta").update(pinned=1)
+    Agent.objects.filter(slug="epsilon").update(pinned=2)
+    Agent.objects.filter(slug="alpha").update(health="unavailable", pinned=1)
+    AgentStats.objects.create(agent=Agent.objects.get(slug="gamma"), tasks=3, messages=2, updated_at=timezone.now())
+    used = {Agent.objects.get(slug="delta").pk: 1000.0}
+    order = [agent.slug for agent in find_agents(ANONYMOUS, last_used=used)]
+    assert order == ["zeta", "epsilon", "delta", "gamma", "beta", "alpha"]
+    assert found() == ["zeta", "epsilon", "gamma", "beta", "delta", "alpha"]
+
+
+def test_a_category_is_a_filter(polyglot, painter):
+    Agent.objects.filter(pk=painter.pk).update(category="Art")
+    assert found(category="art") == ["painter"]
+    assert found(category="Sports") == []
+    assert categories_of(Agent.objects.all()) == ["Art"]
+
+
 def test_nobody_finds_what_they_may_not_use(polyglot, painter, ada):
     Agent.objects.filter(pk=painter.pk).update(access="authenticated")
     Agent.objects.filter(pk=polyglot.pk).update(is_enabled=False)
@@ -85,7 +112,10 @@ def test_nobody_finds_what_they_may_not_use(polyglot, painter, ada):
 
 
 def test_finding_is_one_query_however_many_agents_there_are(django_assert_num_queries):
-    for number in range(30):
-        made(f"Agent{number}", skill(f"Skill {number}", "art"))
+    for number in range(200):
+        agent = made(f"Agent{number}", skill(f"Skill {number}", "art"))
+        AgentStats.objects.create(agent=agent, updated_at=timezone.now())
     with django_assert_num_queries(1):
-        assert len(find_agents(ANONYMOUS, "skill", tag="art", mode="text/plain", health="ok")) == 30
+        assert len(find_agents(ANONYMOUS, "skill", tag="art", mode="text/plain", health="ok")) == 200
+    with django_assert_num_queries(1):
+        assert len(find_agents(ANONYMOUS)) == 200

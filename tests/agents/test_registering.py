@@ -5,12 +5,22 @@ from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 
+from agentkit import SkillHandler
 from apps.agents.definitions import as_yaml
 from apps.agents.models import RESERVED_SLUGS, Agent
 from apps.agents.registration import house_workspace, register_hosted
 from tests.agents.definitions import definition
 
 pytestmark = pytest.mark.django_db
+
+
+class Worker(SkillHandler):
+    listed = False
+    category = "Inner work"
+
+    def on_request(self, task):
+        return "done"
+
 
 ECHO = "examples.agents.echo:Echo"
 HELLO = "examples.agents.hello:Hello"
@@ -34,6 +44,22 @@ def test_registering_again_updates_what_the_handler_says_and_keeps_the_policies(
     assert (again.access, again.on_busy) == ("groups", "reject")
     assert register_hosted("one", ECHO).workspace == register_hosted("two", HELLO).workspace == house_workspace()
     assert register_hosted("hers", ECHO, workspace=ada.personal_workspace).workspace == ada.personal_workspace
+
+
+def test_how_lists_show_an_agent_is_its_handlers_word_at_first_and_the_operators_afterwards():
+    assert Agent.objects.filter(listed=False).count() == 0
+    handler = "tests.agents.test_registering:Worker"
+    worker = register_hosted("worker", handler)
+    assert (worker.listed, worker.category) == (False, "Inner work")
+    call_command("register_agent", "worker", "--handler", handler, "--listed", "--category=Tests", "--position=2")
+    again = register_hosted("worker", handler)
+    assert (again.listed, again.category, again.pinned) == (True, "Tests", 2)
+    call_command("register_agent", "other", "--handler", handler, "--no-listed", "--category=")
+    other = Agent.objects.get(slug="other")
+    assert (other.listed, other.category, other.pinned) == (False, "", None)
+    for options in (["--position=0"], [f"--category={'x' * 41}"]):
+        with pytest.raises(CommandError, match=r"^(category|pinned): "):
+            call_command("register_agent", "other", "--handler", handler, *options)
 
 
 def test_a_path_that_leads_to_no_handler_is_refused_in_a_sentence():
@@ -89,13 +115,13 @@ def test_a_file_that_defines_no_agent_is_refused_in_a_sentence(file, tmp_path):
     for text, sentence in [
         ("name: Clerk", r"description: Field required\."),
         ("- a list", r"Write a mapping"),
-        ("name: Clerk\ndescription: D\ninstructions: I\ntools: [nothing]", r"There is no tool nothing\. There are: "),
+        ("name: Clerk\ndescription: D\ninstructions: I\ntools: [nothing]", r"There is no tool nothing\. Available"),
         ("kind: hosted\nname: Clerk\ndescription: D\ninstructions: I", r"kind: .*not permitted"),
     ]:
         with pytest.raises(CommandError, match=sentence):
             call_command("register_agent", "clerk", "--from", file(text))
         assert not Agent.objects.exists(), text
-    with pytest.raises(CommandError, match="is no file with text"):
+    with pytest.raises(CommandError, match="Cannot read text from"):
         call_command("register_agent", "clerk", "--from", str(tmp_path / "nowhere.yaml"))
     with pytest.raises(CommandError, match="not allowed with"):
         call_command("register_agent", "clerk", "--from", file("name: x"), "--handler", ECHO)

@@ -52,4 +52,4 @@ addresses = [
     path("broken", Broken.as_view()),
 ]
 forms = [form for one in addresses for form in in_both_forms(one)]
-urlpatterns = [path("api/v1/", include([*forms, re_path("", UnknownAddress.as_view())]))]
+urlpatterns = [path("api/v1/", include([*forms, re_path(".*", UnknownAddress.as_view())]))]

@@ -63,6 +63,24 @@ async def test_the_list_goes_on_where_its_cursor_says(
     assert (others.status, others.fields) == (422, ["cursor"])
 
 
+async def test_an_unlisted_agent_is_listed_only_where_that_is_asked_for(
+    ada_calls: Caller, echo: Agent, countdown: Agent
+) -> None:
+    await db.run(lambda: Agent.objects.filter(pk=echo.pk).update(listed=False, category="Tests"))
+    for asked, found in (
+        ("", ["countdown"]),
+        ("?listed=true", ["countdown"]),
+        ("?listed=false", ["echo"]),
+        ("?listed=all", ["countdown", "echo"]),
+    ):
+        body = (await ada_calls.get(f"/agents{asked}")).body
+        assert [one["slug"] for one in body["items"]] == found, asked
+    assert (await ada_calls.get("/agents?listed=maybe")).fields == ["listed"]
+    one = (await ada_calls.get("/agents/echo")).body
+    assert (one["listed"], one["category"]) == (False, "Tests")
+    assert (await ada_calls.get("/agents/search?q=echo")).body == {"items": []}
+
+
 async def test_a_search_finds_by_words_and_says_how_well_each_fits(
     ada_calls: Caller, echo: Agent, countdown: Agent, secret: Agent
 ) -> None:

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 import db
-from agentkit import Artifact, Failed
+from agentkit import Artifact, Chunk, Failed
 from apps.agents import identity
 from apps.agents.models import Agent, SigningKey
 from apps.agents.signing import revoke_key
@@ -56,15 +56,48 @@ async def test_versions_of_a_name_are_counted_within_a_session(ada_calls: Caller
     assert (newest["id"], newest["mediaType"], newest["size"]) == (f"{third.task}/one", "text/plain", 5)
 
 
-async def test_what_is_being_made_or_came_to_nothing_is_not_there(ada_calls: Caller, made: Making) -> None:
+async def test_what_is_being_made_is_not_there(ada_calls: Caller, made: Making) -> None:
     receipt = await made.sent()
     held = await db.run(begin, receipt.run)
     await db.run(say, held, chunk("one", "hello"))
     assert (await ada_calls.get(f"/artifacts/{receipt.task}/one")).status == 404
+    listed = await ada_calls.get(f"/artifacts?session={receipt.context}&unfinished=true")
+    assert listed.body["items"] == []
+
+
+async def test_what_a_failed_task_had_streamed_is_unfinished_and_listed_on_request(
+    ada_calls: Caller, bob_calls: Caller, made: Making
+) -> None:
+    receipt = await made.sent()
+    held = await db.run(begin, receipt.run)
+    await db.run(say, held, chunk("one", "hello "))
+    await db.run(say, held, chunk("one", "world", append=True))
     await db.run(end, held, Failed("No."))
-    for act in ("", "/content", "/verify"):
-        assert (await ada_calls.get(f"/artifacts/{receipt.task}/one{act}")).status == 404
-    assert (await ada_calls.get(f"/artifacts?session={receipt.context}")).body["items"] == []
+    await made.delivered(**again(await session_of(receipt)))
+    listed = f"/artifacts?session={receipt.context}"
+    assert [one["unfinished"] for one in (await ada_calls.get(listed)).body["items"]] == [False]
+    found = (await ada_calls.get(f"{listed}&unfinished=true")).body["items"]
+    assert [(one["artifactId"], one["unfinished"], one["version"]) for one in found] == [
+        ("one", True, 0),
+        ("one", False, 1),
+    ]
+    assert (found[0]["parts"], found[0]["digest"]) == ([{"text": "hello world"}], "")
+    alone = f"/artifacts/{receipt.task}/one"
+    assert (await ada_calls.get(alone)).body == found[0]
+    assert (await ada_calls.get(f"{alone}/content")).content == b"hello world"
+    assert (await ada_calls.get(f"{alone}/verify")).status == 404
+    for path in (alone, f"{alone}/content"):
+        assert (await bob_calls.get(path)).status == 404
+
+
+async def test_a_large_file_that_was_left_unfinished_can_be_downloaded(ada_calls: Caller, made: Making) -> None:
+    receipt = await made.sent()
+    held = await db.run(begin, receipt.run)
+    await db.run(say, held, Chunk("a/b c", "big", "", [FILE], append=False, last=True))
+    await db.run(end, held, Failed("No."))
+    [found] = (await ada_calls.get(f"/artifacts?session={receipt.context}&unfinished=true")).body["items"]
+    assert found["size"] == len(CONTENT)
+    assert (await ada_calls.get(f"/artifacts/{receipt.task}/a/b c/content")).content == CONTENT
 
 
 async def test_a_file_is_downloaded_as_it_was_made(ada_calls: Caller, made: Making) -> None:

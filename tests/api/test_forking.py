@@ -200,7 +200,7 @@ async def test_the_tree_is_told_from_its_root_and_keeps_where_one_is(ada_calls):
     left = (await ada_calls.get(f"/sessions/{child}/tree")).body
     assert [(one["id"], one["isDeleted"], one["title"]) for one in left["items"]] == [
         (root, True, ""),
-        (child, False, "one"),
+        (child, False, "zwei"),
     ]
     assert left["leafId"] is None
     assert await words(ada_calls, f"/sessions/{child}") == ["one", "one", "zwei", "zwei"]
@@ -258,3 +258,71 @@ async def test_who_forks_and_edits_too_fast_is_held_back(ada_calls, bob_calls, f
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 60
     assert (await ada_calls.get(f"{address}/tree")).status == 200, "looking is no act"
     assert (await bob_calls.post("/sessions", {"agent": "echo"})).status == 201
+
+
+async def test_an_edited_message_says_so_and_keeps_its_earlier_texts(ada_calls):
+    address = await begun(ada_calls, "one")
+    first = f"/sessions/{(await edit(ada_calls, address, 'one', 'two')).body['session']['id']}"
+    second = f"/sessions/{(await edit(ada_calls, first, 'two', 'three')).body['session']['id']}"
+    [shown] = [one for one in await messages(ada_calls, second) if one["role"] == "user"]
+    assert (shown["content"], shown["metadata"]["isEdited"]) == ("three", True)
+    assert [one["content"] for one in shown["metadata"]["editHistory"]] == ["one", "two"]
+    assert [one["sessionId"] for one in shown["metadata"]["editHistory"]] == [address[-36:], first[-36:]]
+    again = await ada_calls.post(f"{second}/fork", {"retry": True})
+    retried = f"/sessions/{again.body['session']['id']}"
+    assert (await messages(ada_calls, retried))[0]["metadata"]["editHistory"] == shown["metadata"]["editHistory"]
+    for session in (first, second, retried):
+        context = await Context.objects.aget(pk=session[-36:])
+        assert await db.run(projection.differences, context.pk) == []
+
+
+async def test_what_replaced_a_deleted_message_does_not_keep_its_words(ada_calls):
+    address = await begun(ada_calls, "a secret")
+    fork = f"/sessions/{(await edit(ada_calls, address, 'a secret', 'nothing')).body['session']['id']}"
+    assert (await ada_calls.delete(address)).status == 204
+    [shown] = [one for one in await messages(ada_calls, fork) if one["role"] == "user"]
+    assert shown["metadata"]["editHistory"] == []
+    assert not await Event.objects.filter(payload__icontains="a secret").exclude(type="session_renamed").aexists()
+
+
+async def test_a_saved_edit_is_in_a_fork_and_nothing_runs(ada_calls):
+    address = await begun(ada_calls, "one")
+    message = await find(ada_calls, address, "one")
+    asked, key = {"text": "two", "run": False}, str(uuid.uuid4())
+    tasks = await Task.objects.acount()
+    saved = await ada_calls.put(f"{address}/messages/{message}", asked, Idempotency_Key=key)
+    assert (saved.status, saved.body["message"]["content"], saved.body["task"]) == (201, "two", None)
+    assert saved.body["message"]["metadata"]["editHistory"][0]["content"] == "one"
+    fork = f"/sessions/{saved.body['session']['id']}"
+    assert await words(ada_calls, fork) == ["two"]
+    repeated = await ada_calls.put(f"{address}/messages/{message}", asked, Idempotency_Key=key)
+    assert (repeated.status, repeated.body["session"]["id"]) == (200, fork[-36:])
+    refused = await ada_calls.put(f"{address}/messages/{message}", {"text": "two"}, Idempotency_Key=key)
+    assert refused.status == 422, refused.body
+    assert await Task.objects.acount() == tasks
+    assert await words(ada_calls, fork) == ["two"]
+    run = await ada_calls.post(f"{fork}/fork", {"retry": True})
+    answered = await settled(ada_calls, run)
+    assert (await words(ada_calls, answered))[0] == "two"
+    assert len(await words(ada_calls, answered)) == 2
+    assert await db.run(projection.differences, uuid.UUID(fork[-36:])) == []
+
+
+async def test_each_fork_has_a_name_of_its_own(ada_calls):
+    address = await begun(ada_calls, "Compare **two** engines. Thoroughly.")
+
+    async def forked(how):
+        return (await ada_calls.post(f"{address}/fork", how)).body["session"]
+
+    titles = [(await ada_calls.get(address)).body["session"]["title"]]
+    edited = await edit(ada_calls, address, "Compare **two** engines. Thoroughly.", "Compare three engines")
+    titles.append(edited.body["session"]["title"])
+    titles += [(await forked({"retry": True}))["title"] for _ in range(2)]
+    fresh = await forked({})
+    titles += [fresh["title"], (await forked({}))["title"]]
+    assert titles == [
+        "Compare two engines", "Compare three engines", "Retry: Compare two engines", "Retry 2: Compare two engines",
+        "Fork: Compare two engines", "Fork 2: Compare two engines",
+    ]  # fmt: skip
+    await ada_calls.post(f"/sessions/{fresh['id']}/messages", {"text": "And in Japan?", "wait": True})
+    assert (await ada_calls.get(f"/sessions/{fresh['id']}")).body["session"]["title"] == "And in Japan?"

@@ -63,7 +63,7 @@ async def test_one_is_sent_now_to_whoever_works(ada_calls: Caller, ada: User, wo
 
 
 async def test_why_it_waits_is_said(ada_calls: Caller, ada: User, works: Agent, said) -> None:
-    for outcome, why in ((Failed("no"), "failed"), (InputRequired("Which?"), "asks something")):
+    for outcome, why in ((Failed("no"), "failed"), (InputRequired("Which?"), "has a question")):
         session, held = await working(ada, works, said)
         await ada_calls.post(f"{session}/queue", {"text": "second"})
         await db.run(end, held, outcome)
@@ -92,7 +92,7 @@ async def test_more_than_are_kept_and_what_the_agent_does_not_take_are_refused(
         assert (await ada_calls.post(f"{session}/queue", {"text": str(number)})).status == 201
     refused = await ada_calls.post(f"{session}/queue", {"text": "too much"})
     assert (refused.status, refused.code) == (409, "conflict")
-    assert "20 messages wait already" in refused.body["detail"]
+    assert "20 messages are already queued" in refused.body["detail"]
     assert (await ada_calls.post(f"{session}/queue", {})).status == 422
     begun = await ada_calls.post("/sessions", {"agent": "talks"})
     session = f"/sessions/{begun.body['session']['id']}"

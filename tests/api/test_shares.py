@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 import db
-from agentkit import Artifact, Completed
+from agentkit import Artifact, Completed, Failed
 from apps.accounts import quotas
 from apps.engine import accept
 from apps.features.archive.archiving import move_to_cold_storage
@@ -24,7 +24,7 @@ from apps.record.models import Context, Event
 from tests.api.calling import Caller
 from tests.nonces import without_nonces
 from tests.record.archiving import put_away
-from tests.working import begin, end
+from tests.working import begin, chunk, end, say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -103,6 +103,27 @@ async def test_files_and_artifacts_come_only_where_they_were_granted(ada_calls, 
     assert (await anybody.get(path.replace(*tokens))).status == 404
     for wrong in ("/messages/1/7", "/messages/99/0", "/events/1/0", "/artifacts/1/0"):
         assert (await anybody.get(path.replace("/messages/1/1", wrong))).status == 404
+
+
+async def test_what_was_left_unfinished_is_marked_and_comes_with_artifacts(ada, echo, said, ada_calls, anybody):
+    def fail():
+        sent = accept.accept(ada.principal, echo, said("Go"))
+        held = begin(sent.run)
+        say(held, chunk("story", "Once upon"))
+        end(held, Failed("No."))
+        return Context.objects.get(pk=sent.context)
+
+    failed = await db.run(fail)
+    full = await shared(ada_calls, failed, withArtifacts=True)
+    [made] = (await anybody.get(api_path(full))).body["branches"][0]["artifacts"]
+    assert (made["name"], made["unfinished"], made["parts"][0]["text"]) == ("story", True, "Once upon")
+    page = (await db.run(opened, page_path(full))).text
+    assert "Once upon" in page
+    assert "Unfinished" in page
+    bare = await shared(ada_calls, failed)
+    assert "Once upon" not in (await db.run(opened, page_path(bare))).text
+    early = await shared(ada_calls, failed, withArtifacts=True, at=failed.last_event - 2)
+    assert (await anybody.get(api_path(early))).body["branches"][0]["artifacts"] == []
 
 
 async def test_a_file_that_stands_in_the_message_itself_is_a_file(ada, echo, said, ada_calls, anybody):

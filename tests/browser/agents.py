@@ -89,7 +89,9 @@ class Asking(SkillHandler):
         return InputRequired("Where to, and how?", slot="trip", schema=TRIP)
 
     async def on_input_received(self, task: TaskContext) -> Outcome:
-        return Completed("Noted.", [Artifact.json("trip", [task.message.data, [file.name for file in task.files]])])
+        return Completed(
+            "Noted.", [Artifact.json("trip.json", [task.message.data, [file.name for file in task.files]])]
+        )
 
 
 class Interviewer(SkillHandler):

@@ -14,8 +14,8 @@ from tests.browser.conftest import OpenBrowser
 from tests.browser.doing import begin, echoed, heard, say, settled, stop
 from tests.browser.people import Person
 
-MOST_BYTES = 60_000
-MOST_BYTES_OF_A_VISIT = 125_000
+MOST_BYTES = 90_000
+MOST_BYTES_OF_A_VISIT = 140_000
 INLINE = """
   [...document.scripts].filter(({ src, type }) => !src && !type).reduce((sum, { text }) => sum + text.length, 0)
 """
@@ -76,7 +76,16 @@ def test_pages_are_light(open_browser: OpenBrowser, page: Page, ada: Person, go:
         page.wait_for_timeout(AFTERWARDS)
     talked = begin(page, "talking", "Go on")
     page.goto("/")
-    places = "/", "/agents", "/agents/echo", "/agents/echo/try", "/inbox", f"/tasks/{task}", f"/sessions/{story}/replay"
+    places = (
+        "/",
+        "/agents",
+        "/agents/echo",
+        "/agents/echo/try",
+        "/inbox",
+        "/settings/notifications",
+        f"/tasks/{task}",
+        f"/sessions/{story}/replay",
+    )
     for place in (*places, written, *(f"/sessions/{one}" for one in (story, filed, asked)), talked):
         note(place, loaded_by(page, place))
     heard(page, "and so")

@@ -100,6 +100,14 @@ def test_the_clients_modules(page: Page, open_browser: OpenBrowser, ada: Person,
     for restart in (again, given_back):
         assert kinds(begun, start, token, chunk, restart) == ["message Go", "work"]
     assert kinds(begun, start, chunk, entry(5, "agent_status", state="canceled")) == ["message Go", "work"]
+    text = {**chunk, "isText": True}
+    assert kinds(begun, start, text) == ["message Go", "work", "made x", "t/log"]
+    assert kinds(begun, start, text, again) == ["message Go", "work"]
+    left = {"taskId": "t", "artifactId": "log", "kind": "text", "html": "<p>x</p>", "isUnfinished": True}
+    ended = entry(6, "agent_status", state="canceled")
+    for artifacts, shown in (([left], ["made"]), ([], [])):
+        cancelled = entry(5, "agent_cancelled", discarded=["log"], artifacts=artifacts)
+        assert kinds(begun, start, text, cancelled, ended) == ["message Go", "work", *shown]
     completed = {"state": "completed"}
     same = entry(4, "agent_status", **said(4, "Hello"), **completed)
     other = entry(4, "agent_status", **said(4, "Done."), **completed)

@@ -28,7 +28,7 @@ from tests.browser.people import Person
 from tests.stack import Stack
 
 PIECES = "**/api/v1/uploads/*"
-GONE = "The files of this draft are gone; choose them again."
+GONE = re.compile("draft were not kept")
 DROP = """async () => {
   const carried = new DataTransfer();
   carried.items.add(new File(["dropped"], "dropped.txt", {type: "text/plain"}));
@@ -66,8 +66,7 @@ def download(page: Page, link: Locator) -> tuple[str, bytes]:
 
 def test_a_table_becomes_a_report_and_a_shorter_one(page: Page, csv: Path, tmp_path: Path) -> None:
     page.add_init_script(NOTE_WHAT_IS_SHOWN)
-    page.goto("/")
-    page.locator("main").get_by_role("link", name="Report Turns a CSV file").click()
+    page.goto("/agents/report")
     wrong = tmp_path / "picture.csv"
     wrong.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20)
     page.locator("#files").set_input_files(wrong)
@@ -126,12 +125,12 @@ def test_files_are_chosen_dropped_pasted_left_behind_refused_and_go_in_pieces(
     page.get_by_role("button", name="Remove dropped.txt").click()
     page.get_by_role("button", name="Remove picture.png").click()
     page.locator("#files").set_input_files({"name": "nothing.csv", "mimeType": "text/csv", "buffer": b""})
-    expect(page.get_by_role("alert")).to_have_text("“nothing.csv” is empty. Choose a file that has something in it.")
+    expect(page.get_by_role("alert")).to_have_text("“nothing.csv” is empty. Choose another file.")
     huge = tmp_path / "huge.bin"
     with huge.open("wb") as file:
         file.truncate(201 * 1024 * 1024)
     page.locator("#files").set_input_files(huge)
-    expect(page.get_by_role("alert")).to_have_text("“huge.bin” has 210.8 MB. A file may have 209.7 MB.")
+    expect(page.get_by_role("alert")).to_have_text("“huge.bin” is 210.8 MB. The limit is 209.7 MB.")
     expect(chosen).to_have_count(1)
     page.locator("#words").press("Enter")
     page.wait_for_url(SESSION)
@@ -151,7 +150,7 @@ def test_files_are_chosen_dropped_pasted_left_behind_refused_and_go_in_pieces(
 
     # Refused input goes back to the composer
     page.locator("#words").press("Enter")
-    expect(page.locator(".composer-error")).to_contain_text("Hello does not take “cat.png”")
+    expect(page.locator(".composer-error")).to_contain_text("Hello does not accept “cat.png”")
     complaints.clear()
     expect(page.locator("#words")).to_have_value("look at this")
     page.get_by_role("button", name="Remove cat.png").click()
@@ -184,7 +183,7 @@ def test_files_are_chosen_dropped_pasted_left_behind_refused_and_go_in_pieces(
     page.keyboard.press("Escape")
     expect(page.locator("#composer")).not_to_contain_class("is-due")
     held.pop().abort()
-    expect(page.locator(".chosen")).to_contain_text("Waiting for the line")
+    expect(page.locator(".chosen")).to_contain_text("Waiting for the connection")
     expect(progress).to_be_hidden()
     complaints.clear()
     offsets = [int(request.headers["upload-offset"]) for request in sent]
@@ -243,7 +242,7 @@ def test_files_are_looked_at_as_what_they_are_taken_along_and_verified(
     page.keyboard.press("Escape")
     expect(preview(page)).not_to_be_visible()
     expect(artifact(page, "rows.csv").last.get_by_role("button")).to_be_focused()
-    chip = page.locator(".chip", has_text="sites.json")
+    chip = page.locator("#items [data-artifact]", has_text="sites.json")
     chip.press("Enter")
     north = preview(page).get_by_text("North")
     expect(north).not_to_be_visible()
@@ -297,7 +296,7 @@ def test_files_are_looked_at_as_what_they_are_taken_along_and_verified(
     # A signature is valid until the file changes
     expect(artifact(page, "notes.md").first).to_contain_text("Signed")
     line = preview(page).locator(".signature-line")
-    expect(line).to_have_text("Signature holds · Filing")
+    expect(line).to_have_text("Signature valid · Filing")
     line.press("Enter")
     expect(preview(page).locator(".signature-details")).to_contain_text("did:web:")
     parley.manage(
@@ -307,9 +306,9 @@ def test_files_are_looked_at_as_what_they_are_taken_along_and_verified(
         "found.parts[0]['text'] += ' and more'\nfound.save()",
     )  # fmt: skip
     preview(page).get_by_role("button", name="Verify again").click()
-    expect(line).to_have_text("Signature broken")
+    expect(line).to_have_text("Signature invalid")
     expect(preview(page)).to_contain_text("Do not rely on it.")
-    expect(page.locator("#announcer")).to_contain_text("Signature broken")
+    expect(page.locator("#announcer")).to_contain_text("Signature invalid")
 
     # A new file leaves folds, focus and preview unchanged
     look(page, "sites.json")
@@ -336,18 +335,53 @@ def test_files_are_looked_at_as_what_they_are_taken_along_and_verified(
     expect(preview(page)).to_contain_text("v1")
 
     look(page, "rows.csv")
-    preview(page).get_by_role("link", name="What led to it").click()
-    expect(page.get_by_role("heading", name="What led to rows.csv")).to_be_visible()
+    preview(page).get_by_role("link", name="Provenance").click()
+    expect(page.get_by_role("heading", name="Provenance of rows.csv")).to_be_visible()
     page.get_by_role("button", name="Copy").click()
     expect(page.get_by_text("Copied.")).to_be_visible()
     assert '"wasGeneratedBy"' in clipboard(page)
+
+
+def test_a_document_gets_room_until_it_is_closed_but_the_readers_own_width_wins(page: Page) -> None:
+    page.set_viewport_size({"width": 1440, "height": 900})
+    begin(page, "filing", "file all")
+    heard(page, "Filed.")
+    panel = page.locator("#panel")
+
+    def width() -> float:
+        box = panel.bounding_box()
+        assert box
+        return box["width"]
+
+    usual = width()
+    look(page, "sheet.pdf")
+    wait(page, lambda: width() > usual * 1.5)
+    look(page, "drawing.svg")
+    wait(page, lambda: width() == usual)
+    look(page, "sheet.pdf")
+    wait(page, lambda: width() > usual * 1.5)
+    page.keyboard.press("Escape")
+    wait(page, lambda: width() == usual)
+
+    look(page, "sheet.pdf")
+    wait(page, lambda: width() > usual * 1.5)
+    preview(page).get_by_role("button", name="Wide").press("Enter")
+    wait(page, lambda: width() == usual)
+    page.reload()
+    look(page, "sheet.pdf")
+    expect(page.locator(".preview-frame")).to_be_visible()
+    assert width() == usual
+
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.locator("#to-panel").click()
+    wait(page, lambda: panel.bounding_box() == {"x": 0, "y": 0, "width": 390, "height": 844})
 
 
 def test_a_file_is_seen_being_made_and_hands_over_what_it_had(page: Page, go: Path, complaints: list[str]) -> None:
     script = Held(page, "**/session/panel.*.js")
     begin(page, "filing", f"slowly {go}")
     log = artifact(page, "log.txt")
-    expect(log).to_contain_text("being made")
+    expect(log).to_contain_text("In progress")
     log.get_by_role("button").click()  # before its script has loaded
     script.let_go()
     growing = preview(page).locator(".preview-so-far")
@@ -358,7 +392,7 @@ def test_a_file_is_seen_being_made_and_hands_over_what_it_had(page: Page, go: Pa
     go.touch()
     heard(page, "Slowly done.")
     expect(preview(page).locator("pre.wrapped")).to_contain_text("the last line")
-    expect(log).not_to_contain_text("being made")
+    expect(log).not_to_contain_text("In progress")
     expect(preview(page).get_by_role("heading", name="log.txt")).to_be_focused()
     page.keyboard.press("Escape")
 
@@ -374,13 +408,6 @@ def test_a_file_is_seen_being_made_and_hands_over_what_it_had(page: Page, go: Pa
     chip.click()
     expect(preview(page).get_by_role("heading", name="rows.csv")).to_be_focused()
     expect(page.locator("#panel-count")).to_have_text("3")
-
-    # Provisional artifacts of stopped work disappear
-    begin(page, "countdown", "Count down from 900")
-    expect(artifact(page, "countdown")).to_contain_text("being made")
-    page.get_by_role("button", name="Stop").click()
-    expect(page.locator(".work")).to_contain_text("Stopped")
-    expect(artifact(page, "countdown")).to_have_count(0)
 
 
 def test_a_pdf_is_shown_in_the_browsers_viewer_and_does_nothing(

@@ -43,7 +43,7 @@ def test_everything_is_found_from_anywhere_by_shortcuts(page: Page, complaints: 
     page.keyboard.type("title zanz")  # before its script has loaded
     script.let_go()
     expect(chosen(page)).to_contain_text("Zanzibar is a")
-    said = page.locator("[role=group][aria-label='Said and delivered'] [role=option]")
+    said = page.locator("[role=group][aria-label='Messages and files'] [role=option]")
     expect(said.first.locator("mark").first).to_have_text(re.compile("zanz|title", re.IGNORECASE))
     expect(said.first).to_contain_text("<img src=x")
     expect(page.locator("dialog.palette img")).to_have_count(0)
@@ -66,11 +66,11 @@ def test_everything_is_found_from_anywhere_by_shortcuts(page: Page, complaints: 
     page.keyboard.type("zanz")
     expect(chosen(page)).to_contain_text("Zanzibar is a")
     state = page.locator(".palette-state")
-    expect(state).to_have_text("The server cannot be reached. Only what this browser knows is listed.")
+    expect(state).to_have_text("The server cannot be reached. Only sessions known to this browser are listed.")
     page.context.set_offline(False)
     complaints.clear()
     field.fill("qxqxqxq")
-    expect(state).to_have_text("Nothing found. Try other words.")
+    expect(state).to_have_text("No results. Try other words.")
     page.keyboard.press("Enter")
     page.keyboard.press("Escape")
     expect(page.locator(".sidebar [data-open=palette]")).to_be_focused()
@@ -78,27 +78,30 @@ def test_everything_is_found_from_anywhere_by_shortcuts(page: Page, complaints: 
     page.keyboard.type("credent")
     expect(chosen(page)).to_contain_text("Credentials")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/credentials/")
+    page.wait_for_url("**/settings/credentials")
 
-    # A new session finds an agent by its skills; without the script, it links to the agents' page
+    # A new session finds an agent by its skills, and keeps what was written
     live(page)
     page.keyboard.press("Control+Shift+O")
-    page.get_by_role("combobox", name="Who do you want to write to, or what for?").fill("statistics of a csv table")
+    expect(page.locator("#words")).to_be_focused()
+    page.keyboard.type("Here it is")
+    page.locator("#agent-picker").press("Enter")
+    page.get_by_role("combobox", name="Search agents by name or skill").fill("statistics of a csv table")
     expect(chosen(page)).to_contain_text("Report")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/agents/report")
+    expect(page.get_by_role("textbox", name="Message Report")).to_be_focused()
+    page.reload()
+    expect(page.get_by_role("textbox", name="Message Report")).to_have_value("Here it is")
     live(page)
     page.keyboard.press("Control+/")
     listed = page.get_by_role("dialog", name="Keyboard shortcuts")
     expect(listed).to_contain_text("Ctrl+Shift+O")
     page.keyboard.press("Escape")
     expect(listed).to_be_hidden()
-    page.route("**/shell/palette.*.js", lambda route: route.abort())
     page.goto("/inbox")
     live(page)
-    page.locator(".sidebar [data-open=new]").press("Enter")
-    page.wait_for_url("**/agents")
-    complaints.clear()
+    page.locator(".sidebar [data-new]").press("Enter")
+    expect(page.locator("#words")).to_be_focused()
 
 
 ON_SOMETHING = "() => document.activeElement && document.activeElement !== document.body"
@@ -140,12 +143,12 @@ def choose(page: Page, name: str) -> None:
 def test_a_conversation_is_led_by_keyboard_alone(page: Page) -> None:
     page.goto("/")
     live(page)
-    page.keyboard.press("Control+Shift+o")
+    reach(page, page.locator("#agent-picker"))
+    page.keyboard.press("Enter")
     page.keyboard.type("asking")
     expect(chosen(page)).to_contain_text("Asking")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/agents/asking")
-    reach(page, page.locator("#words"))
+    expect(page.locator("#words")).to_be_focused()
     page.keyboard.type("A trip")
     page.keyboard.press("Enter")
     page.wait_for_url(SESSION)
@@ -166,7 +169,7 @@ def test_a_conversation_is_led_by_keyboard_alone(page: Page) -> None:
     verify = page.locator("#verify")
     reach(page, verify)
     page.keyboard.press("Enter")
-    expect(page.locator("#announcer")).to_contain_text("Signature holds")
+    expect(page.locator("#announcer")).to_contain_text("Signature valid")
     expect(verify).to_be_focused()
     page.keyboard.press("Escape")
     expect(file).to_be_focused()
@@ -189,11 +192,11 @@ def test_a_conversation_is_led_by_keyboard_alone(page: Page) -> None:
     page.keyboard.press("Escape")
     expect(items).to_have_count(0)
     expect(more).to_be_focused()
-    star = page.get_by_role("button", name="4 of 5")
-    reach(page, star)
+    thumb = page.get_by_role("button", name="Good answer")
+    reach(page, thumb)
     page.keyboard.press("Enter")
-    expect(page.get_by_label("Why?")).to_be_visible()
-    expect(star).to_be_focused()
+    expect(page.get_by_label("What was good?")).to_be_visible()
+    expect(thumb).to_be_focused()
     mine = page.locator(".from-user [data-act=more]")
     reach(page, mine, "Shift+Tab")
     page.keyboard.press("Enter")
@@ -211,7 +214,7 @@ def test_a_conversation_is_led_by_keyboard_alone(page: Page) -> None:
 
     # Overlays of a session close with Escape and restore the focus
     opener = page.get_by_role("button", name="More about this session")
-    for name, title in (("Branches", "Branches"), ("Share by a link…", "Share this session")):
+    for name, title in (("Branches", "Branches"), ("Share…", "Share this session")):
         reach(page, opener, "Shift+Tab")
         page.keyboard.press("Enter")
         expect(page.locator("#session-menu a").first).to_be_focused()
@@ -273,7 +276,7 @@ def test_the_list_of_sessions_is_live_in_every_tab_and_put_in_order(
     other.goto("/agents")
 
     # Renamed and pinned by keyboard only
-    field = page.get_by_label("Name of the session")
+    field = page.get_by_label("Session name")
     for name, key in (("Not this", "Escape"), ("A second name", "Enter")):
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
@@ -301,7 +304,7 @@ def test_the_list_of_sessions_is_live_in_every_tab_and_put_in_order(
     toast = page.locator(".toast", has_text="deleted")
     toast.hover()
     assert ada.session(older), "it is not deleted while that can be taken back"
-    page.goto("/credentials/")
+    page.goto("/settings/credentials")
     toast.hover()
     expect(entry(page, older)).to_have_count(0)
     page.get_by_role("button", name="Undo").click()
@@ -353,18 +356,19 @@ def test_the_list_of_sessions_is_live_in_every_tab_and_put_in_order(
         if undo:
             phone.locator(".toast").get_by_role("button", name="Undo").tap()
             expect(mine).to_be_visible()
+    phone.get_by_role("link", name="All sessions").tap()
     phone.get_by_role("link", name="Archived").tap()
     mine.locator("[data-more]").tap()
     expect(phone.get_by_role("menuitem", name="Pin")).to_be_hidden()
-    phone.get_by_role("menuitem", name="Bring back").tap()
+    phone.get_by_role("menuitem", name="Unarchive").tap()
     expect(mine).to_have_count(0)
-    phone.get_by_role("link", name="In use").tap()
+    phone.get_by_role("link", name="Active").tap()
     expect(mine).to_be_visible()
     assert phone.evaluate(FITS)
 
     page.goto("/agents")
     live(page)
-    for name, tells in (("Archive", "is archived"), ("Delete", "is deleted")):
+    for name, tells in (("Archive", "is archived"), ("Delete", "was deleted")):
         reach(page, entry(page, key))
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
@@ -398,7 +402,7 @@ def test_agents_are_found_while_one_types_looked_at_and_added(
     expect(page.locator(".nothing-yet")).to_contain_text("Try other words")
     page.get_by_role("link", name="Show all").click()
     expect(cards).to_have_count(everybody)
-    page.get_by_text("Narrow down").click()
+    page.get_by_text("Filters", exact=True).click()
     page.get_by_label("Tag").select_option("countdown")
     expect(page).to_have_url(re.compile(r"/agents\?tag=countdown$"))
     expect(cards.get_by_role("heading")).to_have_text(["Countdown"])
@@ -409,7 +413,7 @@ def test_agents_are_found_while_one_types_looked_at_and_added(
     card.get_by_role("link", name="Try").first.press("Enter")
     expect(page.locator("#words")).to_have_value("Anything at all")
     expect(page.locator("#words")).to_be_focused()
-    expect(page.get_by_role("heading", name="How it does")).to_be_visible()
+    expect(page.get_by_role("heading", name="Performance")).to_be_visible()
     expect(page.get_by_role("link", name="measure this").last).to_have_attribute("href", SESSION)
     page.get_by_role("button", name="Copy the address: JSON-RPC").click()
     expect(page.locator("#toasts")).to_contain_text("Copied.")
@@ -429,21 +433,21 @@ def test_agents_are_found_while_one_types_looked_at_and_added(
     page.goto("/agents")
     page.get_by_role("link", name="Add a remote agent").click()
     page.get_by_label("Address").fill("http://10.1.2.3/")
-    page.get_by_role("button", name="Look at it").click()
+    page.get_by_role("button", name="Continue").click()
     expect(page.locator("#url-problem")).to_be_visible()
     page.get_by_label("Address").fill(f"{parley.url}/a2a/hello")
-    page.get_by_role("button", name="Look at it").click()
-    expect(page.get_by_text("Nothing was registered yet.")).to_be_visible()
+    page.get_by_role("button", name="Continue").click()
+    expect(page.get_by_text("The agent is not added yet.")).to_be_visible()
     assert page.evaluate(FITS)
-    page.get_by_label("Short name").fill("far-away")
-    page.get_by_role("button", name="Register it").click()
+    page.get_by_label("Slug").fill("far-away")
+    page.get_by_role("button", name="Add agent").click()
     page.wait_for_url("**/agents/far-away")
     say(page, "over there")
     page.wait_for_url(SESSION)
     heard(page, "over there")
     settled(page)
     page.goto("/agents?q=far-away")
-    expect(cards.first).to_contain_text("Runs elsewhere")
+    expect(cards.first).to_contain_text("Remote agent")
 
 
 BROWSER = """
@@ -481,9 +485,9 @@ def test_what_ends_or_asks_elsewhere_is_told_once_by_a_page_or_by_the_browser(
     say(page, "And again")
     heard(page, "And again")
     session, _ = ada.begin("echo", "The thing that ends")
-    told([page, other], "“The thing that ends” is done.")
+    told([page, other], "“The thing that ends” completed.")
     ada.begin("echo", "The thing after it")
-    told([page, other], "“The thing after it” is done.")
+    told([page, other], "“The thing after it” completed.")
     says = [one.locator(".toast", has_text="The thing that ends").count() for one in (page, other)]
     assert sorted(says) == [0, 1], "and the other page does not repeat it"
     assert not [one for one in (page, other) if one.locator(".toast", has_text="“What I look at”").count()]
@@ -514,7 +518,20 @@ def test_what_ends_or_asks_elsewhere_is_told_once_by_a_page_or_by_the_browser(
     said = "shown.map(({ title, body }) => [title, body])"
     wait(page, lambda: shown.extend((one, *words) for one in (page, other) for words in one.evaluate(said)) or shown)
     teller, *words = shown[0]
-    assert words == ["“Where nobody looks” asks you something", "Where to, and how?"]
+    assert words == ["“Where nobody looks” has a question", "Where to, and how?"]
     assert len(shown) == 1
     teller.evaluate("window.shown[0].onclick()")
     teller.wait_for_url(f"**/sessions/{session}")
+
+    # Nothing is said that the settings leave out
+    page.evaluate("localStorage.removeItem('test.away')")
+    other.close()
+    page.goto("/settings/notifications")
+    page.get_by_label("An agent asks you something").uncheck()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status").filter(has_text="Saved")).to_be_visible()
+    live(page)
+    ada.begin("asking", "What nobody wants to know")
+    ada.begin("echo", "The last thing that ends")
+    told([page], "“The last thing that ends” completed.")
+    assert not page.locator(".toast", has_text="What nobody wants to know").count()

@@ -131,7 +131,7 @@ def test_a_conversation_its_files_tasks_forks_and_readers(
         page.wait_for_url("**/")
         page.get_by_role("button", name="Search").first.click()
         page.keyboard.type(words)
-        expect(page.locator("[aria-label='Said and delivered'] [role=option]").first).to_be_visible()
+        expect(page.locator("[aria-label='Messages and files'] [role=option]").first).to_be_visible()
         in_its_box(page)
         page.keyboard.press("Escape")
 
@@ -187,7 +187,8 @@ def test_questions_lists_cards_answers_in_the_console_and_plans(
             page.goto(f"{agent}{ending}")
             expect(page.locator("h1")).to_be_visible()
             in_its_box(page)
-    page.keyboard.press("Control+Shift+O")
+    page.goto("/")
+    page.locator("#agent-picker").click()
     expect(page.locator(".palette [role=option]").nth(len(agents))).to_be_visible()
     in_its_box(page)
 

@@ -12,10 +12,8 @@ from tests.browser.people import PASSWORD, Person
 from tests.stack import Stack
 
 UNREACHED = "The server cannot be reached."
-OFFLINE = "You are offline. You can read on; what you write is sent when the line is back."
-ELSEWHERE = (
-    "You are offline. You can read on; what you say to agents, and what you answer, is sent when the line is back."
-)
+OFFLINE = "You are offline. You can keep reading. Messages you write are sent when you are back online."
+ELSEWHERE = "You are offline. Messages and answers will be sent when you are back online."
 NOTHING_UNSENT = "() => !localStorage.unsent"
 CONTROLLED = "() => Boolean(navigator.serviceWorker.controller)"
 KEEPS = """async () => {
@@ -31,7 +29,7 @@ def is_kept(page: Page) -> None:
 
 
 def waiting(page: Page, words: str) -> None:
-    expect(page.locator(".pending", has_text=words)).to_contain_text("Waiting for the line")
+    expect(page.locator(".pending", has_text=words)).to_contain_text("Waiting for connection")
 
 
 def test_a_server_that_dies_is_waited_for_and_all_that_was_said_meanwhile_is_sent_once(
@@ -57,7 +55,7 @@ def test_a_server_that_dies_is_waited_for_and_all_that_was_said_meanwhile_is_sen
         expect(page.locator("#line-state")).to_have_text(OFFLINE)
         expect(watching.locator("[data-line=lost]")).to_have_text("The line is lost. Reconnecting…")
         form.get_by_role("button", name="Send answer").click()
-        expect(inbox.locator("#toasts")).to_contain_text("Your answer is sent when the line is back.")
+        expect(inbox.locator("#toasts")).to_contain_text("Your answer will be sent when you are online.")
         expect(inbox.locator(".inbox-item")).to_have_count(0)
         say(page, "while it was dead")
         waiting(page, "while it was dead")
@@ -125,16 +123,16 @@ def test_a_first_message_waits_for_the_line_and_comes_back_if_it_is_refused(
         tab.goto("/agents/hello")
     say(page, "never mind")
     for tab in (page, other):
-        expect(tab.locator(".toast", has_text="Sent when the line is back: never mind")).to_be_visible()
+        expect(tab.locator(".toast", has_text="Will be sent when you are online: never mind")).to_be_visible()
     page.locator(".toast", has_text="never mind").get_by_role("button", name="Take back").click()
     expect(page.locator("#words")).to_have_value("never mind")
     expect(other.locator(".toast", has_text="never mind")).to_have_count(0)
     page.locator("#files").set_input_files({"name": "cat.png", "mimeType": "image/png", "buffer": b"meow"})
     say(page, "look at this")
-    expect(page.locator(".toast", has_text="Sent when the line is back: look at this")).to_be_visible()
+    expect(page.locator(".toast", has_text="Will be sent when you are online: look at this")).to_be_visible()
     other.goto("/agents/echo")
     say(other, "for echo")
-    expect(other.locator(".toast", has_text="Sent when the line is back: for echo")).to_be_visible()
+    expect(other.locator(".toast", has_text="Will be sent when you are online: for echo")).to_be_visible()
     other.close()
     page.goto("/agents")
 
@@ -148,14 +146,14 @@ def test_a_first_message_waits_for_the_line_and_comes_back_if_it_is_refused(
     context.add_cookies(cookies)
     page.evaluate("dispatchEvent(new Event('online'))")
     expect(page.locator(".sidebar").get_by_role("link", name="for echo")).to_have_count(1)
-    page.locator(".toast", has_text="Hello does not take “cat.png”").get_by_role("button", name="Open").click()
+    page.locator(".toast", has_text="Hello does not accept “cat.png”").get_by_role("button", name="Open").click()
     page.wait_for_url("**/agents/hello")
-    expect(page.locator(".composer-error")).to_contain_text("Hello does not take “cat.png”")
+    expect(page.locator(".composer-error")).to_contain_text("Hello does not accept “cat.png”")
     expect(page.locator("#words")).to_have_value("look at this")
     page.get_by_role("button", name="Remove cat.png").click()
     page.route("**/messages", lambda route: route.abort())
     page.locator("#words").press("Enter")
-    expect(page.locator(".toast", has_text="Sent when the line is back: look at this")).to_be_visible()
+    expect(page.locator(".toast", has_text="Will be sent when you are online: look at this")).to_be_visible()
     page.unroute_all()
     page.wait_for_url("**/sessions/*")
     heard(page, "look at this")
@@ -172,7 +170,7 @@ def test_a_first_message_waits_for_the_line_and_comes_back_if_it_is_refused(
     page.evaluate("dispatchEvent(new Event('online'))")
     told = page.locator(".toast", has_text="A message could not be sent.")
     expect(told).to_have_count(1)
-    told.get_by_role("button", name="Copy it, and let it go").click()
+    told.get_by_role("button", name="Copy it and discard").click()
     until(page, NOTHING_UNSENT)
     assert page.evaluate("navigator.clipboard.readText()") == "for nobody"
     complaints.clear()
@@ -219,17 +217,17 @@ def test_an_answer_that_is_lost_or_breaks_off_leads_to_one_message(page: Page, c
     # Offline buttons say that they had no effect
     for what in ("stop", "agent", "feedback"):
         page.route(f"**/sessions/*/{what}", lambda route: route.abort())
-    page.get_by_role("button", name="4 of 5").last.click()
-    expect(page.locator(".rated").last).to_contain_text(f"{UNREACHED} Your rating was not taken.")
+    page.get_by_role("button", name="Good answer").last.click()
+    expect(page.locator(".rated").last).to_contain_text(f"{UNREACHED} Your rating was not saved.")
     expect(page.locator(".rating [aria-pressed=true]")).to_have_count(0)
     error = page.locator(".composer-error")
     page.get_by_role("button", name="Switch").click()
     page.locator("#switch-to [data-switch=talking]").click()
-    expect(error).to_contain_text(f"{UNREACHED} You go on with the agent that you have.")
+    expect(error).to_contain_text(f"{UNREACHED} The agent was not switched.")
     begin(page, "talking", "Go on")
     heard(page, "and so")
     page.get_by_role("button", name="Stop").click()
-    expect(error).to_contain_text(f"{UNREACHED} The work goes on.")
+    expect(error).to_contain_text(f"{UNREACHED} The task is still running.")
     expect(page.locator("#head-state")).to_have_text("Working")
     page.unroute_all()
     page.get_by_role("button", name="Stop").click()
@@ -281,10 +279,10 @@ def test_a_kept_page_is_there_before_its_script_lists_its_files_and_is_brought_u
 
     # Files that came after the page loaded, and a running turn
     files = page.locator("#artifacts .artifact")
-    session = begin(page, "countdown", "1")
-    heard(page, "Lift-off.")
+    session = begin(page, "filing", "slowly /")
+    heard(page, "Slowly done.")
     is_kept(page)
-    say(page, "2")
+    say(page, "and slowly /")
     expect(files).to_have_count(2)
     page.goto("/agents")
     until(page, KEPT, [session, "1 older version"])
@@ -297,7 +295,7 @@ def test_a_kept_page_is_there_before_its_script_lists_its_files_and_is_brought_u
     expect(page.locator("#preview")).to_contain_text("The preview could not be loaded.")
     context.set_offline(False)
     page.get_by_role("button", name="Try again").click()
-    expect(page.locator("#preview .preview-text")).to_contain_text("2")
+    expect(page.locator("#preview .preview-text")).to_contain_text("the last line")
     complaints.clear()
 
 

@@ -27,7 +27,7 @@ def test_plans_are_written_started_answered_paused_and_seen_to_their_end(page: P
     page.get_by_label("Where to?").fill("Lisbon")
     script.let_go()
     expect(page.get_by_label("From where?")).to_be_focused()
-    for label, value in {"From where?": "Oslo", "When?": "2027-05-03", "How many nights?": "3"}.items():
+    for label, value in {"From where?": "Oslo", "When do you arrive?": "2027-05-03", "How many nights?": "3"}.items():
         page.get_by_label(label).fill(value)
     page.get_by_label("How many nights?").press("Enter")
     page.wait_for_url(RUN)
@@ -39,9 +39,9 @@ def test_plans_are_written_started_answered_paused_and_seen_to_their_end(page: P
     expect(page.locator(".look .preview-file").first).to_be_visible()
     page.locator("#plan-step-hotel").click()
     page.wait_for_url("**/tasks/*")
-    page.get_by_role("link", name="a run of plan").click()
+    page.get_by_role("link", name="a run of the plan").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Run of Travel plan")
-    page.get_by_label("From the step").select_option("hotel")
+    page.get_by_label("Start from").select_option("hotel")
     page.get_by_role("button", name="Run again").click()
     expect(page.get_by_role("link", name="an earlier run", exact=True)).to_be_visible()
     expect(page.locator(COMPLETED)).to_be_visible()
@@ -64,7 +64,7 @@ def test_plans_are_written_started_answered_paused_and_seen_to_their_end(page: P
     page.route("**/control", lambda route: route.abort())
     page.locator("#pause-it").press("Enter")
     lost = page.locator("#controls [role=alert]")
-    expect(lost).to_contain_text("The run goes on. Press Pause again when the line is")
+    expect(lost).to_contain_text("The run was not paused. Try again when you are back")
     page.unroute_all()
     complaints.clear()
     page.locator("#pause-it").press("Enter")
@@ -82,7 +82,7 @@ def test_plans_are_written_started_answered_paused_and_seen_to_their_end(page: P
     text.fill(written.replace("AGENT", "no-such-agent"))
     expect(page.locator("#problems")).to_contain_text("steps.draft.agent")
     text.fill(written.replace("AGENT", "echo").replace("First draft", "The very first"))
-    expect(page.locator("#problems")).to_contain_text("It can be saved: 3 steps.")
+    expect(page.locator("#problems")).to_contain_text("No problems. 3 steps.")
     expect(page.locator("#plan-step-draft")).to_contain_text("The very first")
     text.fill(WELLS)
     page.get_by_label("Short name").fill("two-wells")
@@ -95,7 +95,7 @@ def test_plans_are_written_started_answered_paused_and_seen_to_their_end(page: P
     inbox.goto("/inbox")
     page.get_by_role("button", name="Start").click()
     page.wait_for_url(RUN)
-    here, there = page.locator(".inbox-item"), inbox.locator(".inbox-item", has_text="a step of Two wells")
+    here, there = page.locator(".inbox-item"), inbox.locator(".inbox-item", has_text="step of Two wells")
     expect(here).to_have_count(2)
     expect(there).to_have_count(2)
     left = here.filter(has_text="Left well").get_by_label("Your answer")
@@ -119,3 +119,24 @@ def test_plans_are_written_started_answered_paused_and_seen_to_their_end(page: P
     expect(table).to_be_focused()
     for forms in (here, there):
         expect(forms).to_have_count(0)
+
+
+def test_an_answer_on_a_runs_page_and_a_sample_are_in_the_plans_session(page: Page) -> None:
+    page.goto("/plans/research")
+    page.get_by_label("Message").fill("lung fibrosis")
+    page.get_by_role("button", name="Start").click()
+    page.wait_for_url(RUN)
+    for answer in ("small molecules", "MRC-5"):
+        choice = page.locator(f".inbox-item input[value='{answer}']")
+        choice.check()
+        page.get_by_role("button", name="Send answer").click()
+        expect(choice).to_have_count(0)
+    sample = page.get_by_role("button", name="Use the sample")
+    expect(sample).to_be_visible()
+    page.get_by_role("link", name="Session", exact=True).click()
+    said = page.locator("#items")
+    for answer in ("small molecules", "MRC-5"):
+        expect(said.get_by_text(answer, exact=True)).to_be_visible()
+    sample.press("Enter")
+    expect(said.locator(".chips").get_by_text("screening.csv")).to_be_visible()
+    expect(said.get_by_text("Upload the expression data")).to_be_visible()

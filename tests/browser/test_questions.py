@@ -11,7 +11,7 @@ from tests.browser.conftest import PHONE, OpenBrowser
 from tests.browser.doing import FITS, SESSION, begin, heard, say, settled, until
 from tests.browser.people import Person
 
-GIVE = "Give it, or decline"
+GIVE = "Enter credential"
 SECRET = "k-5f1d2a90-secret"
 SERVICE = "the calendar of the institute"
 
@@ -49,7 +49,7 @@ def test_questions_of_all_sessions_are_answered_and_declined_where_they_are_list
     item.get_by_role("button", name="Send answer").focus()
     inbox.keyboard.press("Enter")
     expect(questions(inbox)).to_have_count(1)
-    expect(inbox.locator("#toasts")).to_contain_text("Your answer is sent.")
+    expect(inbox.locator("#toasts")).to_contain_text("Answer sent.")
     expect(questions(inbox).first.locator(":focus")).to_have_count(1)
     heard(page, "Noted.")
     expect(page.locator(".from-user").last).to_contain_text("a view")
@@ -60,14 +60,14 @@ def test_questions_of_all_sessions_are_answered_and_declined_where_they_are_list
     page.goto(address)
     say(page, "Anywhere")
     expect(questions(inbox)).to_have_count(0)
-    expect(inbox.get_by_text("Nothing waits for you.")).to_be_visible()
+    expect(inbox.get_by_text("Nothing is waiting for you.")).to_be_visible()
     expect(inbox).to_have_title("Inbox · Parley")
 
     # Declining needs a confirmation, and ends the work
     declined, _ = ada.begin("asking", "A trip that is declined")
     expect(questions(inbox)).to_have_count(1)
     decline = inbox.get_by_role("button", name="Decline", exact=True)
-    really = inbox.get_by_role("button", name="Decline, and stop the work?")
+    really = inbox.get_by_role("button", name="Decline and stop the task?")
     decline.click()
     really.press("Shift+Tab")
     expect(decline).to_be_visible()
@@ -101,9 +101,10 @@ def test_a_key_is_asked_for_given_used_again_taken_back_and_refused(page: Page, 
     begin(page, "calendar", "And next week?")
     heard(page, "I opened it with a key")
     page.get_by_role("button", name="Ada", exact=True).click()
+    page.get_by_role("link", name="Settings").click()
     page.get_by_role("link", name="Credentials").click()
     page.get_by_role("button", name=f"Revoke {SERVICE} for Calendar").click()
-    expect(page.get_by_text("You gave none.")).to_be_visible()
+    expect(page.get_by_text("No credentials yet.")).to_be_visible()
 
     # The credential is asked for again, also in the inbox, and refused
     begin(page, "calendar", "And now?")
@@ -112,19 +113,22 @@ def test_a_key_is_asked_for_given_used_again_taken_back_and_refused(page: Page, 
     expect(questions(page)).to_have_count(1)
     expect(questions(page).locator("form, textarea")).to_have_count(0)
     questions(page).get_by_role("link", name=GIVE).click()
-    page.get_by_role("button", name="I will not give this").click()
+    page.get_by_role("button", name="Decline").click()
     heard(page, f"The credential for {SERVICE} was declined.")
 
 
 def test_a_trip_is_asked_for_paid_for_and_planned_on_a_phone(open_browser: OpenBrowser) -> None:
     page = open_browser(PHONE, has_touch=True, is_mobile=True, color_scheme="dark").new_page()
     page.goto("/")
-    bar = page.get_by_role("navigation", name="Places")
+    bar = page.get_by_role("navigation", name="Pages")
+    expect(bar.get_by_role("link", name="New")).to_have_attribute("aria-current", "page")
+    bar.get_by_role("link", name="Sessions").tap()
     expect(bar.get_by_role("link", name="Sessions")).to_have_attribute("aria-current", "page")
     bar.get_by_role("link", name="New").tap()
+    page.locator("#agent-picker").tap()
     page.get_by_role("combobox").fill("travel")
     page.locator("[role=option][data-href='/agents/travel']").tap()
-    page.wait_for_url("**/agents/travel")
+    page.wait_for_url("**/?agent=travel")
     page.locator("#words").fill("I want")
     page.keyboard.press("Enter")  # on a touch screen, a new line
     page.keyboard.type("to go away")
@@ -138,20 +142,20 @@ def test_a_trip_is_asked_for_paid_for_and_planned_on_a_phone(open_browser: OpenB
     heard(page, "When would you like to be in Lisbon?")
     page.get_by_label("Date").fill("2020-01-01")
     page.keyboard.press("Enter")
-    heard(page, "1 January 2020 is over.")
+    heard(page, "1 January 2020 is in the past")
     page.get_by_label("Date").last.fill(f"{date.today() + timedelta(100)}")
     page.keyboard.press("Enter")
-    heard(page, "How many of you will travel?")
-    page.get_by_label("Travellers").fill("2")
+    heard(page, "How many people will travel?")
+    page.get_by_label("Travelers").fill("2")
     page.keyboard.press("Enter")
-    heard(page, "Three days in Lisbon for 2 travellers")
+    heard(page, "Three days in Lisbon for 2 travelers")
     page.get_by_role("link", name=GIVE).tap()
-    expect(page.get_by_text("This is a demonstration")).to_be_visible()
+    expect(page.get_by_text("This is a demo")).to_be_visible()
     assert page.evaluate(FITS)
     page.get_by_label("API key").fill(SECRET)
     page.keyboard.press("Enter")
     page.wait_for_url(SESSION)
-    heard(page, "It would be paid with your key. This is a demonstration")
+    heard(page, "It would be paid with your key. This is a demo")
     settled(page)
     assert SECRET not in page.content()
 
@@ -170,7 +174,7 @@ def test_a_trip_is_asked_for_paid_for_and_planned_on_a_phone(open_browser: OpenB
     expect(page.locator("#to-panel")).to_be_focused()
     page.get_by_role("link", name="All sessions").tap()
     page.wait_for_url(lambda address: address.endswith("/"))
-    page.get_by_role("button", name="You", exact=True).tap()
+    page.get_by_role("button", name="Account", exact=True).tap()
     page.get_by_role("button", name="Keyboard shortcuts").tap()
     shown = page.get_by_role("dialog", name="Keyboard shortcuts")
     shown.get_by_role("button", name="Close").tap()

@@ -50,7 +50,10 @@ def test_messages_wait_in_their_order_are_changed_deleted_and_put_back(
     expect(waiting(other)).to_have_count(3)
 
     # Edited by keyboard only; the draft stays
-    edit, field = row(page, "the third").get_by_role("button", name="Edit"), page.get_by_label("Message that waits")
+    edit, field = (
+        row(page, "the third").get_by_role("button", name="Edit"),
+        page.get_by_role("textbox", name="Queued message"),
+    )
     edit.press("Enter")
     field.fill("the changed")
     page.keyboard.press("Escape")
@@ -98,7 +101,7 @@ def test_messages_wait_in_their_order_are_changed_deleted_and_put_back(
 
     page.route("**/queue/*", too_late)
     row(page, "to be gone").get_by_role("button", name="Delete").click()
-    expect(page.locator("#toasts")).to_contain_text("Deleted. It is not sent.")
+    expect(page.locator("#toasts")).to_contain_text("Queued message deleted.")
     expect(waiting(page)).to_have_count(2)
     expect(page.locator(".composer-error")).to_be_hidden()
     page.unroute_all()
@@ -106,7 +109,7 @@ def test_messages_wait_in_their_order_are_changed_deleted_and_put_back(
 
     # After Stop the person decides; then the rest is sent.
     stop(page)
-    expect(page.locator(".queue-head")).to_contain_text("You stopped the work")
+    expect(page.locator(".queue-head")).to_contain_text("You stopped the task")
     page.reload()
     expect(waiting(page)).to_have_count(2)
     row(page, "the second").get_by_role("button", name="Send now").click()
@@ -163,10 +166,10 @@ def test_it_is_sent_when_the_tab_is_closed_said_into_the_work_or_refused(
         say(page, f"number {number}")
     expect(waiting(page)).to_have_count(20)
     say(page, "too much")
-    expect(page.locator(".composer-error")).to_contain_text("20 messages wait already")
+    expect(page.locator(".composer-error")).to_contain_text("20 messages are already queued")
     expect(page.locator("#words")).to_have_value("too much")
     complaints.clear()
     stop(page)
     for _ in range(2):
-        expect(page.locator(".mark")).to_have_text("Not read")
+        expect(page.locator(".mark")).to_contain_text("Not read")
         page.reload()

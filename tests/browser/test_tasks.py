@@ -32,16 +32,16 @@ def test_the_page_of_a_task_lives_acts_once_and_is_searched_and_copied_from(
     page.wait_for_url("**/tasks/*")
     state = page.locator(".task-state .word")
     expect(state).to_have_text("Working")
-    fold = page.get_by_text("As a table").first
+    fold = page.get_by_text("Show as a table").first
     fold.press("Enter")
     go.touch()
     expect(state).to_have_text("Waiting for you")
     expect(page.locator("#task-news")).to_have_text("Waiting for you")
     expect(page.locator("#timeline-table")).to_have_attribute("open", "")
     expect(page.locator("#timeline-table summary")).to_be_focused()
-    expect(page.locator("#turn-1")).to_contain_text("Ran")
+    expect(page.locator("#turn-1")).to_contain_text("Finished")
     expect(page.locator("#events")).to_contain_text("input-required: What is your")
-    page.get_by_role("link", name="Answer it").click()
+    page.get_by_role("link", name="Answer").click()
     page.wait_for_url("**/sessions/*")
     expect(page.get_by_label("Colour")).to_be_visible()
 
@@ -70,7 +70,9 @@ def test_the_page_of_a_task_lives_acts_once_and_is_searched_and_copied_from(
 
     page.route("**/again", unheard)
     page.get_by_role("button", name="Run again").click()
-    expect(page.locator("#toasts")).to_contain_text("It may not have arrived. Press Run again when the line is back")
+    expect(page.locator("#toasts")).to_contain_text(
+        "It may not have been sent. Press Run again when you are back online"
+    )
     page.unroute_all()
     complaints.clear()
     page.get_by_role("button", name="Run again").click()
@@ -107,7 +109,7 @@ def test_the_page_of_a_task_lives_acts_once_and_is_searched_and_copied_from(
     page.get_by_label("Text").fill("rivers RUN")
     expect(rows).to_have_count(1)
     page.get_by_label("Text").fill("no such thing")
-    expect(page.locator("#events")).to_contain_text("No event is like that.")
+    expect(page.locator("#events")).to_contain_text("No events match these filters.")
     page.locator("[id^=bar-turn-1]").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#turn-1")).to_be_visible()
@@ -118,7 +120,7 @@ def test_the_page_of_a_task_lives_acts_once_and_is_searched_and_copied_from(
     page.goto(f"/tasks/{task}")
     request = page.locator("#document-request")
     request.locator("summary").click()
-    expect(request).to_contain_text("This is its beginning.")
+    expect(request).to_contain_text("Only the beginning is shown.")
     request.get_by_role("button", name="Copy").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert json.loads(clipboard(page))["parts"][0]["text"] == words
@@ -144,8 +146,8 @@ def test_the_page_of_a_task_lives_acts_once_and_is_searched_and_copied_from(
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/tasks/{second}")
-    page.get_by_text("As a table").last.click()
-    expect(page.locator("#graph-table tbody tr")).to_contain_text("is referred to by")
+    page.get_by_text("Show as a table").last.click()
+    expect(page.locator("#graph-table tbody tr")).to_contain_text("is referenced by")
     page.locator("#graph-table td").get_by_role("link").first.click()
     page.wait_for_url(f"**/tasks/{task}")
 
@@ -208,7 +210,7 @@ def test_the_player_shows_what_a_browser_saw_live_and_forks_from_there(
     assert asking, "the question was seen"
     page.route("**/replay/entries*", lambda route: route.abort())
     page.goto(f"{session}/replay?at=1")
-    expect(page.locator("#toasts")).to_contain_text("Not all of the session could be loaded.")
+    expect(page.locator("#toasts")).to_contain_text("Part of the session could not be loaded.")
     page.unroute_all()
     complaints.clear()
     page.get_by_role("button", name="Try again").click()
@@ -238,7 +240,7 @@ def test_the_player_shows_what_a_browser_saw_live_and_forks_from_there(
     page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
     assert page.evaluate(FITS)
     while messages(page).count():
-        page.get_by_role("button", name="Message before").click()
+        page.get_by_role("button", name="Previous message").click()
     page.get_by_role("button", name="Next message").press("Enter")
     expect(messages(page)).to_have_count(1)
     refused = {"status": 409, "json": {"detail": "The session is being moved. Try again."}}
@@ -301,7 +303,7 @@ def test_of_a_long_session_few_messages_are_in_the_page_and_the_readers_place_is
     # A link leads far up; a broken connection is reported
     page.route("**/earlier?*", lambda route: route.abort())
     page.evaluate("location.hash = '#m-501'")
-    expect(page.locator(".composer-error")).to_contain_text("What was said before could not be loaded.")
+    expect(page.locator(".composer-error")).to_contain_text("Earlier messages could not be loaded.")
     page.unroute_all()
     complaints.clear()
     page.evaluate("location.hash = '#m-401'")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from playwright.sync_api import Page, expect
 
+from apps.web.settings.sections import SECTIONS
 from tests.browser.people import Person
 
 CSV = "site,depth,temperature\n" + "\n".join(f"{'ABC'[n % 3]},{n * 1.5},{20 - n / 10}" for n in range(90))
@@ -78,17 +79,19 @@ def views(person: Person) -> Iterator[View]:
     [made] = person.api("GET", f"/artifacts?session={report}")["items"][:1]
     session = f"/sessions/{report}"
     yield View("home", "/", drawn("#sessions [data-key]"))
+    yield View("sessions", "/?show=all", drawn("#sessions [data-key]"))
     yield View("archived", "/?show=archived")
     yield View("row-menu", "/", pressed("#sessions [data-more]", "#row-menu"))
     yield View("find", "/", keys("Control+k", "[role=option]"))
-    yield View("new-session", "/", keys("Control+Shift+o", "[role=option]"))
+    yield View("choose-agent", "/", pressed("#agent-picker", "[role=option]"))
     yield View("help", "/", keys("Control+/", "dialog.help"))
     yield View("agents", "/agents")
     yield View("agent", "/agents/report")
     yield View("try", "/agents/echo/try")
     yield View("add-agent", "/agents/remote/add")
     yield View("inbox", "/inbox", drawn(".inbox-item"))
-    yield View("credentials", "/credentials/")
+    for section in SECTIONS:
+        yield View(f"settings-{section}", f"/settings/{section}")
     yield View("session", session, drawn(".from-agent .prose"))
     yield View("story", f"/sessions/{story}", pressed(".work summary", ".steps"))
     yield View("fork", f"/sessions/{fork}", drawn(".branches"))

@@ -35,4 +35,6 @@ def test_only_errors_of_http_have_codes_of_http():
 def test_an_archive_that_cannot_be_read_is_no_mistake_of_the_server():
     assert errors.row_of(DamagedArchive).http == 503
     assert problems.problem(DamagedArchive("for operators")).row.status == 503
-    assert "operators can see" in errors.problem(DamagedArchive("secret")).message
+    message = errors.problem(DamagedArchive("secret")).message
+    assert "Ask an operator" in message
+    assert "secret" not in message

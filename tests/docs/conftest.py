@@ -7,10 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from apps.features.model_agents import language_models
 from tests import stack
 from tests.docs.pages import PAGES, Page, page_at
 from tests.docs.reading import Reader, reader_in
 from tests.type_checking import TypeChecked, type_checking
+
+
+@pytest.fixture(autouse=True)
+def _models_are_the_platforms_again() -> Iterator[None]:
+    """A page may act as another host."""
+    yield
+    language_models.configure()
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,9 @@ def write_python(pages: list[Page], folder: Path) -> list[str]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(source)
     return list(sources)
+
+
+def test_the_readmes_pictures_are_there_and_small() -> None:
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', (ROOT / "README.md").read_text())
+    assert len(pictures) == 4
+    assert [name for name in pictures if (ROOT / name).stat().st_size > 150_000] == []

@@ -84,7 +84,7 @@ async def test_an_artifact_may_have_only_so_many_bytes(boxed, text):
     Bulky.appended = 0
     with override_settings(MAX_ARTIFACT_BYTES=5 * 1024**2):
         said = await failed(await boxed("Bulky", text), "artifact_too_large")
-    assert "An artifact may have 5 MB" in said
+    assert "at most 5 MB" in said
     if text == "chunks":
         assert Bulky.appended == 4, "the fifth was refused at once"
 
@@ -99,12 +99,12 @@ async def test_an_artifact_may_have_only_so_many_bytes(boxed, text):
 @override_settings(MAX_ARTIFACT_BYTES=5 * 1024**2, MAX_TURN_BYTES=3 * 1024**2)
 async def test_all_artifacts_of_a_turn_are_counted_together(boxed):
     said = await failed(await boxed("Bulky", "chunks"), "artifact_too_large")
-    assert "The artifacts of a turn may have 3 MB" in said
+    assert "at most 3 MB together" in said
 
 
 async def test_what_may_not_be_yielded_is_an_invalid_response(boxed):
     receipt = await boxed("Yielding")
-    assert "error of its own" in await failed(receipt, "invalid_agent_response")
+    assert "internal error" in await failed(receipt, "invalid_agent_response")
     assert "yielded object" in (await run_of(receipt)).error["message"]
 
 
@@ -146,7 +146,7 @@ async def test_a_million_tokens_are_one_artifact(boxed):
 async def test_too_much_of_anything_else_fails_in_words(boxed):
     codes = {"memory": "memory_too_large", "slot": "question_too_large", "progress": "too_large"}
     for text, code in codes.items():
-        assert "may have 1 MB" in await failed(await boxed("Hoarding", text), code)
+        assert "at most 1 MB" in await failed(await boxed("Hoarding", text), code)
 
 
 async def test_a_handler_that_blocks_its_thread_blocks_nobody_else(boxed, ada, echo, said):

@@ -298,7 +298,7 @@ async def test_another_agent_that_does_not_take_such_files_is_refused(ada, seein
 async def test_where_nothing_was_said_nothing_can_be_answered_again(ada, echo, said, worker):
     context = await talk(ada, echo, said, "one")
     child = await read(lambda: forking.fork(ada.principal, context, 0, reason="fork"))
-    with pytest.raises(UnsupportedOperation, match="Nothing was said"):
+    with pytest.raises(UnsupportedOperation, match="no message to try again"):
         await editing.retry(ada.principal, child.pk, key=key())
 
 

@@ -92,7 +92,7 @@ async def test_a_child_that_fails_fails_its_parent_with_its_words(ada, cast, sai
     parent = await done(ada.principal, cast["caller"], said("failing: one"))
     assert (parent.state, words(parent)) == (
         "failed",
-        "The agent 'failing' could not do its part: The oven is broken.",
+        "The agent 'failing' failed: The oven is broken.",
     )
 
 
@@ -107,7 +107,7 @@ async def test_a_circle_ends_at_the_depth_limit(ada, cast, said):
 async def test_a_task_makes_only_so_many_calls(ada, cast, said):
     parent = await done(ada.principal, cast["caller"], said("\n".join(["shouting: one"] * 5)))
     assert parent.state == "failed"
-    assert "at most 3 others" in words(parent)
+    assert "at most 3 other agents" in words(parent)
     children = Task.objects.filter(parent=parent.pk)
     await until(lambda: children.count() >= 3)  # the third may still be on its way when the fourth call has failed
     assert await db.run(children.count) == 3
@@ -236,5 +236,5 @@ async def test_a_child_that_is_cleared_fails_its_parent_in_words(ada, cast, said
     parent = await ended(receipt)
     assert (parent.state, words(parent)) == (
         "failed",
-        "The agent 'gated' could not do its part: its conversation was cleared.",
+        "The agent 'gated' failed: its conversation was cleared.",
     )

@@ -18,7 +18,7 @@ ENDS = {
     "failed": ("FAILED", "no", {"kind": "test"}, "broken"),
     "rejected": ("REJECTED", "never", {"kind": "test"}, None),
     "raises failure": ("FAILED", "no", None, "broken"),
-    "raises error": ("FAILED", "The agent stopped because of an error of its own", None, "agent_error"),
+    "raises error": ("FAILED", "The agent stopped because of an internal error", None, "agent_error"),
     "wrong type": ("FAILED", "", None, ...),
     "text": ("COMPLETED", "words", None, None),
     "dict": ("COMPLETED", "Here is answer.", None, None),

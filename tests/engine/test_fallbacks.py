@@ -199,7 +199,7 @@ def _recording(assignment):
 def test_what_cannot_be_a_fallback_is_refused(near):
     wrong = [
         (["near", "near"], "each once"),
-        (["far"], "cannot stand in for itself"),
+        (["far"], "its own fallback"),
         (["nobody"], "There is no agent nobody"),
         ("near", "a list of slugs"),
         ([{}], "a list of slugs"),

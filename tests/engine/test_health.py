@@ -8,6 +8,7 @@ from django.test import AsyncClient, override_settings
 
 import db as database
 from agentkit import HandlerError
+from apps.agents.cards import HEALTH_REASONS
 from apps.agents.models import Agent, AgentStats, AgentVersion
 from apps.agents.registration import register_hosted
 from apps.engine import handlers, jobs
@@ -101,7 +102,7 @@ def test_an_agent_that_fails_more_often_than_not_is_degraded(ada, echo, succeede
     observe()
     found, ailment = health_of(echo)
     assert found == health
-    assert ailment == (f"Of its newest {succeeded + failed} turns {failed} failed." if health == "degraded" else "")
+    assert ailment == (f"{failed} of its last {succeeded + failed} turns failed." if health == "degraded" else "")
 
 
 def test_an_agent_that_is_switched_off_is_left_alone(echo):
@@ -131,7 +132,7 @@ async def test_the_card_tells_everybody_how_the_agent_is_and_nobody_why(echo):
     await database.run(lose_handler, echo)
     await database.run(examine_agents)
     after, params = await told()
-    assert params == {"status": "unavailable", "reason": "It cannot work at the moment. The operators can see why."}
+    assert params == {"status": "unavailable", "reason": HEALTH_REASONS["unavailable"]}
     assert "gone_agents" not in after.content.decode()
     assert after["ETag"] != before["ETag"]
     page = await client.get("/ext/health/v1")
@@ -151,7 +152,7 @@ def examined(agent) -> tuple[str, str]:
 
 def test_without_code_one_that_lacks_something_is_unavailable_and_says_what(settings):
     lacking = [
-        ({"LLM_MODEL": ""}, "No language model is configured. Set LLM_MODEL"),
+        ({"LLM_MODEL": ""}, "No language model is connected"),
         ({"LLM_BASE_URL": ""}, "The language model test-model cannot be reached. Set LLM_API_KEY"),
         ({"AGENT_TOOLS": ["tests.agents.another_clock"]}, "There is no tool calculate here"),
         ({"AGENT_TOOLS": ["nowhere.tools"]}, "The module 'nowhere.tools' of AGENT_TOOLS cannot be imported"),

@@ -156,4 +156,4 @@ def test_a_run_that_may_not_be_repeated_is_not(sent):
     let_the_lease_run_out(begin(sent.run).lease)
     assert claim(sent.run, "another") is None
     assert state_of(sent.task) == "failed"
-    assert "not repeated" in Run.objects.get().error["message"]
+    assert "not retry" in Run.objects.get().error["message"]

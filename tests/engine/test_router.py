@@ -52,8 +52,8 @@ def test_a_message_goes_to_whom_it_names_or_who_worked_before_or_who_fits_best()
 
 def test_where_nobody_fits_it_lists_what_there_is():
     told = {
-        "bake": "No agent here seems to fit this. Name one of these with @:\n\n- @cook: Does cook.",
-        "@secret": "There is no agent @secret that you can use for this now.",
+        "bake": "No agent seems to fit this. Choose one of these with @:\n\n- @cook: Does cook.",
+        "@secret": "There is no agent @secret that can do this now.",
     }
     for text, sentence in told.items():
         assert chosen(text, ("cook", 0.29)).message.startswith(sentence)
@@ -89,12 +89,20 @@ async def test_it_passes_a_message_on_and_gives_back_what_was_made(ada, cast, sa
     task = await routed(ada.principal, cast, said("count down from 2, please"))
     assert task.state == "completed"
     why, answer = words(task)
-    assert why.startswith("Countdown works on this: it fits best.")
+    assert why.startswith("Countdown works on this, because it fits best.")
     assert answer == "Lift-off."
     [child] = await database.run(children_of, task)
     assert (child.agent.slug, child.state, child.owner_id) == ("countdown", "completed", ada.pk)
     artifacts = await database.run(lambda: list(task.artifacts.all()))
     assert [(one.name, [part["text"] for part in one.parts]) for one in artifacts] == [("countdown", ["2\n", "1\n"])]
+
+
+async def test_it_chooses_among_listed_agents(ada, cast, said):
+    await database.run(lambda: Agent.objects.filter(slug="countdown").update(listed=False))
+    for text in ("count down from 2, please", "@countdown 2"):
+        task = await routed(ada.principal, cast, said(text))
+        assert "@countdown:" not in words(task)[0]
+        assert await database.run(children_of, task) == []
 
 
 async def test_a_conversation_stays_with_its_agent_until_it_asks_for_another(ada, cast, said):

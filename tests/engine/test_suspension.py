@@ -242,5 +242,5 @@ async def test_a_child_that_is_cleared_takes_its_parent_along(ada, cast, said):
     await db.run(jobs.sweep)
     await until(lambda: state_of(parent.pk) == "failed", within=5)
     parent = await db.run(lambda: Task.objects.get(pk=parent.pk))
-    assert words(parent) == "The agent 'asking' could not do its part: its conversation was cleared."
+    assert words(parent) == "The agent 'asking' failed: its conversation was cleared."
     await the_record_holds()

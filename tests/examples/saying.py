@@ -7,7 +7,7 @@ from typing import Any
 from agentkit import load_handler, testing
 from agentkit.messages import data_part
 
-NOTE = "Offline: a small script made this, as no language model is configured."
+NOTE = "Offline: no language model is connected, so a simple script wrote this."
 
 AGENTS = {
     "assistant": "examples.agents.assistant:Assistant",

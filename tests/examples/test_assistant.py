@@ -40,7 +40,7 @@ async def test_it_asks_other_agents():
 
 async def test_without_a_request_it_asks_for_one():
     asked = await testing.run(Assistant, empty())
-    assert asked.said == "What can I do for you?"
+    assert asked.said == "How can I help you?"
     assert "42" in (await testing.run(Assistant, "6 * 7", slot=asked.outcome.slot)).said
 
 

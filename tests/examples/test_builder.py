@@ -26,7 +26,7 @@ async def test_files_are_planned_and_each_is_written_and_told():
     run = await built("A website about bees <script>alert(1)</script>")
     assert names_of(run) == ["index.html", "about.html", "style.css"]
     first, second, *told = run.recorder.progress
-    assert (first, second) == ("Planning…", "Having 3 files written…")
+    assert (first, second) == ("Planning…", "Writing 3 files…")
     assert [line[:11] for line in told] == ["File 1 of 3", "File 2 of 3", "File 3 of 3"]
     page = content(run, "index.html")
     assert "bees</title>" in page

@@ -13,6 +13,7 @@ from apps.agents.registration import register_hosted
 from apps.plans import graphs
 from apps.plans.definitions import PlanDefinition
 from apps.plans.registry import update_plan
+from apps.web.settings.erasure import erase_account
 from examples.showcase import ADMIN, DEMO, PLANS, FirstLogin, load_showcase, plan_file
 from tests.examples.pipelines import HANDLERS
 
@@ -50,6 +51,14 @@ def test_two_people_and_the_agents_are_made_once_and_kept_in_a_file() -> None:
         assert (registered.kind, registered.versions.count()) == (Agent.Kind.PLAN, 1)
 
 
+def test_people_see_whole_agents_with_a_category_and_not_the_workers_of_a_plan() -> None:
+    load_showcase()
+    assert not Agent.objects.listed().filter(category="").exists()
+    workers = {step.agent for slug in PLANS for step in showcase_plan(slug).steps.values() if step.agent}
+    assert not Agent.objects.listed().filter(slug__in=workers).exists()
+    assert Agent.objects.listed().filter(slug__in=PLANS).count() == len(PLANS)
+
+
 def test_each_step_of_a_plan_names_a_skill_that_its_agent_has() -> None:
     for name in PLANS:
         assert graphs.graph_problems(showcase_plan(name)) == []
@@ -79,6 +88,15 @@ def test_what_people_changed_stays_so() -> None:
     assert (hello.access, hello.is_enabled) == (Agent.Access.AUTHENTICATED, False)
     assert Agent.objects.get(slug="trip").description == "Mine."
     assert Agent.objects.get(slug="echo").handler == "examples.agents.hello:Hello"
+
+
+def test_a_person_who_took_another_address_or_deleted_the_account_is_not_made_again() -> None:
+    load_showcase()
+    User.objects.filter(email=ADMIN).update(email="ada@example.org")
+    erase_account(User.objects.get(email=DEMO))
+    load_showcase()
+    assert not User.objects.filter(email__in=(ADMIN, DEMO)).exists()
+    assert User.objects.filter(is_superuser=True).count() == 1
 
 
 def test_a_plan_without_its_agents_is_left_out_with_a_sentence() -> None:

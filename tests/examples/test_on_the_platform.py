@@ -69,8 +69,8 @@ async def test_the_steps_of_a_chain_are_in_the_record(ask):
 
 async def test_a_question_of_a_worker_reaches_the_person_and_no_file_is_written_twice(ask):
     answers = {
-        "Which e-mail address shall the contact page show?": "bee@example.org",
-        "Whose name shall stand in the license?": "Ada",
+        "Which e-mail address should the contact page show?": "bee@example.org",
+        "Whose name should be in the license?": "Ada",
     }
     task = await ask("builder", "A website about bees, with a contact page and a license")
     while answers:
@@ -87,7 +87,7 @@ async def test_a_question_of_a_worker_reaches_the_person_and_no_file_is_written_
 
 async def test_a_question_is_passed_up_through_the_router_and_its_answer_down(ask):
     task = await ask("smart-router", "A website with a contact page")
-    assert words(task) == "Which e-mail address shall the contact page show?"
+    assert words(task) == "Which e-mail address should the contact page show?"
     task = await ask("smart-router", "bee@example.org", taskId=str(task.pk))
     assert "bee@example.org" in (await database.run(delivered, task))["contact.html"]
     assert await database.run(Task.objects.filter(parent=task.pk).count) == 1

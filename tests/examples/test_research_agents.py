@@ -65,7 +65,7 @@ async def test_the_literature_is_weighed_and_a_subject_that_is_not_known_asked_f
     scores = {one["target"]: one["score"] for one in found["targets"]}
     assert scores == {"FKN1": 3 + 2 + 1 - 1, "IGX5": 2 + 1, "CLX2": 2 - 3, "NMO3": 1 - 2}
     assert "made up" in found["note"]
-    words = "My made-up papers are about lung fibrosis and osteoarthritis. Which of these shall I review?"
+    words = "My made-up papers are about lung fibrosis and osteoarthritis. Which one should I review?"
     for text in ("the moon", "lung or joint"):
         run = await testing.run(Literature, text)
         assert isinstance(run.outcome, InputRequired)
@@ -79,7 +79,7 @@ async def test_hypotheses_ask_for_the_modality_until_it_is_said() -> None:
     assert first.outcome.schema == {"type": "string", "title": "Modality", "enum": ["small molecules", "biologics"]}
     again = await first.answer("both small molecules and biologics")
     assert isinstance(again.outcome, InputRequired)
-    assert again.said.startswith("I did not find one of them")
+    assert again.said.startswith("I did not find any of these")
     by_form = data(await again.answer(form(modality="biologics")))
     assert [one["target"] for one in by_form["hypotheses"]] == ["IGX5"]
     assert {one["name"] for one in by_form["set_aside"]} == {"FKN1", "CLX2", "NMO3"}

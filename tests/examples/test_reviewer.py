@@ -20,11 +20,11 @@ def reviews(run):
 async def test_three_reviews_lead_to_a_verdict():
     faulty, sound = await testing.run(Reviewer, FAULTY), await testing.run(Reviewer, SOUND)
     begun, *told = faulty.recorder.progress
-    assert begun == "Reading 13 words, three times at once…"
+    assert begun == "Reviewing 13 words in three ways…"
     assert {line.split(":")[0] for line in told} == {"Clarity", "Correctness", "Tone"}
     page = content(faulty, "review.md")
     assert page.startswith("# Ready\n\n")
-    assert "“The the” stands twice." in page
+    assert "“The the” repeats a word." in page
     assert (faulty.said[-len(NOTE) :], sound.said[:6]) == (NOTE, "Ready.")
     assert reviews(faulty)["correctness"]["score"] == 8
     assert {aspect: review["score"] for aspect, review in reviews(sound).items()} == dict.fromkeys(REVIEWS, 10)
@@ -33,8 +33,8 @@ async def test_three_reviews_lead_to_a_verdict():
 def test_what_is_remarked_on():
     for review, text, remark in (
         (reviewer.offline_clarity, f"{'This goes on and ' * 8}ends.", "33 words in one sentence"),
-        (reviewer.offline_correctness, "It ends. then it begins.", "A sentence begins with a small letter"),
-        (reviewer.offline_tone, "READ THIS now.", "“READ” in capitals"),
+        (reviewer.offline_correctness, "It ends. then it begins.", "A sentence starts with a lower-case letter"),
+        (reviewer.offline_tone, "READ THIS now.", "“READ” is in capitals"),
     ):
         found = review(text)
         assert any(remark in one for one in found.remarks), found
@@ -44,7 +44,7 @@ def test_what_is_remarked_on():
 
 async def test_a_file_and_what_a_task_delivered_are_reviewed_too_and_a_text_before_an_earlier_review():
     sent = await testing.run(Reviewer, "Review this", files={"letter.md": FAULTY.encode()})
-    assert "stands twice" in content(sent, "review.md")
+    assert "repeats a word" in content(sent, "review.md")
     text = ReceivedArtifact.from_wire(Artifact.text("text.md", FAULTY, "text/markdown").wire)
     referred = await testing.run(Reviewer, "Review this", references=[ReferencedTask("other", "completed", [], [text])])
     assert content(referred, "review.md") == content(sent, "review.md")

@@ -23,7 +23,7 @@ async def test_small_talk_is_answered_with_a_message():
         assert run.said.endswith(NOTE)
     message = testing.user_message(empty())
     assert await select_response_type(HANDLER, message) is ResponseType.MESSAGE
-    assert (await testing.run(SmartRouter, message)).said.startswith("Hello! I pass work on:")
+    assert (await testing.run(SmartRouter, message)).said.startswith("Hello! I pass your message to the right agent:")
 
 
 async def test_work_is_a_task_of_the_agent_for_it():
@@ -36,14 +36,14 @@ async def test_work_is_a_task_of_the_agent_for_it():
         assert await select_response_type(HANDLER, testing.user_message(text)) is ResponseType.TASK, text
         run = await testing.run(SmartRouter, text, agents=handlers())
         assert run.skill == agent
-        assert run.recorder.progress[0].startswith(f"Passing this on to {agent}")
+        assert run.recorder.progress[0].startswith(f"Passing this to {agent}")
     assert await select_response_type(HANDLER, testing.user_message("", {"a.csv": b"a,b\n1,2\n"})) is ResponseType.TASK
 
 
 async def test_what_the_other_agent_made_is_passed_on():
     run = await testing.run(SmartRouter, "Write about bees", agents=handlers())
     assert texts_of(run)[0].startswith("# Bees")
-    assert run.said.startswith("This is the work of writer, which writes")
+    assert run.said.startswith("Writer worked on this.")
     named = testing.user_message("bees").wire | {"metadata": {"skillId": "writer"}}
     assert texts_of(await testing.run(SmartRouter, named, agents=handlers()))[0].startswith("# Bees")
 

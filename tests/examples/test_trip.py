@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
+from datetime import date
 from typing import Any
 
 from agentkit import Completed, Failed, InputRequired, testing
@@ -36,7 +38,7 @@ async def trip(**changes: Any) -> dict[str, testing.Run]:
 async def test_a_trip_is_planned_and_planned_the_same_again() -> None:
     runs = await trip()
     assert all(isinstance(run.outcome, Completed) for run in runs.values())
-    assert all("nothing is booked" in run.said for run in runs.values())
+    assert all("Nothing is looked up or booked." in run.said for run in runs.values())
     (page,) = runs["itinerary"].artifacts
     assert page.name == "itinerary.md"
     text = page.parts[0]["text"]
@@ -53,7 +55,7 @@ async def test_a_trip_is_planned_and_planned_the_same_again() -> None:
 
 async def test_what_is_missing_is_asked_for() -> None:
     for told, why in (
-        ("to Lisbon", "Tell me about the trip"),
+        ("to Lisbon", "fill in the form"),
         ('{"city": "Lisbon", "arrival": "2027-05-03"}', "Nights: an answer is needed."),
         ('{"city": "Lisbon", "arrival": "2027-02-30", "nights": 3}', "Arrival: "),
         ('{"city": "L", "arrival": "2027-05-03", "nights": 99}', "Nights: "),
@@ -75,3 +77,13 @@ async def test_without_the_weather_nothing_is_picked() -> None:
         run = await testing.run(handler, json.dumps(JOURNEY))
         assert isinstance(run.outcome, Failed)
         assert run.said.startswith("I need weather.json, which the agent Trip weather (`trip-weather`) delivers")
+
+
+async def test_a_trip_may_be_told_in_a_sentence() -> None:
+    coming = next(year for year in itertools.count(date.today().year) if date(year, 5, 3) >= date.today())
+    run = await testing.run(TripWeather, "Weather for four nights in Lisbon from 3 May")
+    stay = data(run)["stay"]
+    assert stay == {"city": "Lisbon", "arrival": f"{coming}-05-03", "nights": 4}
+    known = [{"data": data(run)}]
+    run = await testing.run(TripFlights, message("A flight from New York, for 2 nights in Lisbon from 3 May", known))
+    assert data(run)["departure"] == "New York"

@@ -70,7 +70,7 @@ def test_the_research_goes_from_a_subject_to_its_report_though_workers_die(frail
         ("Small molecules or biologics?", "small molecules"),
         ("Which cell line", "MRC-5"),
         ("Upload the screening data", file(DATA / "expression.csv")),
-        ("has no columns", file(DATA / "screening.csv")),  # the agent asks for another file
+        ("lacks the columns", file(DATA / "screening.csv")),  # the agent asks for another file
     ):
         answer(research, task, words, part)
     kill_the_worker(frail)

@@ -18,5 +18,5 @@ def test_a_serve_that_is_killed_goes_on_where_it_was() -> None:
         assert [text_of(artifact) for artifact in done["artifacts"]] == [lines_to(30)]
         assert [one["role"] for one in done["history"]] == ["ROLE_USER", "ROLE_AGENT"]
         failed = reckless.ended(other, within=PATIENCE)
-        assert "not repeated" in text_of(failed["status"]["message"])
+        assert "not retry" in text_of(failed["status"]["message"])
         assert not failed.get("artifacts")

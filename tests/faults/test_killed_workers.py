@@ -98,7 +98,7 @@ def test_work_that_may_be_repeated_goes_on_and_is_delivered_once_as_a_stream_tel
 def test_work_that_may_not_be_repeated_fails_with_a_reason(frail: Stack, killed: Scene) -> None:
     failed = Caller(frail, "reckless").ended(killed.unrepeatable, within=PATIENCE)
     assert failed["status"]["state"] == "TASK_STATE_FAILED"
-    assert "not repeated" in text_of(failed["status"]["message"])
+    assert "not retry" in text_of(failed["status"]["message"])
     assert not failed.get("artifacts")
 
 

@@ -1,4 +1,4 @@
-"""A server with OpenAI's chat completions API and scripted answers.
+"""A server with OpenAI's chat completions API, a list of models, and scripted answers.
 
 It streams server-sent events; arguments of tool calls are split too, and the last chunk has the usage
 (https://platform.openai.com/docs/api-reference/chat-streaming).
@@ -161,6 +161,8 @@ class Endpoint:
     headers: list[dict[str, str]] = field(default_factory=list)
     hanging: threading.Event = field(default_factory=threading.Event)
     hung_up: threading.Event = field(default_factory=threading.Event)
+    models: list[str] | None = None  # None: it has no list
+    usual: Reply | None = None  # after the others
     port: int = 0
 
     @property
@@ -175,27 +177,39 @@ class Endpoint:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
                 target, *lines = head.strip().split("\r\n")
-                assert target == "POST /v1/chat/completions HTTP/1.1", target
                 headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+                if target == "GET /v1/models HTTP/1.1":
+                    await self._list(Asking(self, headers, {}, reader, writer))
+                    continue
+                assert target == "POST /v1/chat/completions HTTP/1.1", target
                 body = json.loads(await reader.readexactly(int(headers["content-length"])))
                 self.requests.append(body)
                 self.headers.append(headers)
-                reply = self.replies.pop(0) if self.replies else refuses(400, "The test has no further reply.")
+                usual = self.usual or refuses(400, "The test has no further reply.")
+                reply = self.replies.pop(0) if self.replies else usual
                 await reply(Asking(self, headers, body, reader, writer))
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
             writer.close()
 
+    async def _list(self, asking: Asking) -> None:
+        if self.models is None:
+            await asking.respond(404, b"{}")
+        else:
+            rows = [{"id": name, "object": "model"} for name in self.models]
+            await asking.respond(200, json.dumps({"object": "list", "data": rows}).encode())
+
 
 @contextmanager
 def running() -> Iterator[Endpoint]:
     endpoint = Endpoint()
     loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(asyncio.start_server(endpoint.serve, "127.0.0.1", 0))
-    endpoint.port = server.sockets[0].getsockname()[1]
     thread = threading.Thread(target=loop.run_forever, name="endpoint")
     thread.start()
+    starting = asyncio.start_server(endpoint.serve, "127.0.0.1", 0)
+    server = asyncio.run_coroutine_threadsafe(starting, loop).result(10)
+    endpoint.port = server.sockets[0].getsockname()[1]
     try:
         yield endpoint
     finally:

@@ -168,10 +168,10 @@ async def test_an_endpoint_that_is_not_there(endpoint: Endpoint, settings):
 
 
 async def test_without_a_model_the_agent_says_what_to_set_on_the_platform_and_in_a_script(settings, monkeypatch):
-    for given, sentence in (
-        ({}, "No language model is configured. Set LLM_MODEL, and LLM_BASE_URL or LLM_API_KEY"),
-        ({"LLM_API_KEY": KEY}, "No language model is configured."),
-        ({"LLM_MODEL": "gpt-5"}, "The language model gpt-5 cannot be reached. Set LLM_API_KEY"),
+    for given, named in (
+        ({}, "LLM_MODEL"),
+        ({"LLM_API_KEY": KEY}, "LLM_MODEL"),
+        ({"LLM_MODEL": "gpt-5"}, "LLM_API_KEY"),
     ):
         for name in ("LLM_MODEL", "LLM_BASE_URL", "LLM_API_KEY"):
             setattr(settings, name, given.get(name, ""))
@@ -181,7 +181,7 @@ async def test_without_a_model_the_agent_says_what_to_set_on_the_platform_and_in
             for ask in (LlmFunction("Help.")(None, "x"), LlmWorker("Help.").run(message="x")):
                 with pytest.raises(NoModel) as failed:
                     await ask
-                assert str(failed.value).startswith(sentence)
+                assert named in str(failed.value)
                 assert failed.value.code == "no_model"
 
 

@@ -75,7 +75,7 @@ async def test_without_a_model_the_task_fails_and_says_what_to_set(ask):
     events = await db.run(told, task)
     assert task.state == "failed"
     assert events["agent_failed"]["code"] == "no_model"
-    assert "Set LLM_MODEL" in events["agent_status"]["message"]["parts"][0]["text"]
+    assert "LLM_MODEL" in events["agent_status"]["message"]["parts"][0]["text"]
 
 
 async def test_a_message_names_the_model_that_made_it_or_says_what_to_set(endpoint: Endpoint, ada, said, settings):
@@ -86,7 +86,7 @@ async def test_a_message_names_the_model_that_made_it_or_says_what_to_set(endpoi
     assert answered["metadata"] == {"models": ["test-model"], "agent": "greeter"}
     settings.LLM_MODEL = ""
     answered = (await send(ada.principal, agent, said())).answer
-    assert "Set LLM_MODEL" in answered["parts"][0]["text"]
+    assert "LLM_MODEL" in answered["parts"][0]["text"]
     assert answered["metadata"]["error"] == {"code": "no_model"}
 
 

@@ -105,7 +105,7 @@ def test_runs_tasks_and_agents_lead_to_each_other(admin_client, run, trip, ada, 
     child = Step.objects.get(run=run, key="first").task
     assert 'id="plan-step-first"' in shown
     assert 'id="gantt-box"' in shown
-    assert "It waits for “The first” to be done." in shown
+    assert "It waits for “The first”." in shown
     assert shown.count(task_page(child.pk)) >= 3
     assert task_page(run.pk) in shown
     for task in (run.pk, child.pk):
@@ -176,12 +176,12 @@ def test_a_run_is_paused_resumed_and_canceled(admin_client, run):
     run.task.refresh_from_db()
     assert run.task.state == "canceled"
     press(admin_client, run, "cancel")
-    assert "Nothing was done" in told(admin_client, run)
+    assert "Nothing was changed" in told(admin_client, run)
 
 
 def test_a_run_that_is_over_is_run_again_from_a_step_for_its_owner(admin_client, run, ada):
     press(admin_client, run, "again", step="first")
-    assert "was not run again" in told(admin_client, run)
+    assert "was not repeated" in told(admin_client, run)
     press(admin_client, run, "cancel")
     dialog = admin_client.get(page_of(run, "again")).context["form"]
     assert dialog.fields["step"].choices == [("first", "The first"), ("second", "The second")]
@@ -216,3 +216,86 @@ def test_a_page_takes_as_many_questions_of_the_database_however_many_steps_there
     with CaptureQueriesContext(connection) as many:
         assert "60 items" in admin_client.get(page_of(run)).text
     assert len(many) == len(few)
+
+
+ADD = "/admin/plans/plan/add/"
+SHOUT = """
+name: Shout
+description: Shouts.
+steps:
+  shout:
+    agent: loud
+    message: "{{ inputs.text }}"
+"""
+
+
+def fields(**given):
+    return {"slug": "shout", "is_enabled": "on", "access": "authenticated", "definition": SHOUT, "base": "", **given}
+
+
+def errors_of(page) -> dict[str, list[str]]:
+    assert page.status_code == 200
+    return dict(page.context["adminform"].form.errors)
+
+
+@pytest.fixture
+def editor(looker) -> User:
+    looker.user_permissions.add(
+        *Permission.objects.filter(codename__in=["add_plan", "change_plan", "view_agentversion"])
+    )
+    return looker
+
+
+def test_a_plan_is_added_for_everybody_and_each_change_is_a_version(client, agents, editor):
+    shown = client.get(ADD)
+    assert (shown.status_code, "steps:" in shown.text) == (200, True)
+    assert client.post(ADD, fields()).status_code == 302
+    plan = Agent.objects.get(slug="shout")
+    assert (plan.kind, plan.name, plan.access, plan.workspace.personal_of_id) == (
+        "plan",
+        "Shout",
+        "authenticated",
+        None,
+    )
+    assert (plan.current_version.number, plan.current_version.author) == (1, editor)
+    address = f"/admin/plans/plan/{plan.pk}/change/"
+    assert 'id="plan-step-shout"' in client.get(address).text, "its picture"
+    louder = fields(definition=SHOUT.replace("Shouts.", "Shouts louder."), base="1", note="Louder", access="public")
+    assert client.post(address, louder).status_code == 302
+    plan.refresh_from_db()
+    newest = plan.current_version
+    assert (plan.description, plan.access, newest.number, newest.note) == ("Shouts louder.", "public", 2, "Louder")
+    stale = client.post(address, louder)
+    assert "Version 2 was saved while you were editing." in errors_of(stale)["__all__"][0]
+    assert f"agent__id__exact={plan.pk}" in client.get(f"/admin/plans/plan/{plan.pk}/versions/")["Location"]
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (SHOUT.replace("agent: loud", "agent: nobody"), "Line 6, steps.shout.agent: There is no agent `nobody`"),
+        (SHOUT + "    retries: 50\n", "Line 8, steps.shout.retries: "),
+        (SHOUT + "outputs: [whisper]\n", "Line 8, outputs.0: "),
+        (SHOUT + "  x: [", "line 8"),
+        ("just words", "Write a mapping"),
+    ],
+)
+def test_what_is_wrong_with_a_plan_is_said_by_its_line_and_nothing_is_saved(client, agents, editor, written, said):
+    page = client.post(ADD, fields(definition=written))
+    assert said in " ".join(errors_of(page)["definition"])
+    assert not Agent.objects.filter(slug="shout").exists()
+
+
+@pytest.mark.parametrize("slug", ["counting", "new", "No slug", ""])
+def test_a_plan_gets_no_name_that_is_taken_or_unfit(client, agents, editor, slug):
+    before = Agent.objects.count()
+    assert "slug" in errors_of(client.post(ADD, fields(slug=slug)))
+    assert Agent.objects.count() == before
+
+
+def test_who_only_looks_adds_and_changes_no_plan(client, looker, trip):
+    address = f"/admin/plans/plan/{trip.pk}/change/"
+    assert client.get(ADD).status_code == client.post(ADD, fields()).status_code == 403
+    assert client.get(address).status_code == 200
+    assert client.post(address, fields(base="1")).status_code == 403
+    assert trip.versions.count() == 1

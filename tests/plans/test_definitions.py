@@ -132,19 +132,23 @@ def test_it_says_what_its_agent_is():
 
 
 NO_STEPS = [
-    ({"agent": ""}, "steps.a", "Say who does it by one of `agent`, `find` and `person`."),
-    ({"find": "a poet"}, "steps.a", "Say who does it by one of"),
-    ({"message": ""}, "steps.a", "Write the `message` that the agent is sent."),
-    ({"mesage": "x"}, "steps.a.mesage", "There is no such field here."),
-    ({"person": {}}, "steps.a.person.ask", "This is needed."),
+    ({"agent": ""}, "steps.a", "Set exactly one of `agent`, `find` and `person`."),
+    ({"find": "a poet"}, "steps.a", "Set exactly one of"),
+    ({"message": ""}, "steps.a", "Write the `message` to the agent."),
+    ({"mesage": "x"}, "steps.a.mesage", "This field does not exist."),
+    ({"person": {}}, "steps.a.person.ask", "This is required."),
     ({"person": {"ask": " "}}, "steps.a.person.ask", "This cannot be empty."),
-    ({"person": {"ask": "?", "schema": {"type": "strin"}}}, "steps.a.person.schema.type", "It is no JSON Schema"),
+    (
+        {"person": {"ask": "?", "schema": {"type": "strin"}}},
+        "steps.a.person.schema.type",
+        "This is not a valid JSON Schema",
+    ),
     ({"depends_on": ["B"]}, "steps.a.depends_on.0", "should match pattern"),
     ({"when": ""}, "steps.a.when", "This cannot be empty."),
     ({"when": "x" * 2001}, "steps.a.when", "at most 2000 characters"),
     ({"message": "x" * 50_001}, "steps.a.message", "at most 50000 characters"),
     ({"message": "a\0b"}, "file", "without control characters"),
-    ({"repeat": {"max": 3}}, "steps.a.repeat.until", "This is needed."),
+    ({"repeat": {"max": 3}}, "steps.a.repeat.until", "This is required."),
     ({"repeat": {"until": "last", "max": 51}}, "steps.a.repeat.max", "less than or equal to 50"),
     ({"retries": 11}, "steps.a.retries", "less than or equal to 10"),
     ({"time_limit": 0}, "steps.a.time_limit", "greater than 0"),
@@ -152,7 +156,7 @@ NO_STEPS = [
     ({"on_failure": {"agents": "b"}}, "steps.a.on_failure", "Write `fail`, `skip`, `ask` or `{agent: SLUG}`."),
     ({"approve": "always"}, "steps.a.approve", "'before'"),
     ({"output": {"media_type": "csv"}}, "steps.a.output.media_type", "should match pattern"),
-    ({"output": {"schema": {"required": "a"}}}, "steps.a.output.schema.required", "It is no JSON Schema"),
+    ({"output": {"schema": {"required": "a"}}}, "steps.a.output.schema.required", "This is not a valid JSON Schema"),
     ({"output": {"schema": {"uniqueItems": True}}}, "steps.a.output.schema", "`uniqueItems` is not checked here."),
     ({"output": {"schema": {"$ref": "http://x.org/s"}}}, "steps.a.output.schema", "is not fetched"),
 ]
@@ -172,17 +176,17 @@ NO_PLANS = [
     ({"agent_limits": {"echo": 0}}, "agent_limits.echo", "greater than or equal to 1"),
     ({"inputs": {"type": "string"}}, "inputs.type", "Write `type: object`"),
     ({"inputs": {"properties": {}}}, "inputs.type", "Write `type: object`"),
-    ({"inputs": {"type": "object", "properties": []}}, "inputs.properties", "It is no JSON Schema"),
+    ({"inputs": {"type": "object", "properties": []}}, "inputs.properties", "This is not a valid JSON Schema"),
     (
         {"inputs": {"type": "object", "properties": {"n": {"type": "integer", "default": "x"}}}},
         "inputs.properties.n.default",
         "The default cannot be: 'x' is not of type 'integer'.",
     ),
-    ({"inputs": {"type": "object", "maxProperties": 2**60}}, "file", "It is no JSON"),
-    ({"inputs": {"type": "object", "title": "\ud800"}}, "file", "It is no JSON"),
-    ({"colour": "red"}, "colour", "There is no such field here."),
+    ({"inputs": {"type": "object", "maxProperties": 2**60}}, "file", "This is not valid JSON"),
+    ({"inputs": {"type": "object", "title": "\ud800"}}, "file", "This is not valid JSON"),
+    ({"colour": "red"}, "colour", "This field does not exist."),
     ({"outputs": ["look"] * 2_001}, "outputs", "at most 2000 items"),
-    ({"skills": [{"name": "A"}]}, "skills.0.description", "This is needed."),
+    ({"skills": [{"name": "A"}]}, "skills.0.description", "This is required."),
 ]
 
 
@@ -196,12 +200,12 @@ def test_steps_are_named_so_that_templates_can_speak_of_them():
     for key in ("A", "a-b", "1a", "a b", "", "a" * 64):
         [(path, sentence)] = refused({key: {}}).items()
         assert path == f"steps.{key}"
-        assert "small letters, digits and `_`" in sentence
+        assert "lowercase letters, digits and `_`" in sentence
 
 
 def test_a_plan_has_steps_and_not_too_many():
     assert "steps" in problems("name: N\ndescription: D\nsteps: {}")
-    assert problems("name: N\ndescription: D") == {"steps": "This is needed."}
+    assert problems("name: N\ndescription: D") == {"steps": "This is required."}
     assert "steps" in refused({f"s{number}": {} for number in range(2_001)})
     assert "steps.a.depends_on" in refused({"a": {"depends_on": ["a"] * 2_001}})
 
@@ -216,22 +220,22 @@ def test_steps_that_are_a_list_have_keys_of_their_own():
 NO_FILES = [
     ("[1, 2]", "Write a mapping with name, description and steps."),
     ("", "Write a mapping"),
-    ("name: N\nsteps: [", "It is no YAML (line 2): "),
-    ("name: N\ndescription: a: b", "It is no YAML (line 2): mapping values are not allowed here."),
-    ("name: N\nname: M", "It is no YAML (line 2): `name` is there twice."),
+    ("name: N\nsteps: [", "This is not valid YAML (line 2): "),
+    ("name: N\ndescription: a: b", "This is not valid YAML (line 2): mapping values are not allowed here."),
+    ("name: N\nname: M", "This is not valid YAML (line 2): `name` is there twice."),
     ('{"name": "N", "steps": {"a": {}, "a": {}}}', "`a` is there twice."),
-    ("a: &a [1]\nb: *a", "It is no YAML (line 2): write it out, aliases (`*name`) are not read."),
+    ("a: &a [1]\nb: *a", "This is not valid YAML (line 2): write it out, aliases (`*name`) are not read."),
     ("!!python/object/apply:os.system ['true']", "there are no tags such as `!!python/object/apply:os.system`"),
     ("name: !!timestamp now", "there are no tags such as `!!timestamp`"),
     ("name: !!int ''", "a value is not of its tag"),
     ("name: !!int x", "a value is not of its tag"),
     ("limit: " + "9" * 5000, "a number is too long."),
-    ("name: N\nsteps: !!map [1]", "It is no YAML (line 2): a mapping is expected here."),
+    ("name: N\nsteps: !!map [1]", "This is not valid YAML (line 2): a mapping is expected here."),
     ("steps: !!map a", "a mapping is expected here."),
     ("? [a]\n: b", "names are texts"),
     ("[" * 5000, "nested too deeply"),
     ("name: x\x00", "special characters are not allowed"),
-    ("name: \ud800", "It is no text in Unicode."),
+    ("name: \ud800", "This is not Unicode text."),
     ("name: x" + " " * MOST_BYTES, "It is larger than 500,000 bytes."),
 ]
 

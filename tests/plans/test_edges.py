@@ -102,9 +102,9 @@ def test_more_than_a_template_may_hold_fails_its_step(play, monkeypatch, setting
     task = play.send(agent, parts=[{"text": "words"}, file])
     assert task.state == "completed", words(task)
     assert why(task) == {
-        "join": "It cannot be worked out: What `all` delivered is larger than 3 bytes together.",
-        "made": "What `made` delivered is larger than 3 bytes together.",
-        "sent": "What goes along with its message is more than 5,000 parts, or 10 bytes.",
+        "join": "It cannot be worked out: The results of `all` are larger than 3 bytes in all.",
+        "made": "The results of `made` are larger than 3 bytes in all.",
+        "sent": "The message with its attachments has more than 5,000 parts, or 10 bytes.",
     }
 
 
@@ -181,7 +181,7 @@ def test_a_step_whose_task_moved_unheard_is_set_right(play):
 
 def test_nobody_else_is_asked_in_peoples_place(play):
     taken = {"one": {"agent": "loud", "message": "yes"}}
-    with pytest.raises(ValidationError, match="platform's own"):
+    with pytest.raises(ValidationError, match="slug person"):
         play.plan(taken, slug="person")
     Agent.objects.filter(slug="person").delete()
     spy = play.plan(taken, slug="spy")
@@ -190,7 +190,7 @@ def test_nobody_else_is_asked_in_peoples_place(play):
     assert (task.state, sum(DONE.values())) == ("failed", 0)
     task = play({"one": {"agent": "loud", "message": "hello", "approve": "after", "retries": 3}})
     assert (task.state, sum(DONE.values())) == ("failed", 1), "the work is not done again because nobody can be asked"
-    assert "is not the platform's own" in words(task)
+    assert "is not Parley's own" in words(task)
     assert not Task.objects.filter(agent=spy).exists()
 
 

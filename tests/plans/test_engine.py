@@ -148,13 +148,13 @@ def test_a_plan_is_run_again_from_a_step_and_keeps_what_came_before(play):
 
 def test_only_what_is_over_and_ones_own_is_run_again_and_from_a_step_that_there_is(play, bob):
     task = play(PATIENT)
-    with pytest.raises(Refusal, match="not over"):
+    with pytest.raises(Refusal, match="has not ended"):
         play.again(task, "one")
     play.release(task)
     with pytest.raises(Refusal, match="no step `two`"):
         play.again(task, "two")
-    with pytest.raises(Refusal, match="no such run"):
+    with pytest.raises(Refusal, match="does not exist"):
         play.again(task, "one", user=bob)
     meant = {runs.RERUN: {"continues": str(task.pk), "from": "one"}}
     theirs = play.send(task.agent, user=bob, metadata=meant)
-    assert (theirs.state, words(theirs)) == ("failed", "There is no earlier run of this plan to go on from.")
+    assert (theirs.state, words(theirs)) == ("failed", "There is no earlier run of this plan to continue.")

@@ -27,7 +27,7 @@ def test_inputs_have_their_defaults():
 
 def test_what_is_missing_or_cannot_be_is_told_and_asked_for():
     given = {"dose": -1}
-    assert complete_inputs(ASSAY, given)[1] == ["`target` is needed.", "`dose`: -1 is less than the minimum of 0."]
+    assert complete_inputs(ASSAY, given)[1] == ["`target` is required.", "`dose`: -1 is less than the minimum of 0."]
     asked = schema_of_missing(ASSAY, given)
     assert asked["required"] == ["target", "dose"]
     assert asked["properties"] == {name: SCHEMA["properties"][name] for name in ("target", "dose")}
@@ -53,7 +53,7 @@ def test_text_and_files_may_be_needed():
     needed = plan(
         inputs={"type": "object", "properties": {"files": {"type": "array"}, "text": {}}, "required": ["files"]}
     )
-    assert complete_inputs(needed, {"files": [], "text": "x"})[1] == ["`files` is needed."]
+    assert complete_inputs(needed, {"files": [], "text": "x"})[1] == ["`files` is required."]
     assert list(schema_of_missing(needed, {"files": []})["properties"]) == ["files"]
     assert complete_inputs(needed, {"files": [{}]})[1] == []
 
@@ -62,9 +62,9 @@ def test_what_a_value_says_does_not_make_it_right():
     numbers = plan(inputs={"type": "object", "properties": {"count": {"type": "integer"}}})
     for length in range(200, 300, 9):
         (sentence,) = complete_inputs(numbers, {"count": "x" * length + " is a required property" + "x" * 100})[1]
-        assert sentence.startswith("`count`:") or sentence == "`count` is needed."
+        assert sentence.startswith("`count`:") or sentence == "`count` is required."
 
 
 def test_what_is_needed_under_a_condition_is_told():
     either = plan(inputs={"type": "object", "allOf": [{"required": ["target"]}]})
-    assert complete_inputs(either, {})[1] == ["`target` is needed."]
+    assert complete_inputs(either, {})[1] == ["`target` is required."]

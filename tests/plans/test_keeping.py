@@ -26,7 +26,7 @@ def test_a_step_whose_conversation_is_deleted_has_failed(play):
     deletion.delete_session(play.ada.principal, Task.objects.get(parent=task.pk).context_id)
     jobs.sweep()
     task = play.on(task.pk)
-    assert (task.state, words(task)) == ("failed", "The step “one” failed: Its conversation was deleted.")
+    assert (task.state, words(task)) == ("failed", "The step “one” failed: Its session was deleted.")
 
 
 def test_what_a_run_refers_to_is_not_put_into_cold_storage(play, echo):

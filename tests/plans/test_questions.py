@@ -131,7 +131,7 @@ def test_a_person_uploads_what_a_step_wants_and_the_wrong_shape_is_asked_for_aga
     assert (task.state, words(task)) == ("input-required", "Upload the screening data for assay 1.")
     assert task.slot["schema"]["properties"]["file"]["format"] == "binary"
     for wrong, told in (
-        ({"text": "here you are"}, "Please send the file"),
+        ({"text": "here you are"}, "Please attach a file"),
         (file("compound;dose\na;1"), "has no column `effect`"),
         (file("x", "image/png", "x.png"), "it has to be `text/csv`"),
     ):
@@ -222,7 +222,7 @@ def test_a_step_that_fails_again_before_it_begins_is_decided_again(play):
     }
     task = play(steps)
     for _ in range(3):
-        assert (task.state, "How is the plan to go on?" in words(task)) == ("input-required", True)
+        assert (task.state, "How should the plan continue?" in words(task)) == ("input-required", True)
         task = play.answer(task, **data({"decision": "try again"}))
     task = play.answer(task, **data({"decision": "go on without it"}))
     assert (task.state, words(task)) == ("completed", "1 step done, 1 skipped.")

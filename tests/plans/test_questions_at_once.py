@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.services("of two answers at once one counts, by the database's locks"),
 ]
 
-ONE_MORE = "1 more question waits beside this one"
+ONE_MORE = "1 more question waits besides this one"
 READING = {"type": "object", "properties": {"value": {"type": "number"}}, "required": ["value"]}
 MEASURED = {
     "left": {"title": "Left well", "person": {"ask": "Read the left well.", "schema": READING}},
@@ -82,7 +82,7 @@ def test_of_two_who_answer_the_first_counts_and_the_other_is_told(play):
 
     (refused,) = [one for one in asyncio.run(answer_twice()) if isinstance(one, Exception)]
     assert isinstance(refused, AlreadyAnswered)
-    assert "answered meanwhile" in str(refused)
+    assert "already answered" in str(refused)
     assert play.on(task.pk).state == "completed"
     assert Message.objects.filter(task=left.pk, role="user").count() == 2
     with pytest.raises(AlreadyAnswered):
@@ -125,7 +125,7 @@ def test_a_reply_to_the_plan_that_comes_too_late_is_told_so(play):
     assert (task.state, words(task)) == ("input-required", "Read the left well.")
     said_by_it = Event.objects.filter(task=task.pk, type="agent_status").order_by("index")
     payloads = list(said_by_it.values_list("payload", flat=True))
-    assert "This was answered meanwhile" in str([payload for payload in payloads if "progress" in payload])
+    assert "already answered" in str([payload for payload in payloads if "progress" in payload])
     assert play.answer(task, **data({"value": 2})).state == "completed"
 
 

@@ -11,11 +11,11 @@ from tests.plans.plans import plan
 @pytest.mark.parametrize(
     ("live", "sentence"),
     [
-        ([], "It begins as soon as the run is looked at again."),
-        ([{"agent": "echo"}], "It begins as soon as the run is looked at again."),
-        ([{"agent": "echo"}, {"agent": "echo"}], "`echo` works at 2 steps of a run at the same time at most."),
-        ([{"agent": "other"}] * 3, "The plan lets 3 steps be worked at at the same time, and that many are."),
-        ([{"agent": "other", "phase": "before"}] * 3, "It begins as soon as the run is looked at again."),
+        ([], "It is ready and about to start."),
+        ([{"agent": "echo"}], "It is ready and about to start."),
+        ([{"agent": "echo"}, {"agent": "echo"}], "The plan runs at most 2 steps of `echo` at the same time."),
+        ([{"agent": "other"}] * 3, "The plan runs at most 3 steps at the same time."),
+        ([{"agent": "other", "phase": "before"}] * 3, "It is ready and about to start."),
     ],
 )
 def test_a_limit_is_named_only_where_it_is_reached(live, sentence):

@@ -13,7 +13,7 @@ from apps.agents import cards
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import register_hosted, register_model, revert
 from apps.plans import registry
-from apps.plans.definitions import PlanDefinition
+from apps.plans.definitions import PlanDefinition, as_yaml
 from apps.plans.registry import RESERVED_SLUGS, register_plan
 from tests.agents.definitions import clerk, definition
 from tests.plans.plans import plan, told
@@ -85,22 +85,22 @@ def test_a_plan_is_changed_by_its_author_and_by_operators_alone(ada, bob):
 
 
 def test_a_slug_of_an_agent_of_another_kind_is_not_taken_over():
-    assert "another kind" in refused(slug="echo")["slug"]
+    assert "not a plan" in refused(slug="echo")["slug"]
     register_plan("look", plan())
-    with pytest.raises(ValidationError, match="look is a plan"):
+    with pytest.raises(ValidationError, match="The plan look exists already"):
         register_hosted("look", "examples.agents.echo:Echo")
     with pytest.raises(ValidationError, match="another kind"):
         register_model("look", definition())
 
 
 CANNOT = [
-    ({"a": {"agent": "nobody"}}, {}, "steps.a.agent", "There is no agent `nobody` that can be used."),
+    ({"a": {"agent": "nobody"}}, {}, "steps.a.agent", "There is no agent `nobody`, or you may not use it."),
     ({"a": {"on_failure": {"agent": "nobody"}}}, {}, "steps.a.on_failure.agent", "There is no agent `nobody`"),
     (None, {"answering": "nobody"}, "answering", "There is no agent `nobody`"),
     (None, {"agent_limits": {"nobody": 1}}, "agent_limits.nobody", "There is no agent `nobody`"),
     ({"a": {"skill": "sing"}}, {}, "steps.a.skill", "Echo has no skill `sing`; it has "),
-    ({"a": {"agent": "look"}}, {}, "steps.a.agent", "A plan cannot name itself: look → look."),
-    (None, {"answering": "look"}, "answering", "A plan cannot name itself: look → look."),
+    ({"a": {"agent": "look"}}, {}, "steps.a.agent", "A plan cannot call itself: look → look."),
+    (None, {"answering": "look"}, "answering", "A plan cannot call itself: look → look."),
     ({"a": {"depends_on": ["b"]}}, {}, "steps.a.depends_on.0", "There is no step `b`; there are `a`."),
     (None, {"skills": [{"name": "A", "description": "a"}] * 2}, "skills.1.id", "Two skills have the id a."),
 ]
@@ -123,7 +123,7 @@ def test_plans_that_name_each_other_in_a_circle_are_refused():
     register_plan("two", plan({"a": {"agent": "one"}}))
     register_plan("three", plan({"a": {"on_failure": {"agent": "two"}}}))
     found = refused({"a": {}, "b": {"agent": "three"}}, slug="one")
-    assert found == {"steps.b.agent": "These plans name each other in a circle: one → three → two → one."}
+    assert found == {"steps.b.agent": "These plans call each other in a circle: one → three → two → one."}
     register_plan("four", plan({"a": {"agent": "three"}, "b": {"agent": "two"}}))
 
 
@@ -144,7 +144,7 @@ def test_an_agent_that_its_author_may_not_use_is_not_there_for_them(ada, bob):
     step = {"a": {"agent": "private"}}
     register_plan("mine", plan(step), author=ada)
     assert refused(step, author=bob) == refused({"a": {"agent": "nobody"}}, author=bob) | {
-        "steps.a.agent": "There is no agent `private` that can be used. Write the slug of one that is listed."
+        "steps.a.agent": "There is no agent `private`, or you may not use it. Use the slug of a listed agent."
     }
     assert registry.agents_closed_to(plan(step), ada.principal) == []
     assert [path for path, _ in registry.agents_closed_to(plan(step), bob.principal)] == ["steps.a.agent"]
@@ -156,7 +156,7 @@ def test_what_keeps_a_plan_from_working_is_told_to_operators(echo):
     Agent.objects.filter(pk=echo.pk).update(is_enabled=False)
     assert registry.health_problem(agent).startswith("steps.look.agent: There is no agent `echo`")
     AgentVersion.objects.filter(agent=agent).update(content={"kind": "plan", "name": "Look"})
-    assert registry.health_problem(Agent.objects.get(pk=agent.pk)) == "description: This is needed."
+    assert registry.health_problem(Agent.objects.get(pk=agent.pk)) == "description: This is required."
 
 
 PLAN = "name: Look\ndescription: Looks at things.\nsteps:\n  look: {agent: echo, message: Look.}\n"
@@ -179,14 +179,43 @@ def test_a_file_that_is_no_plan_is_refused_in_sentences(tmp_path: Path, db):
         call_command("register_plan", "look", str(file))
     assert caught.value.returncode == 1
     assert str(caught.value).splitlines() == [
-        "look is not registered.",
+        "The plan look was not registered:",
         "steps.see.depends_on.0: There is no step `hear`; there are `look`, `see`.",
-        "steps.look.agent: There is no agent `nobody` that can be used. Write the slug of one that is listed.",
+        "steps.look.agent: There is no agent `nobody`, or you may not use it. Use the slug of a listed agent.",
     ]
-    with pytest.raises(CommandError, match="is no file with text"):
+    with pytest.raises(CommandError, match="is not a text file"):
         call_command("register_plan", "look", str(tmp_path))
     with pytest.raises(CommandError, match=r"There is no user who@example\.org"):
         call_command("register_plan", "look", str(file), "--owner", "who@example.org")
+
+
+SAMPLED = """
+name: Wells
+description: Reads wells.
+steps:
+  wells:
+    person: {ask: Send the wells., upload: true, samples: [{filename: wells.csv}]}
+"""
+
+
+def test_samples_of_a_plan_come_from_files_or_stand_in_the_plan(tmp_path: Path, ada):
+    file, folder = tmp_path / "plan.yaml", tmp_path / "data"
+    file.write_text(SAMPLED)
+    with pytest.raises(CommandError, match=r"steps.wells.person.samples.0.filename: .* has no text file wells.csv"):
+        call_command("register_plan", "wells", str(file))
+    folder.mkdir()
+    (folder / "wells.csv").write_text("well,value\na,1\n")
+    call_command("register_plan", "wells", str(file), f"--samples={folder}")
+    written = as_yaml(Agent.objects.get(slug="wells").current_version.content)
+    assert PlanDefinition.from_yaml(written).steps["wells"].person.samples[0].text == "well,value\na,1\n"
+    with pytest.raises(ValidationError) as caught:
+        register_plan("other", PlanDefinition.from_yaml(SAMPLED), author=ada)
+    assert list(caught.value.message_dict) == ["steps.wells.person.samples.0.text"]
+    with pytest.raises(ValidationError, match="Samples are for uploads"):
+        PlanDefinition.from_yaml(SAMPLED.replace("upload: true, ", ""))
+    for name in ("../wells.csv", "", "a/b.csv"):
+        with pytest.raises(ValidationError):
+            PlanDefinition.from_yaml(SAMPLED.replace("wells.csv", name))
 
 
 def test_a_word_of_the_addresses_of_plans_is_no_name_of_one():

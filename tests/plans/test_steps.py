@@ -156,7 +156,7 @@ def test_a_plan_tells_how_far_it_is(play):
 
 LOUDLY = [{"id": "loud", "name": "Loud", "description": "Say text in capitals", "tags": ["loud", "capitals"]}]
 FOUND = {"one": {"find": "loud: say text in capitals", "message": "hello"}}
-NOBODY = "The step “one” failed: No agent that the owner of this plan's task may use fits “loud: say text in capitals”"
+NOBODY = "The step “one” failed: No agent that the owner of this run may use fits “loud: say text in capitals”"
 
 
 def alone(*slugs: str) -> None:
@@ -198,7 +198,7 @@ def test_an_agent_that_the_owner_may_not_use_is_not_used(play):
     Agent.objects.filter(slug="loud").update(access=Agent.Access.GROUPS)
     task = play.send(agent)
     assert task.state == "failed"
-    assert "steps.one.agent: There is no agent `loud` that can be used." in words(task)
+    assert "steps.one.agent: There is no agent `loud`, or you may not use it." in words(task)
     assert not Task.objects.filter(parent=task.pk).exists()
 
 

@@ -1,5 +1,6 @@
 """Operators read the record in admin: linked, bounded and cheap, without editing."""
 
+import datetime
 import re
 
 import pytest
@@ -7,6 +8,7 @@ from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.agents.models import Agent, AgentVersion
@@ -16,6 +18,7 @@ from apps.features.uploads.models import Upload
 from apps.record import ledger
 from apps.record.events import EventType
 from apps.record.models import Accepted, Artifact, Blob, Context, Event, Message, Run, Task
+from console.admin import ReadOnlyAdmin
 from console.cells import page_url
 
 pytestmark = pytest.mark.django_db
@@ -73,6 +76,53 @@ def test_a_list_of_many_rows_costs_as_many_queries_as_a_list_of_one(admin_client
     assert [found(admin_client, model) for model in RECORD] == [10] * len(RECORD)
     assert queries_of(admin_client, *lists) == of_one
     assert max(of_one) <= 12
+
+
+def test_lists_count_at_most_so_many_rows_and_never_read_the_whole_table(admin_client, opened, monkeypatch):
+    monkeypatch.setattr(ReadOnlyAdmin, "list_per_page", 1)
+    opened()
+    opened()
+    for model in RECORD:
+        with CaptureQueriesContext(connection) as captured:
+            admin_client.get(address(model))
+        rows = [query["sql"] for query in captured if f'FROM "{model._meta.db_table}"' in query["sql"]]
+        assert rows
+        for sql in rows:
+            assert "LIMIT" in sql, sql
+            assert "DISTINCT" not in sql, sql
+
+
+def test_words_are_searched_in_the_newest_rows_and_an_id_in_all(admin_client, opened, monkeypatch):
+    monkeypatch.setattr(ReadOnlyAdmin, "NEWEST", 2)
+    old = opened("old plate")
+    new = [opened("new plate") for _ in range(2)]
+    for age, task in enumerate((*reversed(new), old)):
+        at = timezone.now() - datetime.timedelta(minutes=age)
+        Task.objects.filter(pk=task.pk).update(status_at=at)
+        Context.objects.filter(pk=task.context_id).update(updated_at=at)
+    for model in (Task, Context):
+        assert found(admin_client, model, q="plate") == 2
+        assert found(admin_client, model) == 3
+    assert found(admin_client, Task, q=old.pk) == 1
+    assert found(admin_client, Task, q=old.context_id, owner__id__exact=old.owner_id) == 1
+    assert found(admin_client, Event, type__exact="user_message") == 2
+    assert found(admin_client, Event, type__exact="user_message", task__id__exact=old.pk) == 1
+
+
+def test_a_filter_of_unfinished_or_failed_tasks_reads_an_index(admin_client, opened):
+    task = opened()
+    for model, states in ((Task, ("working", "auth-required", "failed")), (Run, ("running", "failed"))):
+        for state in states:
+            model.objects.update(state=state)
+            assert found(admin_client, model, state__exact=state) == 1
+            with CaptureQueriesContext(connection) as captured:
+                admin_client.get(address(model), {"state__exact": state})
+            counts = [query["sql"] for query in captured if "COUNT(*)" in query["sql"] and "state" in query["sql"]]
+            with connection.cursor() as cursor:
+                if connection.vendor == "sqlite":
+                    cursor.execute(f"EXPLAIN QUERY PLAN {counts[0]}")
+                    assert re.search("INDEX (unfinished|faulty)_", str(cursor.fetchall()))
+    assert task.pk
 
 
 def test_nobody_edits_the_record_not_even_a_superuser(admin_client, opened):

@@ -75,7 +75,7 @@ def test_a_past_does_not_go_into_cold_storage_while_a_fork_comes_back(ada, talk,
     go_on.set()
     for one in threads:
         one.join()
-    assert kept == ["Forks of it that are not in cold storage begin with what was said in it."]
+    assert kept == ["It has forks that are not in cold storage."]
     assert shown(child.pk)["messages"] == before
 
 

@@ -134,7 +134,7 @@ async def test_of_one_session_an_index_says_where_to_begin_and_one_out_of_range_
     async with client(ada.principal, 1, [session]) as follower:
         await follower.hear(2)
         assert follower.indexes(session) == [2, 3]
-    with pytest.raises(InvalidParams, match="no such event"):
+    with pytest.raises(InvalidParams, match="no event with this index"):
         await db.run(sync.open_stream, ada.principal, frozenset([session]), 4)
     with pytest.raises(InvalidParams, match="Name one"):
         await db.run(sync.open_stream, ada.principal, frozenset([session, other]), 1)

@@ -39,7 +39,7 @@ def test_a_fork_has_what_came_before_and_goes_on_with_its_own(ada, tell, talk):
     assert words(talk) == ["first", "first is done", "second", "second is done"]
     assert [event.index for event in lineage.events(child)] == list(range(1, child.last_event + 1))
     assert shape(child)[:at] == shape(talk)[:at]
-    assert (child.parent_id, child.forked_at, child.fork_reason, child.title) == (talk.pk, at, "fork", "first")
+    assert (child.parent_id, child.forked_at, child.fork_reason, child.title) == (talk.pk, at, "fork", "other")
     assert [task.state for task in lineage.tasks(child)] == ["completed", "completed"]
     assert [row.name for row in lineage.artifacts(child)] == ["first", "other"]
     assert [row.name for row in lineage.artifacts(talk)] == ["first", "second"]
@@ -160,7 +160,7 @@ def test_an_agent_that_the_caller_may_not_use_is_refused(ada, countdown, talk):
 def test_a_conversation_that_an_agent_began_is_not_forked(ada, echo, said, talk):
     task = Task.objects.filter(context=talk).first()
     child = accept.accept(ada.principal, echo, said(), sender=f"task:{task.pk}", parent=task.pk)
-    with pytest.raises(UnsupportedOperation, match="for another agent"):
+    with pytest.raises(UnsupportedOperation, match=r"another agent.s task"):
         fork(ada.principal, child.context, 1, reason="fork")
 
 
@@ -198,7 +198,7 @@ def test_a_fork_without_the_first_message_is_called_by_its_own_or_by_the_name_th
     assert anew.title == ""
     tell("other words", anew)
     rename(talk.pk, title="chosen")
-    assert fork(ada.principal, talk, 0, reason="edit").title == "chosen"
+    assert fork(ada.principal, talk, 0, reason="edit").title == "Fork: chosen"
     deletion.delete_session(ada.principal, talk.pk)
     assert Context.objects.get(pk=anew.pk).title == "other words"
     assert not Event.objects.filter(payload__icontains="first").exists()

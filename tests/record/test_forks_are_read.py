@@ -16,7 +16,7 @@ from apps.features.forks.forking import fork
 from apps.record import feed, ledger, lineage, projection
 from apps.record.events import EventType
 from apps.record.models import Context, Event, Task
-from apps.web.sessions.entries import entries_of, settled_events
+from apps.web.sessions.entries import entries_between
 from tests.record.lineages import place_before, words
 from tests.working import begin, chunk, end, say
 
@@ -58,7 +58,7 @@ def test_what_was_left_behind_is_over_on_a_page_and_not_referred_to(ada, echo, s
     talk = Context.objects.get()
     child = fork(ada.principal, talk, talk.last_event, reason="fork")
     end(held, Completed("done"))
-    entries = entries_of(child, settled_events(child, 0, child.last_event + 1))
+    entries = entries_between(child, 0, child.last_event + 1)
     assert [entry["type"] for entry in entries] == ["user_message", "agent_status", "agent_start", "fork"]
     assert entries[-1]["left"] == [str(sent.task)]
     client.force_login(ada)

@@ -104,12 +104,12 @@ def test_what_would_go_is_shown_before_it_goes(admin_client, ada, aged, capsys):
     gone = aged(40)
     keep(ada.personal_workspace, 30)
     call_command("expire_sessions", "--dry-run")
-    assert f"{gone.pk} untouched since" in capsys.readouterr().out
+    assert f"{gone.pk} unchanged since" in capsys.readouterr().out
     page = admin_client.get("/admin/accounts/workspace/").content.decode()
-    assert "sessions to be deleted now" in page.lower()
+    assert "sessions due for deletion" in page.lower()
     assert f"?workspace__id__exact={ada.personal_workspace.pk}" in page
     assert left() == {"echo 40"}
     call_command("expire_sessions")
-    assert "1 deleted" in capsys.readouterr().out
+    assert "Deleted 1 session" in capsys.readouterr().out
     assert left() == set()
     assert f"{gone.pk}" in admin_client.get("/admin/accounts/auditline/").content.decode()

@@ -346,7 +346,7 @@ def test_the_index_is_brought_up_to_date_by_jobs_and_by_a_command(ada, tell, cap
     assert not SearchEntry.objects.exists()
     call_command("index_search", "--all")
     assert SearchEntry.objects.filter(context=sent.context).count() == 2
-    assert "2 entries of 1 conversations." in capsys.readouterr().out
+    assert "2 entries from 1 session" in capsys.readouterr().out
     tell("another apricot")
     jobs.index_all()
     assert SearchEntry.objects.filter(kind="message").count() == 2

@@ -337,7 +337,7 @@ async def test_errors_are_told_apart(name):
 async def test_whether_anything_was_sent_is_known():
     async with server(answer(TASK)) as serving:
         outbound.configure([])
-        with pytest.raises(Unreachable, match="public internet") as refused:
+        with pytest.raises(Unreachable, match="private network") as refused:
             async with a2a_client.connect(card_at(serving.url)) as peer:
                 await peer.get("t-1")
         outbound.configure(["127.0.0.1"])

@@ -57,7 +57,7 @@ def test_a_url_a_look_and_a_click_register_an_agent(cards_at, admin_client, admi
     agent = Agent.objects.get()
     assert (agent.slug, agent.kind, agent.access) == ("translator", "remote", "workspace")
     assert agent.is_open_to(admin_user.principal)
-    assert not agent.is_listed
+    assert not agent.has_open_card
     assert agent.remote.registered_by == admin_user
     assert agent.current_version.sha256 == values["sha256"]
     assert saved.redirect_chain == [(page_of(agent.remote), 302)]
@@ -70,7 +70,7 @@ def test_a_url_a_look_and_a_click_register_an_agent(cards_at, admin_client, admi
 def test_what_cannot_be_registered_is_said_at_the_field(admin_client, cards_at, translator, echo):
     for source, sentence in (
         ("", "This field is required."),
-        ("http://10.0.0.1/", "not on the public internet"),
+        ("http://10.0.0.1/", "private network"),
         ("{}", "name is missing. description is missing."),
         ("{", "This is no agent card."),
     ):
@@ -89,7 +89,7 @@ def test_a_card_that_changed_after_the_look_is_shown_again(cards_at, admin_clien
     _, values = preview(admin_client, cards_at.url)
     cards_at.pages[WELL_KNOWN] = cards_at.card(description="Something else.")
     page = admin_client.post(ADD, {**values, "access": "public"})
-    assert "The card changed since you looked at it." in page.text
+    assert page.context["notes"][0].startswith("The card changed")
     assert "Something else." in page.text
     assert not Agent.objects.exists()
     admin_client.post(ADD, {**page.context["form"].initial, "access": "public"})
@@ -117,15 +117,15 @@ def test_all_of_a_card_is_text(cards_at, admin_client):
 
 def test_an_operator_sees_what_waits_and_approves_just_that(waiting, admin_client):
     text = admin_client.get(page_of(waiting)).text
-    for told in ("What waits: version 2", "Needs approval: another security scheme.", "apiKeySecurityScheme"):
+    for told in ("for approval: version 2", "Needs approval: another security scheme.", "apiKeySecurityScheme"):
         assert told in text
-    assert "waits for approval" in admin_client.get(LIST).text
+    assert "needs approval" in admin_client.get(LIST).text
     for values in ({"version": 1}, {"version": 7}, {"version": "x"}, {}):
-        assert "stays as it is" in act(admin_client, waiting, do="approve", **values).text
+        assert "was not changed" in act(admin_client, waiting, do="approve", **values).text
         assert Agent.objects.get().description == "Translates texts."
     page = act(admin_client, waiting, do="approve", version=2)
     assert "Approved version 2 of Translator." in page.text
-    assert "What waits" not in page.text
+    assert "for approval: version" not in page.text
     assert Agent.objects.get().description == "Wants a key."
     assert LogEntry.objects.get().get_change_message() == "Approved version 2."
 
@@ -140,12 +140,12 @@ def test_an_operator_looks_at_a_card_again(cards_at, translator, admin_client):
     remote = translator.remote
     assert "card is unchanged" in act(admin_client, remote, do="refresh").text
     cards_at.pages[WELL_KNOWN] = cards_at.card(description="Other.")
-    assert "is now what its card says" in act(admin_client, remote, do="refresh").text
+    assert "was updated from its card" in act(admin_client, remote, do="refresh").text
     cards_at.pages[WELL_KNOWN] = (500, {}, b"")
     page = act(admin_client, remote, do="refresh")
     assert page.text.count("status 500") == 2
     chosen = {"action": "refresh_selected", "_selected_action": [remote.pk]}
-    assert "stays as it was" in admin_client.post(LIST, chosen, follow=True).text
+    assert "was not changed" in admin_client.post(LIST, chosen, follow=True).text
 
 
 def test_who_may_only_look_decides_nothing(client, ada, waiting):
@@ -155,9 +155,9 @@ def test_who_may_only_look_decides_nothing(client, ada, waiting):
     client.force_login(ada)
     page = client.get(page_of(waiting))
     assert page.status_code == 200
-    assert "What waits: version 2" in page.text
+    assert "for approval: version 2" in page.text
     assert "Approve version" not in page.text
-    assert "Look at the card again" not in page.text
+    assert "Refresh the card" not in page.text
     assert act(client, waiting, do="approve", version=2).status_code == 403
     assert client.get(ADD).status_code == 403
     assert client.get(reverse("admin:remote_remoteagent_act", args=[waiting.pk])).status_code == 405

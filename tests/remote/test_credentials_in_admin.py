@@ -93,13 +93,13 @@ def test_who_may_only_look_changes_nothing(client, vault):
 def test_the_agents_own_page_leads_there_and_says_what_is_wanted(admin_client, vault):
     remote = RemoteAgent.objects.create(agent=vault, origin="https://vault.example.org:443")
     page = reverse("admin:remote_remoteagent_change", args=[remote.pk])
-    assert "wanted: give them" in admin_client.get(page).text
+    assert "missing: add them" in admin_client.get(page).text
     assert credentials_url(vault) in admin_client.get(page).text
     do(admin_client, vault, "give", scheme="key", key=SECRET)
-    assert "what lets Parley in" in admin_client.get(page).text
+    assert "missing: add them" not in admin_client.get(page).text
     do(admin_client, vault, "personal", scheme="key")
     do(admin_client, vault, "personal", scheme="login")
-    assert "each person" in admin_client.get(page).text
+    assert "one per person" in admin_client.get(page).text
 
 
 def test_those_of_people_are_listed_and_erased_together(admin_client, ada, vault):

@@ -111,10 +111,9 @@ def test_the_page_takes_what_the_agent_wants_and_never_shows_it(ada, root, as_ad
     assert (answer.status_code, answer["Location"]) == (302, PAGE)
     row = RemoteCredential.objects.get(user=ada)
     assert (row.values, row.given_by, row.origin) == ({"key": SECRET}, ada, "https://vault.example.org:443")
-    for address in (PAGE, "/credentials/"):
+    for address in (PAGE, "/settings/credentials"):
         page = as_ada.get(address).text
         assert SECRET not in page
-        assert "not used yet" in page
 
 
 def test_what_is_no_credential_or_not_wanted_is_refused_and_not_repeated(ada, root, as_ada):
@@ -165,10 +164,10 @@ def test_who_registered_an_agent_gives_what_is_for_everybody_and_nobody_else_doe
     RemoteAgent.objects.create(agent=agent, origin="https://vault.example.org:443", registered_by=ada)
     given = {"do": "give", "whose": "everybody", "scheme": "key", "key": SECRET}
     assert as_bob.post(PAGE, given).status_code == 422
-    assert "wants nothing of you" in as_bob.get(PAGE).text
-    assert "For everybody" not in as_bob.get(PAGE).text
+    assert "needs no credentials" in as_bob.get(PAGE).text
+    assert "For everyone" not in as_bob.get(PAGE).text
     assert not RemoteCredential.objects.exists()
-    assert "For everybody" in as_ada.get(PAGE).text
+    assert "For everyone" in as_ada.get(PAGE).text
     assert as_ada.post(PAGE, {**given, "key": "\x00"}).status_code == 422
     as_ada.post(PAGE, given)
     assert [(row.user, row.given_by) for row in RemoteCredential.objects.all()] == [(None, ada)]
@@ -178,7 +177,7 @@ def test_who_registered_an_agent_gives_what_is_for_everybody_and_nobody_else_doe
     assert not RemoteCredential.objects.exists()
     for scheme in SCHEMES:
         credentials.set_personal(agent, scheme, True, root)
-    assert "For everybody" not in as_ada.get(PAGE).text
+    assert "For everyone" not in as_ada.get(PAGE).text
 
 
 async def told(principal, agent, said, **more):
@@ -199,7 +198,7 @@ async def test_a_task_asks_and_goes_on_when_it_is_given_by_its_link(ada, root, s
         assert task.status_message["parts"][0] == {"text": "Vault wants a credential of your own."}
         page = (await as_ada.aget(link_of(task))).text
         assert "Vault asks for a credential of your own" in page
-        assert "I will not give this" in page
+        assert "Decline" in page
         given = {"answer": "give", "scheme": "key", "key": SECRET}
         answer = await as_ada.apost(link_of(task), given)
         assert answer["Location"] == f"/sessions/{task.context_id}"
@@ -212,7 +211,7 @@ async def test_a_task_asks_and_goes_on_when_it_is_given_by_its_link(ada, root, s
     assert SECRET not in f"{everything}{runs}"
     assert "•••" in str(everything)
     assert (await CredentialRequest.objects.aget()).answer == "given"
-    assert "It was given" in (await as_ada.aget(link_of(task))).text
+    assert "Credential sent" in (await as_ada.aget(link_of(task))).text
 
 
 async def test_of_several_each_is_given_by_itself_and_the_last_one_counts(ada, root, said, published, as_ada):

@@ -54,7 +54,7 @@ def test_operators_see_uptime_latency_and_the_last_error(admin_client, far):
     assert "40 ms" in page
     assert "far.invalid did not &lt;b&gt;answer&lt;/b&gt; in time." in page
     assert "closed: calls go through" in page
-    assert "The newest 4 checks from left to right; 1 failed, the longest of the others took 40 ms." in page
+    assert "4 checks, oldest first; 1 failed, the slowest of the others took 40 ms" in page
     assert page.count("fetched its card") == 4
 
 
@@ -65,7 +65,7 @@ def test_operators_see_an_open_breaker_and_close_it(admin_client, broken):
     with pytest.raises(CircuitOpen):
         circuit_breaker.admit(broken)
     answer = admin_client.post(reverse(LOOK_AFTER, args=[broken.pk]), {"do": "close"}, follow=True)
-    assert "Calls to Far go through again." in answer.content.decode()
+    assert "Calls to Far are allowed again." in answer.content.decode()
     circuit_breaker.admit(broken)
     broken.refresh_from_db()
     assert broken.health == "ok"
@@ -94,7 +94,7 @@ def test_who_may_only_look_changes_nothing(client, ada, broken):
     client.force_login(ada)
     page = page_of(client, broken)
     assert "open: no call goes through" in page
-    assert "Close the breaker now" not in page
+    assert "Close the circuit breaker" not in page
     for what in ("check", "close"):
         assert client.post(reverse(LOOK_AFTER, args=[broken.pk]), {"do": what}).status_code == 403
     assert health_checks.claim_rounds(10) == []
@@ -123,13 +123,13 @@ def test_checks_are_listed_and_never_edited(admin_client, far):
 
 def test_people_see_it_on_the_agents_page_and_the_agent_stays_listed(client, ada, broken):
     client.force_login(ada)
-    for path in ("/agents", "/"):
+    for path in ("/agents", "/find"):
         page = client.get(path).text
         assert "Far" in page
-        assert "Not available now" in page
+        assert "Unavailable" in page
     page = client.get("/agents/far").text
     assert "Up 75.0 % of the last day, 75.0 % of the last 30 days." in page
-    assert "It failed again and again and is tried again at" in page
+    assert "Next try at" in page
     assert "far.invalid" not in page
 
 

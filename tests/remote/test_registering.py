@@ -106,7 +106,7 @@ def test_a_slug_that_is_taken_is_refused_unless_its_card_is_to_change(echo):
         (b"<html>", "There is no agent card at"),
         ((500, {}, b"{}"), "answers with status 500"),
         ((401, {}, b"{}"), "wants credentials"),
-        (b'{"a": 1, "a": 2}', "A key occurs twice"),
+        (b'{"a": 1, "a": 2}', "same key twice"),
         ({"name": "x"}, "description is missing"),
         (b"{" + b" " * 600_000 + b"}", "larger than"),
         ((302, {"Location": "http://169.254.169.254/"}, b""), "redirect"),
@@ -143,7 +143,7 @@ def test_an_agent_whose_name_leads_to_a_closed_address_is_refused(cards_at, monk
 
     cards_at.pages[WELL_KNOWN] = card("https://rebinding.example/a2a")
     monkeypatch.setattr(outbound.guard(), "_resolve", inward)
-    with pytest.raises(outbound.Forbidden, match="not on the public internet"):
+    with pytest.raises(outbound.Forbidden, match="private network"):
         registration.register_remote("translator", url=cards_at.url)
     assert not Agent.objects.exists()
 
@@ -159,7 +159,7 @@ def test_the_command_registers_by_url_and_by_file_and_updates_and_says_what_is_w
     assert (agent.name, agent.access, agent.remote.origin) == ("Other", "public", "https://agents.example:443")
     (tmp_path / "bad.json").write_text("nothing")
     for source, sentence in (
-        ("/nowhere/card.json", "is no file with text"),
+        ("/nowhere/card.json", "Cannot read text from"),
         ("http://10.0.0.1/", "OUTBOUND_ALLOW"),
         (str(tmp_path / "bad.json"), "no agent card"),
     ):

@@ -54,11 +54,11 @@ def test_while_somebody_types_the_list_alone_is_sent_and_the_address_kept(ada_br
 def test_how_quick_it_is_comes_from_its_newest_turns_that_succeeded(ada_browser, ada, echo):
     took(ada, echo, 2, 4, 3)
     took(ada, echo, 500, state="failed")
-    times = catalogue(ada_browser).context["found"].response_times[echo.pk]
+    times = ada_browser.get("/agents/echo").context["response_times"]
     assert [round(one) for one in times.seconds] == [2, 4, 3]
     assert times.typical == "3.0 s"
     took(ada, echo, *range(1, 33))
-    times = catalogue(ada_browser).context["found"].response_times[echo.pk]
+    times = ada_browser.get("/agents/echo").context["response_times"]
     assert [round(one) for one in times.seconds] == list(range(3, 33))
 
 
@@ -73,6 +73,57 @@ def test_the_list_takes_as_many_queries_for_many_agents_that_worked(ada_browser,
     for number in range(6):
         took(ada, register_hosted(f"more-{number}", "examples.agents.echo:Echo"), 1, 2, 3)
     assert queries() == few <= 12
+
+
+def test_agents_stand_under_their_category_and_those_without_one_come_last(ada_browser, echo, countdown):
+    Agent.objects.filter(pk=countdown.pk).update(category="Numbers")
+    groups = catalogue(ada_browser).context["found"].groups
+    assert [(name, [agent.slug for agent in agents]) for name, agents in groups] == [
+        ("Numbers", ["countdown"]),
+        ("Other", ["echo"]),
+    ]
+    chosen = ada_browser.get("/agents", {"category": "Numbers"}, headers=TYPING)
+    assert chosen["HX-Replace-Url"] == "/agents?category=Numbers"
+    assert [agent.slug for agent in chosen.context["found"].agents] == ["countdown"]
+
+
+def test_people_choose_from_listed_agents_and_reach_others_by_their_address(ada_browser, echo, countdown):
+    Agent.objects.filter(pk=countdown.pk).update(listed=False)
+    for address in ("/agents", "/agents?q=countdown", "/find", "/find?q=countdown"):
+        assert "/agents/countdown" not in ada_browser.get(address).text, address
+    assert ada_browser.get("/agents/countdown").status_code == 200
+
+
+def test_an_own_recent_agent_comes_first(ada_browser, bob_browser, ada, echo, countdown):
+    telling.finished(ada, echo)
+    for browser, slugs in ((ada_browser, ["echo", "countdown"]), (bob_browser, ["countdown", "echo"])):
+        assert [agent.slug for agent in catalogue(browser).context["found"].agents] == slugs
+        assert [agent.slug for agent in browser.get("/find").context["agents"]] == slugs
+
+
+def test_an_empty_list_says_who_can_add_an_agent(ada_browser, ada, db):
+    def add_link():
+        return reverse("admin:agents_agent_add") in catalogue(ada_browser).text
+
+    assert not add_link()
+    ada.user_permissions.add(Permission.objects.get(codename="add_agent"))
+    assert add_link()
+
+
+def test_examples_for_people_are_what_a_person_would_say(ada_browser, echo):
+    skill = {
+        **echo.skills[0],
+        "examples": ['{"city": "Lisbon"}', "[1, 2]", "Four nights in Lisbon", "{braces} are fine"],
+    }
+    Agent.objects.filter(pk=echo.pk).update(skills=[skill])
+    page = ada_browser.get("/agents/echo?example=1")
+    assert 'data-words="{braces} are fine"' in page.text
+    assert "&quot;city&quot;" not in page.text
+    Agent.objects.filter(pk=echo.pk).update(skills=[{**skill, "examples": ['{"city": "Lisbon"}']}])
+    page = ada_browser.get("/agents/echo?example=0")
+    assert 'data-words=""' in page.text
+    words = shlex.split(dict(page.context["samples"])["curl"])
+    assert json.loads(words[-1])["params"]["message"]["parts"][0]["text"] == '{"city": "Lisbon"}'
 
 
 def test_the_samples_are_whole_and_hold_placeholders_alone(ada_browser, echo, settings):

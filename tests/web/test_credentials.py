@@ -63,14 +63,14 @@ def test_what_is_given_lets_the_task_go_on_and_leads_back_to_the_session(ada_bro
 
 def test_what_is_no_credential_is_refused_in_a_sentence_and_not_repeated(ada_browser, asked, published):
     for auth_type, given, told in [
-        ("api_key", {}, "nothing to give yet"),
-        ("api_key", {"secret": " \n"}, "nothing to give yet"),
+        ("api_key", {}, "Fill in the field"),
+        ("api_key", {"secret": " \n"}, "Fill in the field"),
         ("bearer", {"secret": "twofold-secret\nlines"}, "line breaks"),
         ("bearer", {"secret": "nul\x00"}, "line breaks"),
         ("bearer", {"secret": "x" * 10_001}, "10,000 characters"),
-        ("basic", {"secret": "x"}, "Fill in the user name"),
-        ("basic", {"username": "a:b", "secret": "x"}, "no colon"),
-        ("basic", {"username": "a"}, "nothing to give yet"),
+        ("basic", {"secret": "x"}, "Enter the user name"),
+        ("basic", {"username": "a:b", "secret": "x"}, "a colon"),
+        ("basic", {"username": "a"}, "Fill in the field"),
     ]:
         task = asked(auth_type=auth_type)
         answer = ada_browser.post(link_of(task), {"answer": "give", **given})
@@ -86,8 +86,8 @@ def test_a_link_that_was_used_says_so_and_gives_nothing(ada_browser, asked, publ
     task = asked()
     ada_browser.post(link_of(task), {"answer": "give", "secret": SECRET})
     again = ada_browser.post(link_of(task), {"answer": "give", "secret": "another"}, follow=True)
-    assert "It was given" in again.text
-    assert "cannot be used again" in again.text
+    assert "Credential sent" in again.text
+    assert "no longer works" in again.text
     assert Credential.objects.get().secret == SECRET
     assert len(published) == 1
 
@@ -99,7 +99,7 @@ def test_who_declines_ends_the_task_and_a_form_of_nobodys_does_nothing(ada_brows
         assert state_of(task.pk) == "auth-required"
     assert ada_browser.post(link_of(task), {"answer": "decline"}).status_code == 302
     assert state_of(task.pk) == "failed"
-    assert "It was declined" in ada_browser.get(link_of(task)).text
+    assert "Request declined" in ada_browser.get(link_of(task)).text
 
 
 def test_a_link_that_is_too_old_says_so_and_makes_a_new_one_for_the_owner(ada_browser, asked):
@@ -107,12 +107,12 @@ def test_a_link_that_is_too_old_says_so_and_makes_a_new_one_for_the_owner(ada_br
     CredentialRequest.objects.update(expires_at=timezone.now())
     old = ada_browser.get(link_of(task))
     assert old.status_code == 410
-    assert "This link is too old" in old.text
+    assert "This link has expired" in old.text
     answer = ada_browser.post(link_of(task), {"answer": "give", "secret": SECRET})
     assert answer["Location"] == link_of(task), "which says why"
     new = ada_browser.post(link_of(task), {"answer": "renew"})["Location"]
     assert new != link_of(task)
-    assert "This link is too old" in ada_browser.get(link_of(task)).text
+    assert "This link has expired" in ada_browser.get(link_of(task)).text
     assert ada_browser.get(new).status_code == 200
     ada_browser.post(new, {"answer": "give", "secret": SECRET})
     assert Credential.objects.get().secret == SECRET
@@ -141,9 +141,9 @@ def test_who_is_not_signed_in_signs_in_first(client, asked, ada):
 
 def test_a_task_of_nobodys_is_answered_by_who_has_the_link(client, asked):
     task = asked(ANONYMOUS)
-    assert "for this task alone" in client.get(link_of(task)).text
+    assert "only for this task" in client.get(link_of(task)).text
     answer = client.post(link_of(task), {"answer": "give", "secret": SECRET}, follow=True)
-    assert "It was given" in answer.text
+    assert "Credential sent" in answer.text
     assert (Credential.objects.get().user, Credential.objects.get().task) == (None, task)
 
     task = asked(ANONYMOUS)
@@ -188,21 +188,21 @@ def test_the_conversation_shows_a_button_instead_of_a_field_and_no_secret_ever(a
 
 
 def test_people_see_their_own_credentials_and_take_them_back(client, ada_browser, bob_browser, ada, asked):
-    assert client.get("/credentials/")["Location"].startswith("/sign-in")
-    assert client.post("/credentials/1/revoke")["Location"].startswith("/sign-in")
+    assert client.get("/settings/credentials")["Location"].startswith("/sign-in")
+    assert client.post("/settings/credentials/1/revoke")["Location"].startswith("/sign-in")
     ada_browser.post(link_of(asked()), {"answer": "give", "secret": SECRET})
-    page = ada_browser.get("/credentials/").text
+    page = ada_browser.get("/settings/credentials").text
     assert "API key for Calendar" in page
-    assert "not used yet" in page
+    assert "Never used" in page
     assert SECRET not in page
-    assert "API key for Calendar" not in bob_browser.get("/credentials/").text
+    assert "API key for Calendar" not in bob_browser.get("/settings/credentials").text
     number = Credential.objects.get().pk
-    assert bob_browser.post(f"/credentials/{number}/revoke").status_code == 404
+    assert bob_browser.post(f"/settings/credentials/{number}/revoke").status_code == 404
     assert Credential.objects.usable().exists()
-    gone = ada_browser.post(f"/credentials/{number}/revoke", follow=True)
-    assert "You gave none" in gone.text
+    gone = ada_browser.post(f"/settings/credentials/{number}/revoke", follow=True)
+    assert "API key for Calendar" not in gone.text
     assert Credential.objects.get().secret == ""
-    assert ada_browser.post(f"/credentials/{number}/revoke").status_code == 404
+    assert ada_browser.post(f"/settings/credentials/{number}/revoke").status_code == 404
 
 
 def test_of_a_task_that_another_called_for_people_see_the_conversation_of_that_one(

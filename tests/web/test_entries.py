@@ -5,6 +5,8 @@ import re
 import uuid
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from apps.features.forks.forking import fork
 from apps.record import ledger, wire
@@ -12,7 +14,7 @@ from apps.record.content import rendering
 from apps.record.events import EventType
 from apps.record.models import Context, Event
 from apps.web.sessions.artifacts import artifacts_before
-from apps.web.sessions.entries import entries_of, settled_events
+from apps.web.sessions.entries import entries_between, entries_of
 from apps.web.sessions.messages import with_copy_buttons
 from apps.web.sessions.views import TURNS, page_state
 from tests.web import telling
@@ -123,11 +125,13 @@ def test_words_of_a_task_that_was_stopped_are_still_there(working):
         telling.token(log, working, "", EventType.AGENT_TOKEN_START)
         telling.token(log, working, "I was about to")
         telling.chunk(log, working, "log", telling.text("dropped"))
-        log.add(EventType.AGENT_CANCELLED, {"discarded": ["log"]}, task=working.task)
+        log.add(EventType.AGENT_CANCELLED, {"discarded": ["answer", "log"]}, task=working.task)
         log.add(EventType.AGENT_STATUS, {"state": "canceled"}, task=working.task)
     entries = first_paint(working)["entries"]
-    assert [entry["text"] for entry in entries if entry["type"].startswith("agent_token")] == ["I was about to"]
-    assert not of_type(entries, "artifact_update")
+    assert not of_type(entries, "agent_token"), "it comes with the end"
+    [left] = of_type(entries, "agent_cancelled")
+    assert [(one["kind"], one["isListed"]) for one in left["artifacts"]] == [("answer", False), ("text", False)]
+    assert "I was about to" in left["artifacts"][0]["html"]
 
 
 def test_a_question_comes_as_a_form_that_no_name_of_a_field_can_break(asked, ada, report):
@@ -143,7 +147,7 @@ def test_a_question_comes_as_a_form_that_no_name_of_a_field_can_break(asked, ada
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_answer_is_shown_with_its_values_and_a_task_with_its_stars(ada_browser, asked, finished):
+def test_an_answer_is_shown_with_its_values_and_a_task_with_its_rating(ada_browser, asked, finished):
     said = {"message": str(uuid.uuid4()), "task": str(asked.task), "answers": "1"}
     ada_browser.post(f"/sessions/{asked.context}/messages", {**said, "answer-format": "HTML"})
     message = of_type(live(asked), "user_message")[-1]["message"]
@@ -194,10 +198,10 @@ def test_a_page_costs_as_many_queries_for_many_tasks_as_for_one(ada, echo, djang
     context = Context.objects.get(pk=telling.finished(ada, echo, {"a": telling.text("a")}).context)
     for number in range(5):
         telling.finished(ada, echo, {f"{number}": telling.text("b")}, contextId=context.context_id)
-    with django_assert_num_queries(3):
-        assert len(of_type(entries_of(context, settled_events(context, 0, 1000)), "agent_complete")) == 6
-    with django_assert_num_queries(1):
-        assert len(artifacts_before(context, 1000)) == 6
+    with django_assert_num_queries(4):
+        assert len(of_type(entries_between(context, 0, 1000), "agent_complete")) == 6
+    with django_assert_num_queries(2):
+        assert len(artifacts_before(context, 1000)) == 0, "short texts are in the conversation"
 
 
 def test_an_answer_names_the_models_that_made_it_as_text(working):
@@ -218,15 +222,135 @@ def test_a_message_says_which_tasks_it_is_about(ada, echo, finished):
     assert chips == [f"/tasks/{named[0]}", f"/tasks/{named[2]}"]
 
 
-def test_an_answer_names_its_files_but_not_what_repeats_it(ada, echo):
+def test_an_answer_names_its_files_but_no_text_that_the_conversation_shows(ada, echo):
     words = "Done. " * 1000
-    files = {"a.txt": telling.text("words", filename="a.txt"), "answer": telling.text(words)}
+    files = {"a.csv": telling.text("a,b", "text/csv"), "answer": telling.text(words), "note": telling.text("Short")}
     receipt = telling.finished(ada, echo, files, words=words)
     context = Context.objects.get(pk=receipt.context)
     alone = entries_of(context, [Event.objects.filter(context=context, type=EventType.AGENT_STATUS).last()])
     for entries in (live(receipt), first_paint(receipt)["entries"], alone):
         html = of_type(entries, "agent_status")[-1]["message"]["html"]
-        assert re.findall(r'class="chip" data-artifact="(.*?)"', html) == [f"{receipt.task}/a.txt"]
+        assert re.findall(r'class="chip" data-artifact="(.*?)"', html) == [f"{receipt.task}/a.csv"]
+    made = of_type(live(receipt), "agent_complete")[0]["artifacts"]
+    assert [(one["name"], one["kind"]) for one in made] == [("a.csv", "file"), ("answer", "said"), ("note", "text")]
+    assert [one["name"] for one in artifacts_before(context, 1000)] == ["a.csv"]
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "is_open", "is_listed"),
+    [
+        ("countdown", telling.text("2\n1\n"), True, False),
+        ("notes.md", telling.text("# Notes", "text/markdown"), True, True),
+        ("values", {"data": {"depth": 3}}, True, False),
+        ("story", telling.text("line\n" * 200), False, True),
+        ("story", telling.text("word " * 1000), False, True),
+    ],
+)
+def test_a_short_text_is_open_and_only_what_has_a_name_or_is_long_is_among_the_files(
+    ada, echo, name, part, is_open, is_listed
+):
+    receipt = telling.finished(ada, echo, {name: part})
+    [made] = of_type(first_paint(receipt)["entries"], "agent_complete")[0]["artifacts"]
+    assert (made["kind"], bool(made["html"])) == ("text", is_open)
+    assert bool(artifacts_before(Context.objects.get(pk=receipt.context), 1000)) is is_listed
+
+
+def test_a_streamed_text_is_laid_out_safely(ada, echo):
+    receipt = telling.finished(ada, echo, {"a.md": telling.text("# Tides\n\n<script>x</script>", "text/markdown")})
+    [made] = of_type(live(receipt), "agent_complete")[0]["artifacts"]
+    assert "<h1>Tides</h1>" in made["html"]
+    assert "<script" not in made["html"]
+
+
+def stopped(receipt, *, of_turn="canceled"):
+    with ledger.writing(receipt.context) as log:
+        discarded = [row.artifact_id for row in log.provisional_artifacts(receipt.task)]
+        if of_turn == "canceled":
+            log.add(EventType.AGENT_CANCELLED, {"discarded": discarded}, task=receipt.task)
+            log.add(EventType.AGENT_STATUS, {"state": "canceled"}, task=receipt.task)
+        else:
+            log.add(EventType.AGENT_FAILED, {"code": "connection_lost", "discarded": discarded}, task=receipt.task)
+            telling.status(log, receipt, "failed", "The agent could not be reached.")
+
+
+@pytest.mark.parametrize("end", ["canceled", "failed"])
+def test_what_a_stopped_or_failed_task_had_streamed_stays_and_says_so(ada_browser, working, end):
+    with ledger.writing(working.context) as log:
+        for number in range(3):
+            telling.chunk(log, working, "log", telling.text(f"{number}\n"), append=number > 0, last=False)
+        telling.chunk(log, working, "dot.png", telling.picture(), last=False)
+    stopped(working, of_turn=end)
+    for entries in (live(working), first_paint(working)["entries"]):
+        [left] = [entry["artifacts"] for entry in entries if entry.get("artifacts")]
+        assert [(one["name"], one["kind"], one["isUnfinished"]) for one in left] == [
+            ("log", "text", True),
+            ("dot.png", "file", True),
+        ]
+        assert "0\n1\n2\n" in left[0]["html"]
+        assert ada_browser.get(left[0]["parts"][0]["href"]).text == "0\n1\n2\n"
+        assert ada_browser.get(left[1]["parts"][0]["href"]).content == telling.PNG
+    listed = ada_browser.get(f"/sessions/{working.context}/files").text
+    assert "dot.png" in listed
+    assert "Unfinished" in listed
+    look = f"/sessions/{working.context}/artifacts/{working.task}/log/look"
+    assert "Unfinished" in ada_browser.get(look).text
+
+
+def test_an_attempt_that_was_taken_again_leaves_nothing(working):
+    with ledger.writing(working.context) as log:
+        telling.chunk(log, working, "log", telling.text("first"), last=False)
+        telling.chunk(log, working, "other", telling.text("first"), last=False)
+        again = {"attempt": 2, "turn": 1, "messageId": "first"}
+        log.add(EventType.AGENT_START, again, task=working.task)
+        telling.chunk(log, working, "log", telling.text("second"), last=False)
+    stopped(working)
+    [left] = [entry["artifacts"] for entry in first_paint(working)["entries"] if entry.get("artifacts")]
+    assert [one["name"] for one in left] == ["log"]
+    assert "second" in left[0]["html"]
+    assert "first" not in left[0]["html"]
+
+
+def test_a_fork_shows_what_was_streamed_when_it_began_whatever_comes_of_it(ada, working):
+    with ledger.writing(working.context) as log:
+        telling.chunk(log, working, "log", telling.text("one\n"), last=False)
+    source = Context.objects.get(pk=working.context)
+    child = fork(ada.principal, source, source.last_event, reason="fork")
+    with ledger.writing(working.context) as log:
+        telling.chunk(log, working, "log", telling.text("two\n"), append=True)
+        log.add(EventType.AGENT_COMPLETE, {"artifacts": ["log"]}, task=working.task)
+        telling.status(log, working, "completed", "Done.")
+    [forked] = of_type(page_state(child)["entries"], "fork")
+    [left] = forked["artifacts"]
+    assert left["isUnfinished"]
+    assert "one" in left["html"]
+    assert "two" not in left["html"]
+
+
+def test_a_page_loads_thousands_of_pieces_by_as_many_queries_as_one_and_in_bounded_space(
+    ada, echo, working, django_assert_num_queries, django_assert_max_num_queries
+):
+    def pieces(first, number):
+        with ledger.writing(working.context) as log:
+            for one in range(first, first + number):
+                telling.chunk(log, working, "log", telling.text(f"{one:04}\n"), append=one > 0, last=False)
+
+    pieces(0, 1)
+    context = Context.objects.select_related("agent").get(pk=working.context)
+    with CaptureQueriesContext(connection) as few:
+        page_state(context)
+    pieces(1, 4_999)
+    context.refresh_from_db(fields=["last_event"])
+    with django_assert_num_queries(len(few)):
+        [shown] = of_type(page_state(context)["entries"], "artifact_update")
+    assert (shown["size"], shown["chunks"]) == (25_000, 5_000)
+    assert shown["text"].endswith("4998\n4999\n")
+    assert len(shown["text"]) <= 20_010
+    stopped(working)
+    context.refresh_from_db(fields=["last_event"])
+    with django_assert_max_num_queries(len(few) + 2):
+        [left] = [entry["artifacts"] for entry in page_state(context)["entries"] if entry.get("artifacts")]
+    assert "0000\n0001\n" in left[0]["html"]
+    assert len(left[0]["html"]) < 25_000
 
 
 def test_code_gets_a_button_and_what_only_looks_like_it_none():

@@ -6,7 +6,7 @@ from tests.web import telling
 
 
 def test_an_older_version_is_folded_and_its_name_is_only_text(ada_browser, ada, echo):
-    name = '"><i>rows</i>'
+    name = '"><i>rows</i>.txt'
     receipt = telling.finished(ada, echo, {name: telling.text("1")})
     telling.finished(ada, echo, {name: telling.text("2")}, contextId=str(receipt.context))
     listed = ada_browser.get(f"/sessions/{receipt.context}/files").text
@@ -18,7 +18,7 @@ def test_an_older_version_is_folded_and_its_name_is_only_text(ada_browser, ada, 
 
 def test_many_files_are_listed_by_as_many_queries_as_few(ada, echo, ada_browser, finished, django_assert_num_queries):
     many = telling.finished(ada, echo, {f"{number}.txt": telling.text("a") for number in range(60)})
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(6):
         ada_browser.get(f"/sessions/{finished.context}/files")
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(6):
         assert ada_browser.get(f"/sessions/{many.context}/files").text.count('class="artifact-open"') == 60

@@ -76,7 +76,7 @@ def test_a_name_that_somebody_takes_at_the_same_moment_is_said_at_its_field(ada_
     pre_save.connect(overtake, Agent)
     response = saved(ada_browser)
     assert response.status_code == 200
-    assert problems(response) == {"slug": "There is an agent louder already. Choose another short name."}
+    assert problems(response) == {"slug": "The name louder is taken. Choose another short name."}
 
 
 def test_a_change_is_a_new_version(ada_browser, own):
@@ -88,7 +88,7 @@ def test_a_change_is_a_new_version(ada_browser, own):
     assert own.current_version.number == int(base) + 1
     assert "The last" in ada_browser.get("/plans/louder").text
     response = saved(ada_browser, "/plans/louder/edit", definition=GOOD.replace("louder", "softer"), base="0")
-    assert "was saved while you wrote" in response.text
+    assert "was saved while you were editing" in response.text
     own.refresh_from_db()
     assert own.current_version.number == int(base) + 1
 
@@ -98,8 +98,8 @@ def test_only_who_may_changes_a_plan(ada_browser, bob_browser, bob, own):
     Agent.objects.filter(pk=own.pk).update(access="authenticated")
     assert bob_browser.get("/plans/louder/edit").status_code == 403
     assert saved(bob_browser, "/plans/louder/edit").status_code == 403
-    assert "Change it" not in bob_browser.get("/plans/louder").text
-    assert "Change it" in ada_browser.get("/plans/louder").text
+    assert "Edit</a>" not in bob_browser.get("/plans/louder").text
+    assert "Edit</a>" in ada_browser.get("/plans/louder").text
     operator(bob)
     assert bob_browser.get("/plans/louder/edit").status_code == 200
 
@@ -118,7 +118,7 @@ def test_publishing_is_for_who_may(ada_browser, ada, own):
 
 def test_it_is_checked_while_it_is_written(ada_browser, client):
     good = ada_browser.post("/plans/check", {"definition": GOOD, "slug": "louder"}).text
-    assert "It can be saved: 2 steps." in good
+    assert "No problems. 2 steps." in good
     assert "The first, then The second" in good
     wrong = ada_browser.post("/plans/check", {"definition": UNKNOWN, "slug": "louder"}).text
     assert "<code>steps.second.agent</code>" in wrong

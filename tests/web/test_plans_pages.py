@@ -55,7 +55,7 @@ def test_plans_are_listed_with_the_newest_run_of_the_reader_and_shown_with_their
     assert "2 steps" in page
     assert f"/plans/runs/{task.pk}" in page
     page = bob_browser.get("/plans").text
-    assert "You have not run it yet." in page
+    assert "No runs yet" in page
     assert str(task.pk) not in page
     page = ada_browser.get("/plans/plan").text
     for words in ("The first, then The second", "Where to?", 'name="answer-city"', "/plans/plan/yaml"):
@@ -109,7 +109,7 @@ async def test_a_plan_over_an_agent_that_one_may_not_use_is_not_started(ada_at_w
     await db.run(lambda: Agent.objects.filter(slug="counting").update(access=Agent.Access.GROUPS))
     refused = await started(ada_at_work, text="go")
     assert refused.status_code == 422
-    assert "steps.second.agent: There is no agent `counting` that can be used." in refused.json()["error"]
+    assert "steps.second.agent: There is no agent `counting`, or you may not use it." in refused.json()["error"]
     assert not await db.run(Task.objects.exists)
 
 
@@ -117,13 +117,13 @@ def test_a_run_shows_its_steps_and_why_it_waits_and_its_tasks_lead_to_it(ada_bro
     task = begun(ada, two, first="running")
     page = run_page(ada_browser, task).text
     child = Step.objects.get(run=task.pk, key="first").task_id
-    for words in (f"/tasks/{child}", "It waits for “The first” to be done.", "Who worked when", "Pause</button>"):
+    for words in (f"/tasks/{child}", "It waits for “The first”.", "Timeline", "Pause</button>"):
         assert words in page
     assert "The first, then The second" in page
     page = ada_browser.get(f"/tasks/{child}").text
     assert "“The first”" in page
     assert f"/plans/runs/{task.pk}#plan-step-first" in page
-    assert "A run of plan" in ada_browser.get(f"/tasks/{task.pk}").text
+    assert "Run of the plan" in ada_browser.get(f"/tasks/{task.pk}").text
     assert bob_browser.get(f"/tasks/{child}").status_code == 404
 
 
@@ -181,7 +181,7 @@ def test_all_that_the_steps_of_a_run_ask_is_on_its_page_and_in_the_inbox(ada_bro
             words = (f'action="/sessions/{child.context_id}/messages"', f'name="asked" value="{child.status_event}"')
             assert [one in page for one in (*words, f'value="{child.pk}"', title)] == [True] * 4
     assert page.count(f'href="/plans/runs/{task.pk}"') == 2
-    assert "a step of" in page
+    assert "step of" in page
     assert 'data-waiting="2"' in ada_browser.get("/inbox").text
     assert str(asked["first"].pk) not in bob_browser.get("/inbox/items").text
     assert bob_browser.get(f"/plans/runs/{task.pk}/questions").status_code == 404
@@ -201,7 +201,7 @@ async def test_what_a_step_asks_is_answered_once_from_any_page(ada_at_work, ada,
         for text in ("red", "blue")
     ]
     assert (first.status_code, second.status_code) == (201, 409)
-    assert "This was answered meanwhile" in second.json()["error"]
+    assert "already answered" in second.json()["error"]
     assert await db.run(Message.objects.filter(task=child.pk, parts__0__text="blue").count) == 0
     wrong = await ada_at_work.post(address, {**form, "asked": "x", "text": "green", "message": str(uuid.uuid4())})
     assert wrong.status_code == 422

@@ -115,10 +115,10 @@ def test_the_picture_goes_from_what_was_given_to_the_artifact(ada: User, chain: 
         ("Look at this", "asked for", "Echo"),
         ("screening.csv", "was given to", "Echo"),
         ("Echo", "delivered", "cleaned.csv"),
-        ("cleaned.csv", "is referred to by", "Hello"),
+        ("cleaned.csv", "is referenced by", "Hello"),
         ("Go on", "asked for", "Hello"),
         ("Hello", "delivered", "effects.json"),
-        ("effects.json", "is referred to by", "Echo"),
+        ("effects.json", "is referenced by", "Echo"),
         ("Write <i>it</i> up", "asked for", "Echo"),
         ("Echo", "delivered", "a/b report"),
     }

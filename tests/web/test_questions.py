@@ -68,21 +68,21 @@ def test_what_cannot_be_taken_is_refused_in_a_sentence_at_its_field():
         ({"class": "First", "people": "1", "budget": "nan"}, "Budget: “nan” is not a number."),
         ({"class": "First", "people": "1", "budget": "-inf"}, "Budget: “-inf” is not a number."),
         ({"class": "First", "people": "1", "budget": "-1"}, "Budget: the number must be 0 or more."),
-        ({"class": "First", "people": "1", "wish": "x" * 11}, "Wish: at most 10 characters, these are 11."),
+        ({"class": "First", "people": "1", "wish": "x" * 11}, "Wish: at most 10 characters, yours has 11."),
     ]:
         with pytest.raises(InvalidParams) as refused:
             answers(**given)
         assert str(refused.value) == sentence, given
     for given, sentence, field in [
-        ({"toppings": []}, "Toppings: choose one at least.", "toppings"),
-        ({"toppings": ["Ham", "Corn", "Olives"]}, "Toppings: choose 2 at most.", "toppings"),
+        ({"toppings": []}, "Toppings: choose at least one.", "toppings"),
+        ({"toppings": ["Ham", "Corn", "Olives"]}, "Toppings: choose at most 2.", "toppings"),
         ({"toppings": ["Cheese"]}, "Toppings: choose one of Ham, Olives, Corn.", "toppings"),
         ({"size": "3"}, "Size: choose one of Small, Large.", "size"),
         ({"day": "31 May"}, "Day: “31 May” is not a date, such as 2026-05-31.", "day"),
         ({"hour": "noon"}, "Hour: “noon” is not a time, such as 14:30.", "hour"),
         ({"mail": "ada"}, "Mail: “ada” is not an e-mail address.", "mail"),
         ({"page": "example"}, "Page: “example” is not an address, such as https://example.org.", "page"),
-        ({"name": "ab"}, "Name: at least 3 characters, these are 2.", "name"),
+        ({"name": "ab"}, "Name: at least 3 characters, yours has 2.", "name"),
     ]:
         with pytest.raises(InvalidParams) as refused:
             answers(MORE, **{"toppings": ["Ham"], **given})

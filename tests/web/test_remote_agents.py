@@ -50,7 +50,7 @@ def test_by_its_address_it_is_looked_at_then_registered_for_the_person_alone(pag
     assert (agent.access, agent.workspace) == ("workspace", ada.personal_workspace)
     assert RemoteAgent.objects.get().registered_by == ada
     about = page.get(registered.headers["Location"]).content.decode()
-    assert "Where it runs" in about
+    assert "Remote server" in about
     client.force_login(bob)
     assert client.get(reverse("web:agent", args=[agent.slug])).status_code == 404
     card = json.dumps(served.card(name="Pasted"))
@@ -83,7 +83,7 @@ def test_a_card_that_changed_since_it_was_looked_at_is_shown_anew(page, served):
     form = looked(page, url=served.url)
     served.pages[WELL_KNOWN] = served.card(name="Somebody else")
     response = add(page, **form)
-    assert "has changed since you looked at it" in response.content.decode()
+    assert "has changed in the meantime" in response.content.decode()
     assert not Agent.objects.exists()
     add(page, **form | {"digest": response.context["form"].preview.sha256})
     assert Agent.objects.get().name == "Somebody else"
@@ -110,4 +110,4 @@ def test_who_registers_an_agent_that_wants_a_credential_is_asked_for_theirs(page
     assert registered.headers["Location"] == reverse("web:agent-credentials", args=["closed"])
     assert RemoteCredential.objects.get().is_personal
     assert 'type="password"' in page.get(registered.headers["Location"]).content.decode()
-    assert "Credentials for this agent" in page.get(reverse("web:agent", args=["closed"])).content.decode()
+    assert "/agents/closed/credentials" in page.get(reverse("web:agent", args=["closed"])).content.decode()

@@ -62,12 +62,12 @@ class TestFiles:
     ):
         answer = self.send(ada_browser, upload("good.csv"), upload("nothing.csv", b""), text="here")
         assert answer.status_code == 422
-        assert refusal(answer) == "“nothing.csv” is empty. Choose a file that has something in it."
+        assert refusal(answer) == "“nothing.csv” is empty. Choose a file with content."
         assert not Context.objects.exists()
         settings.MAX_REQUEST_BYTES = 1024 * 1024
         answer = self.send(ada_browser, upload("big.bin", b"0" * (1024 * 1024)))
         assert answer.status_code == 413
-        assert "Everything sent at once may have 1 MB" in refusal(answer)
+        assert "The limit for one message is 1 MB" in refusal(answer)
         answer = self.send(ada_browser, upload("cat.png", telling.PNG), slug="hello")
         assert answer.status_code == 422
         assert "“cat.png” (image/png)" in refusal(answer)
@@ -82,7 +82,7 @@ class TestASession:
         answer = say(finished, text="  ")
         assert (answer.status_code, answer.json()["field"]) == (422, "text")
         answer = ada_browser.post(f"/sessions/{finished.context}/messages", {"text": "hi", "message": "1"})
-        assert refusal(answer) == "This page is out of date. Load it again."
+        assert refusal(answer) == "This page is out of date. Reload it."
 
     def test_what_follows_a_finished_task_is_a_new_one_that_refers_to_it(self, say, finished):
         assert say(finished, text="Make it shorter").status_code == 201
@@ -175,7 +175,7 @@ class TestStars:
     def rate(self, browser, finished, **form):
         return browser.post(f"/sessions/{finished.context}/feedback", {"task": str(finished.task), **form})
 
-    def test_what_are_no_stars_and_a_task_of_somebody_else_are_refused(self, ada_browser, finished, bob_browser):
+    def test_what_is_no_rating_and_a_task_of_somebody_else_are_refused(self, ada_browser, finished, bob_browser):
         for rating in ["", "0", "6", "4.5", "x", "-1"]:
             answer = self.rate(ada_browser, finished, rating=rating)
             assert (answer.status_code, answer.json()["field"]) == (422, "rating"), rating

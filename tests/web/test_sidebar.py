@@ -5,6 +5,7 @@ import re
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.features.forks import forking
 from apps.features.sessions import commands, marks
 from apps.record.models import Context
 from apps.web.shell import RECENT_SESSIONS
@@ -52,7 +53,7 @@ def test_what_was_put_away_is_listed_apart(ada, ada_browser, echo):
     marked(ada, receipt, pinned=True)
     commands.archive_session(ada.principal, receipt.context)
     assert listed(ada_browser) == {}
-    assert "put away" not in ada_browser.get("/").text.replace("Nothing is put away", "")
+    assert "put away" not in ada_browser.get("/").text
     assert "put away" in ada_browser.get("/?show=archived").text
     assert "data-archived" in ada_browser.get("/?show=archived&part=list").text
     commands.unarchive_session(ada.principal, receipt.context)
@@ -112,3 +113,14 @@ def test_agents_to_write_to_are_found_and_those_of_late_come_first(ada: User, ad
     assert found("csv table")[0] == "report"
     assert found("zzzz") == []
     assert ada_browser.get("/find?q=%00").status_code == 200
+
+
+def test_forks_are_below_their_session_where_the_newest_of_them_belongs(ada, echo, ada_browser):
+    old = Context.objects.get(pk=telling.begun(ada, echo, "the first").context)
+    other = telling.begun(ada, echo, "another").context
+    fork = forking.fork(ada.principal, old, old.last_event, reason="fork")
+    telling.begun(ada, echo, "in the fork", contextId=fork.context_id)
+    fork.refresh_from_db()
+    inner = forking.fork(ada.principal, fork, fork.last_event, reason="fork")
+    shown = re.findall(r'<li data-key="([0-9a-f-]+)"[^>]*?(?: data-depth="(.)")?>', ada_browser.get("/sidebar").text)
+    assert shown == [(str(old.pk), ""), (str(fork.pk), "1"), (str(inner.pk), "2"), (str(other), "")]

@@ -29,19 +29,19 @@ def test_a_page_says_who_signed_a_file_and_whether_that_holds(
 
     row = Artifact.objects.get()
     for ending in ("look", "signature"):
-        for detail in ("Signature holds", row.signature["agent"], row.signature["created"], row.digest):
+        for detail in ("Signature valid", row.signature["agent"], row.signature["created"], row.digest):
             assert detail in said(ending)
     with monkeypatch.context() as patched:
         patched.setattr(artifacts, "VERIFIED_AT_ONCE", 4)
         assert "Signed, not verified yet" in said()
-        assert "Signature holds" in said("signature")
+        assert "Signature valid" in said("signature")
     Artifact.objects.update(parts=[{"text": "hallo"}])
     for ending in ("look", "signature"):
-        assert "Signature broken" in said(ending)
-        assert "Signature holds" not in said(ending)
+        assert "Signature invalid" in said(ending)
+        assert "Signature valid" not in said(ending)
     Artifact.objects.update(parts=row.parts)
     revoke_key(echo.signing_keys.get())
-    assert "Signing key withdrawn" in said("signature")
+    assert "Signing key revoked" in said("signature")
     echo.signing_keys.all().delete()
     assert "Signed by an unknown key" in said("signature")
     Artifact.objects.update(signature={})

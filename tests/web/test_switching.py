@@ -47,6 +47,12 @@ def test_an_agent_that_there_is_not_for_them_is_refused_with_a_sentence(page, ta
     assert switch(client, talk, "countdown").status_code == 404
 
 
+def test_a_person_switches_to_listed_agents_and_keeps_the_sessions_own(page, talk, echo, countdown):
+    Agent.objects.update(listed=False)
+    shown = page.get(reverse("web:session", args=[talk.context]))
+    assert shown.context["agents"] == [echo]
+
+
 def test_a_session_whose_agent_is_gone_goes_on_with_another(page, talk, echo, countdown):
     end(begin(talk.run), Completed("mine"))
     Agent.objects.filter(pk=echo.pk).update(is_enabled=False)

@@ -73,17 +73,17 @@ def test_a_timeline_tells_waiting_from_work_and_an_attempt_that_broke_off(asked)
     task.runs.update(queued_at=NOON, started_at=after(2), finished_at=after(8), worker="worker-1")
     shown = timeline_of(task, after(12))
     assert [(one.label, one.took) for one in shown.states] == [
-        ("Waiting to start", "2.0 s"), ("Working", "6.0 s"), ("Waiting for you", "still going on"),
+        ("Waiting to start", "2.0 s"), ("Working", "6.0 s"), ("Waiting for you", "still running"),
     ]  # fmt: skip
     assert [one.took for one in shown.queued] == ["2.0 s"]
-    assert [one.description for one in shown.attempts] == ["Turn 1, Ran, 6.0 s, on worker-1"]
+    assert [one.description for one in shown.attempts] == ["Turn 1, Finished, 6.0 s, on worker-1"]
     with ledger.writing(asked.context) as log:
         log.add(EventType.AGENT_START, {"attempt": 2, "turn": 1, "messageId": "first"}, task=asked.task)
     starts = Event.objects.filter(task=task, type=EventType.AGENT_START).order_by("index")
     for event, at in zip(starts, (2, 5), strict=True):
         Event.objects.filter(pk=event.pk).update(run=task.runs.get().pk, at=after(at))
     assert [(one.title, one.label, one.took) for one in timeline_of(task, after(12)).attempts] == [
-        ("Turn 1, attempt 1", "Broke off, and was tried again", "3.0 s"), ("Turn 1, attempt 2", "Ran", "3.0 s"),
+        ("Turn 1, attempt 1", "Interrupted, then retried", "3.0 s"), ("Turn 1, attempt 2", "Finished", "3.0 s"),
     ]  # fmt: skip
     day = 86400
     scale = TimeAxis((NOON, after(day + 20)), [(NOON, after(10)), (after(day), after(day + 20))])
@@ -101,7 +101,7 @@ def test_events_come_in_pages(ada_browser, long_one, finished):
     rest = opened(ada_browser, long_one.task, "/events", after=last)
     assert rest.context["events"].rows[0][0].index == last + 1
     assert rest.context["events"].more is None
-    assert "Look for newer events" in rest.text
+    assert "Check for new events" in rest.text
     for after in ["-1", "x", "9" * 40, "²"]:
         assert opened(ada_browser, finished.task, "/events", after=after).context["events"].rows[0][0].index == 1, after
 
@@ -135,7 +135,7 @@ def test_a_payload_is_shown_as_recorded_and_as_a2a_says_it_a_large_one_cut(ada_b
     receipt = telling.begun(ada, echo, "x" * 50_000)
     cut = opened(ada_browser, receipt.task, "/events/1").text
     assert len(cut) < 30_000
-    assert "This is its beginning." in cut
+    assert "Only the beginning is shown." in cut
     whole = opened(ada_browser, receipt.task, "/events/1", whole="")
     assert whole["Content-Type"].startswith("application/json")
     assert "x" * 50_000 in whole.text
@@ -206,7 +206,7 @@ def test_a_wide_graph_is_bounded_and_costs_no_more(ada_browser, ada, echo, finis
     assert queries_of(ada_browser, finished.task) <= queries_of(ada_browser, few.task) < 25
     page = opened(ada_browser, finished.task)
     assert len(page.context["graph"].nodes) == 100
-    assert "There are more" in page.text
+    assert "Only the 100 closest tasks" in page.text
     last = few
     for _ in range(12):
         last = child_of(ada, echo, last)

@@ -3,6 +3,7 @@
 import re
 
 from apps.record import ledger
+from apps.record.events import EventType
 from apps.record.models import Context
 from tests.web import telling
 
@@ -38,8 +39,20 @@ def test_values_and_files_of_messages_are_in_it_and_no_title_passes_for_structur
     assert "*Look*" in told
 
 
+def test_what_was_left_unfinished_is_in_it_with_its_text(ada, echo, ada_browser):
+    receipt = telling.begun(ada, echo)
+    with ledger.writing(receipt.context) as log:
+        telling.work(log, receipt)
+        telling.chunk(log, receipt, "story", telling.text("Once upon\n```\na"), last=False)
+        telling.chunk(log, receipt, "story", telling.text(" time"), append=True, last=False)
+        log.add(EventType.AGENT_CANCELLED, {"discarded": ["story"]}, task=receipt.task)
+        log.add(EventType.AGENT_STATUS, {"state": "canceled"}, task=receipt.task)
+    told = text_of(ada_browser, receipt)
+    assert told.endswith("- Unfinished: story (text/plain, 20 B)\n\n````\nOnce upon\n```\na time\n````\n")
+
+
 def test_it_takes_as_many_queries_for_much_as_for_little(ada, echo, ada_browser, finished, django_assert_num_queries):
-    with django_assert_num_queries(7) as few:
+    with django_assert_num_queries(8) as few:
         text_of(ada_browser, finished)
     for _ in range(5):
         telling.finished(ada, echo, {"more.txt": telling.text("more")}, contextId=str(finished.context))

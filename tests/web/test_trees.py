@@ -71,14 +71,14 @@ def test_the_picture_names_every_session_and_the_table_too(talk, branch, ada_bro
     assert [link.get("href") for link in links] == [f"/sessions/{one.pk}" for one in (talk, *children)]
     assert [link.get("aria-current") for link in links] == ["page", None, None]
     assert len(svg.findall("path")) == 2
-    assert all("another message · Echo · " in "".join(link.itertext()) for link in links[1:])
-    assert "You are here · where it began" in "".join(links[0].itertext())
+    assert all("Edited message · Echo · " in "".join(link.itertext()) for link in links[1:])
+    assert "You are here · Original" in "".join(links[0].itertext())
     branch(title="The other way")
     page = ada_browser.get(f"/sessions/{talk.pk}/tree", headers={"HX-Request": "true"}).text
     assert "<html" not in page
     table = page[page.index("<table") :]
     assert "The other way" in table
-    assert "another message" in table
+    assert "Edited message" in table
     assert "Waiting to start" in table
 
 
@@ -95,7 +95,7 @@ def test_what_was_deleted_is_a_gap_without_a_name(ada, talk, branch, ada_browser
     Context.objects.filter(pk=child.pk).update(title="What is left")
     deletion.delete_session(ada.principal, middle.pk)
     page = ada_browser.get(f"/sessions/{child.pk}/tree").text
-    assert "A session that was deleted" in page
+    assert "Deleted session" in page
     assert "What is left" in page
     assert "Secret plans" not in page
     assert f'href="/sessions/{middle.pk}"' not in page

@@ -32,12 +32,21 @@ def test_the_worker_keeps_pages_and_its_files_and_nothing_of_apis_admin_secrets_
     session = uuid.uuid4()
     for path in ("/", "/agents", "/agents/echo", "/inbox", f"/sessions/{session}", f"/tasks/{session}"):
         assert kept.search(path), path
-    refused = ("/api/v1/sessions", "/admin/", "/credentials/", "/sign-in", f"/sessions/{session}/artifacts.zip")
+    refused = ("/api/v1/sessions", "/admin/", "/settings/credentials", "/sign-in", f"/sessions/{session}/artifacts.zip")
     for path in (*refused, f"/sessions/{session}/messages/1/0", f"/files/{session}/abc", "/shared/token", "/token"):
         assert not kept.search(path), path
     for name in PRECACHED:
         assert finders.find(name), name
     assert "ada" not in ada_browser.get("/offline").text.lower()
+
+
+def test_the_worker_forgets_pages_where_another_person_may_come(client):
+    pattern = re.search(r"const SIGNING = /(.+)/;", client.get("/sw.js").text)
+    assert pattern
+    signing = re.compile(pattern[1].replace(r"\/", "/"))
+    welcome = reverse("web:welcome", args=["MQ", "set-password"])
+    for path in (reverse("web:sign-in"), reverse("web:sign-out"), welcome, reverse("web:settings-delete")):
+        assert signing.search(path), path
 
 
 @pytest.mark.django_db(transaction=True)
@@ -77,6 +86,6 @@ def test_a_file_that_came_in_pieces_is_named_by_a_message_of_its_owner_alone(ada
             reverse("web:begin", args=["echo"]), {"message": str(uuid.uuid4()), "text": "mine", "upload": key}
         )
         assert answer.status_code == 422
-        assert "no longer there" in answer.json()["error"]
+        assert "has expired" in answer.json()["error"]
     assert Message.objects.count() == 1
     assert Upload.objects.filter(pk=upload.pk).exists()

@@ -18,7 +18,9 @@ def read_cursor(text: str, principal: Principal, *bound: Any) -> list[Any] | Non
     try:
         return wire.decode_cursor(text, wire.binding("api", principal.sender, *bound))
     except wire.InvalidCursor:
-        raise InvalidFields([("cursor", "Is none that this list gave you. Begin again without one.")]) from None
+        raise InvalidFields(
+            [("cursor", "This cursor is not valid for this list. Start again without a cursor.")]
+        ) from None
 
 
 def write_cursor(place: list[Any], principal: Principal, *bound: Any) -> str:

@@ -32,7 +32,7 @@ class InScope(BasePermission):
             return False
         scope = WRITE if request.method not in SAFE_METHODS else READ
         scope = getattr(view, "scopes", {}).get(request.method, scope)
-        self.message = f"This API key may not do this: it lacks the scope {scope}, to {SCOPES[scope]}."
+        self.message = f"This API key is missing the scope {scope}, to {SCOPES[scope]}."
         return principal.may(scope)
 
 

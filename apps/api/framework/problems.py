@@ -101,7 +101,9 @@ TABLE: dict[type[Exception] | Kind, Row] = {
     exceptions.AuthenticationFailed: Row(HTTPStatus.UNAUTHORIZED, "unauthenticated"),
     exceptions.PermissionDenied: FORBIDDEN,
     exceptions.MethodNotAllowed: Row(
-        HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", "This address takes other methods: see the Allow header."
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "This address does not support the method. See the Allow header.",
     ),
     exceptions.NotAcceptable: Row(HTTPStatus.NOT_ACCEPTABLE, "not_acceptable", "This address answers in JSON."),
     exceptions.UnsupportedMediaType: Row(

@@ -19,7 +19,7 @@ from rest_framework.exceptions import ValidationError
 
 from apps.record.content import strict_json
 
-UNKNOWN = "Is not known here."
+UNKNOWN = "Unknown field."
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -99,7 +99,7 @@ class Query(Strict):
 class Token(serializers.RegexField):
     """A token from a response; URL-safe."""
 
-    default_error_messages = {"invalid": "Is none that was given out here. Begin again without one."}
+    default_error_messages = {"invalid": "This is not a valid token. Start again without one."}
 
     def __init__(self, **options: Any) -> None:
         usual: dict[str, Any] = {"max_length": 1000, "default": "", "allow_blank": True}

@@ -98,7 +98,7 @@ def move_to_cold_storage(context_id: uuid.UUID) -> str:
     writer = file_format.ArchiveWriter(context)
     for file in writer.files:
         if not default_storage.exists(blobs.path_of(file["sha256"])):
-            raise CannotArchive(f"The file {file['sha256'][:12]} that it names is missing.")
+            raise CannotArchive(f"Its file {file['sha256'][:12]} is missing.")
     name = file_format.save_archive(writer, now)
     try:
         manifest = file_format.verify_archive(name)
@@ -115,26 +115,26 @@ def _check_obstacles(context: Context) -> None:
     if reason := next(obstacles(context), ""):
         raise CannotArchive(reason)
     if child_contexts(context).exists():
-        raise CannotArchive("What agents worked for it is not in cold storage.")
+        raise CannotArchive("Its sub-sessions are not in cold storage.")
 
 
 def obstacles(context: Context) -> Iterator[str]:
     """The reasons why the session has to stay in the tables, apart from the sessions of its child tasks."""
     if context.cold_file:
-        yield "It is in cold storage already."
+        yield "It is already in cold storage."
     if context.deleted_at is not None:
         yield "It was deleted."
     if context.parent_task is None and context.archived_at is None:
         yield "It is not archived."
     if Task.objects.unfinished().filter(context=context).exists():
-        yield "Something in it has not ended."
+        yield "It has an unfinished task."
     if Run.objects.unfinished().filter(task__context=context).exists():
-        yield "A turn of it has not ended."
+        yield "It has an unfinished run."
     shared = Segment.objects.filter(source=context).exclude(context=context)
     if shared.filter(context__deleted_at=None, context__cold_file="").exists():
-        yield "Forks of it that are not in cold storage begin with what was said in it."
+        yield "It has forks that are not in cold storage."
     if file_format.holds_secrets(context):
-        yield "Secrets belong to it, such as a webhook's token, and those never leave the database."
+        yield "It has secrets, such as a webhook's token, which must stay in the database."
     yield from filter(None, (obstacle(context) for obstacle in hooks("COLD_OBSTACLES")))
 
 
@@ -153,11 +153,11 @@ def _replace_rows_by_file(
         try:
             lock_context(context)
         except ContextIsCold:
-            raise CannotArchive("Something else moved it into cold storage meanwhile.") from None
+            raise CannotArchive("Another process moved it to cold storage.") from None
         current = Context.objects.get(pk=context.pk)
         _check_obstacles(current)
         if current.last_event != last_event or file_format.ArchiveWriter(current).digest != writer.digest:
-            raise CannotArchive("Something happened in it meanwhile.")
+            raise CannotArchive("It changed in the meantime.")
         shown = lineage.messages(current).count()
         _keep_keys(current)
         for reference in file_format.references():
@@ -166,7 +166,7 @@ def _replace_rows_by_file(
             section.rows(current).delete()
         values = {"cold_file": name, "cold_at": now, "cold_messages": shown}
         if not Context.objects.filter(pk=current.pk, last_event=last_event, cold_file="").update(**values):
-            raise CannotArchive("Something happened in it meanwhile.")
+            raise CannotArchive("It changed in the meantime.")
 
 
 def _keep_keys(context: Context) -> None:

@@ -13,34 +13,43 @@ from typing import Any
 import db
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine.accept import Question
+from apps.engine.accept import Question, message_payload
 from apps.engine.send import Sent, send
 from apps.features.forks import branches, forking
 from apps.features.forks.forking import RunningPolicy
-from apps.record import lineage
+from apps.record import ledger, lineage
 from apps.record.content import blobs
 from apps.record.content.parts import is_file
+from apps.record.content.rendering import title_of
 from apps.record.errors import (
     ContentTypeNotSupported,
     InvalidParams,
     MessageNotFound,
     UnsupportedOperation,
 )
-from apps.record.events import JSON
+from apps.record.events import JSON, Edited, EventType, MessageVersion
 from apps.record.lookup import find_restored_session
-from apps.record.models import Accepted, Context, Message, Run
+from apps.record.models import Accepted, Context, Event, Message, Run
 
-NOT_YOURS = "Only what you said yourself can be edited. Edit the message that this one answers, or retry it."
-NOTHING_TO_RETRY = "Nothing was said here that could be answered again. Send a message."
+NOT_YOURS = "You can edit only your own messages. Edit the message before this answer, or try again."
+NOTHING_TO_RETRY = "There is no message to try again. Send a message first."
+MOST_VERSIONS = 100  # in a message's history
 USED_KEY = "This key was used for another message. Use a new key."
 
 
 @dataclass(frozen=True, slots=True)
 class _NewFork:
+    session: Context
     agent: Agent
     message: JSON
     question: Question | None
     skill: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedMessage:
+    message: Message
+    repeated: bool
 
 
 async def edit(
@@ -64,15 +73,73 @@ async def edit(
     """
 
     def make_fork() -> _NewFork:
-        found = find_restored_session(principal, context)
-        row = find_message(found, message)
-        if row.role != Message.Role.USER:
-            raise UnsupportedOperation(NOT_YOURS)
-        kept = [part for part in row.parts if is_file(part)] if keep_files else []
-        how: dict[str, Any] = {"reason": "edit", "running": running, "edited_message": str(row.pk)}
-        return _fork_before(principal, found, row, [*parts, *kept], None, key, how)
+        made = _edited_fork(principal, context, message, parts, key, running, keep_files=keep_files)
+        if _saved_message(made.session, key) is not None:
+            raise InvalidParams(USED_KEY, "Idempotency-Key")
+        return made
 
     return await _send(principal, await db.run(make_fork), traceparent)
+
+
+def save(
+    principal: Principal,
+    context: uuid.UUID,
+    message: uuid.UUID,
+    parts: list[JSON],
+    *,
+    key: str,
+    running: RunningPolicy = "finish",
+    keep_files: bool = False,
+) -> SavedMessage:
+    """Replace a message of the caller in a fork, like `edit`, but send it to no agent."""
+    made = _edited_fork(principal, context, message, parts, key, running, keep_files=keep_files)
+    with ledger.writing(made.session.pk) as log:
+        earlier = Message.objects.filter(context=made.session, message_id=key).first()
+        if earlier is None:
+            log.add(EventType.USER_MESSAGE, message_payload(log, principal, made.agent, made.message) | {"saved": True})
+    if earlier is not None and _saved_message(made.session, key) is None:
+        raise InvalidParams(USED_KEY, "Idempotency-Key")
+    saved = earlier or Message.objects.get(context=made.session, message_id=key)
+    return SavedMessage(saved, repeated=earlier is not None)
+
+
+def _saved_message(session: Context, key: str) -> Message | None:
+    """A message with this key that no agent got."""
+    said = Message.objects.filter(context=session, message_id=key, task=None).first()
+    events = Event.objects.filter(context=session, index=said.index, payload__saved=True) if said else None
+    return said if events is not None and events.exists() else None
+
+
+def _edited_fork(
+    principal: Principal,
+    context: uuid.UUID,
+    message: uuid.UUID,
+    parts: list[JSON],
+    key: str,
+    running: RunningPolicy,
+    *,
+    keep_files: bool,
+) -> _NewFork:
+    found = find_restored_session(principal, context)
+    row = find_message(found, message)
+    if row.role != Message.Role.USER:
+        raise UnsupportedOperation(NOT_YOURS)
+    kept = [part for part in row.parts if is_file(part)] if keep_files else []
+    how: dict[str, Any] = {"reason": "edit", "running": running, "edited_message": str(row.pk)}
+    how |= {"edited": _history(found, row, key, itself=True), "title": _edit_title(found, row, parts)}
+    return _fork_before(principal, found, row, [*parts, *kept], None, key, how)
+
+
+def _history(context: Context, row: Message, key: str, *, itself: bool) -> Edited | None:
+    """What the message with this key replaces: the versions of `row`, and `itself`. None if that is nothing."""
+    edited = (fork.payload.get("edited") for fork in lineage.fork_events(context))
+    versions: list[MessageVersion] = next(
+        (one["versions"] for one in edited if one and one["messageId"] == row.message_id), []
+    )
+    if itself:
+        replaced: MessageVersion = {"message": str(row.pk), "session": str(row.context_id)}
+        versions = [*versions, replaced][-MOST_VERSIONS:]
+    return {"messageId": key, "versions": versions} if versions else None
 
 
 async def retry(
@@ -94,9 +161,27 @@ async def retry(
     def make_fork() -> _NewFork:
         found = find_restored_session(principal, context)
         row = _message_to_retry(found, find_message(found, message) if message else None, key)
-        return _fork_before(principal, found, row, row.parts, agent, key, {"reason": "retry", "running": running})
+        how: dict[str, Any] = {"reason": "retry", "running": running, "title": _retry_title(found, row, agent)}
+        how["edited"] = _history(found, row, key, itself=False)
+        return _fork_before(principal, found, row, row.parts, agent, key, how)
 
     return await _send(principal, await db.run(make_fork), traceparent)
+
+
+def _edit_title(context: Context, row: Message, parts: list[JSON]) -> str:
+    """The new words; marked if they begin like the old ones."""
+    title = title_of({"parts": parts})
+    if not title or title != title_of({"parts": row.parts}):
+        return title
+    return forking.numbered_title(forking.fork_point(context, row.index - 1), "Edit", title)
+
+
+def _retry_title(context: Context, row: Message, agent: Agent | None) -> str:
+    if agent is not None:
+        prefix = agent.name
+    else:
+        prefix = "Retry" if _saved_message(row.context, row.message_id) is None else "Run"
+    return forking.numbered_title(forking.fork_point(context, row.index - 1), prefix, title_of({"parts": row.parts}))
 
 
 async def _send(principal: Principal, fork: _NewFork, traceparent: str) -> Sent:
@@ -142,7 +227,7 @@ def _fork_before(
     before = _addressed_agent(context, row)
     receiver = agent or before
     if refused := receiver.refused_type(parts):
-        raise ContentTypeNotSupported(f"{receiver.name} does not take {refused}. Send something else.")
+        raise ContentTypeNotSupported(f"{receiver.name} does not accept {refused}. Send something else.")
     # Read this before forking, which may cancel the task and erase its memory.
     question = _question(row) if receiver == before else None
     _check_key(principal, context, key)
@@ -151,7 +236,7 @@ def _fork_before(
     child = forking.fork(principal, context, row.index - 1, agent=receiver, key=key, **how)
     branches.save_chosen_leaf(principal, child)
     skill = row.task.metadata.get("skill") if question and row.task else None
-    return _NewFork(receiver, _message(row, parts, child, key, same_agent=receiver == before), question, skill)
+    return _NewFork(child, receiver, _message(row, parts, child, key, same_agent=receiver == before), question, skill)
 
 
 def _addressed_agent(context: Context, row: Message) -> Agent:

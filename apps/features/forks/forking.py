@@ -5,8 +5,10 @@ The workspace is locked before any context, so that shared logs do not move in t
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass
+from itertools import count
 from typing import Literal
 
 from django.db.models import Q
@@ -16,7 +18,7 @@ from apps.agents.models import Agent
 from apps.engine import cancel
 from apps.record import ledger, lineage, notifications
 from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
-from apps.record.events import EventType, Fork, Opening
+from apps.record.events import Edited, EventType, Fork, Opening
 from apps.record.lookup import check_may_use, find_session, restored
 from apps.record.models import ENDLESS, UNFINISHED_STATES, Context, Segment, Task, TaskState
 from db.sql import write_transaction
@@ -24,6 +26,8 @@ from db.sql import write_transaction
 Reason = Literal["fork", "edit", "retry", "agent"]
 RunningPolicy = Literal["finish", "cancel"]
 
+MAX_TITLE = 200  # characters
+FORK_TITLE = re.compile(r"(Fork|Retry|Run|Edit)( \d+)?: ")
 WORKING_STATES = (TaskState.SUBMITTED, TaskState.WORKING)
 
 
@@ -43,13 +47,16 @@ def fork(
     key: str = "",
     running: RunningPolicy = "finish",
     edited_message: str = "",
+    edited: Edited | None = None,
+    title: str = "",
 ) -> Context:
     """A session that begins with the caller's events up to `at`; 0 is before the first event.
 
     The fork has `agent`, or the session's agent at that event. Unfinished tasks are canceled in the fork. A fork that
     begins directly after another fork's beginning gets that fork's parent, so that the two are siblings. With
     `running="cancel"`, submitted and working tasks in the session itself are canceled. `edited_message` is the id of a
-    message that the fork replaces. The caller chooses `key`; the same key gives the same fork again.
+    message that the fork replaces, `edited` the history of the message that comes next. `title` replaces the usual
+    title. The caller chooses `key`; the same key gives the same fork again.
 
     Raises ContextNotFound, InvalidParams for an index out of range or a key that was used for another fork, and
     UnsupportedOperation for an agent that the caller may not use, or a child task's session; then nothing was recorded.
@@ -65,10 +72,10 @@ def fork(
                 point = fork_point(log.context, at)
                 if key and (earlier := _existing_fork(child.pk, point, reason, agent)):
                     return earlier
-                child.title = _title(log.context, at)
+                child.title = title[:MAX_TITLE] or _title(log.context, point, at, agent)
                 if at == log.context.last_event:
                     child.memory = Context.objects.values_list("memory", flat=True).get(pk=found.pk)
-                _create_fork(child, point, reason, agent)
+                _create_fork(child, point, reason, agent, edited)
                 if running == "cancel":
                     working = Task.objects.filter(context=found.pk, state__in=WORKING_STATES).order_by("first_event")
                     canceled = list(working.values_list("pk", flat=True))
@@ -96,7 +103,9 @@ def _forkable(principal: Principal, context: uuid.UUID | Context, agent: Agent |
     key = context if isinstance(context, uuid.UUID) else context.pk
     found = find_session(principal, key)
     if found.parent_task is not None:
-        raise UnsupportedOperation("Agents work here for another agent. Fork the conversation in which that was asked.")
+        raise UnsupportedOperation(
+            "This session belongs to another agent's task. Fork the session that started the task."
+        )
     if agent is not None:
         check_may_use(principal, agent)
     return found
@@ -122,7 +131,7 @@ def _existing_fork(key: uuid.UUID, point: ForkPoint, reason: Reason, agent: Agen
     if child is None:
         return None
     if child.deleted_at is not None:
-        raise InvalidParams("What was forked with this key was cleared. Use a new key.", "key")
+        raise InvalidParams("The fork with this key was deleted. Use a new key.", "key")
     payload: Fork = lineage.fork_events(child)[-1].payload
     is_same = (payload["at"], payload["reason"]) == (point.at, reason)
     if not is_same or (agent is not None and payload["opens"]["agent"] != agent.pk):
@@ -130,14 +139,26 @@ def _existing_fork(key: uuid.UUID, point: ForkPoint, reason: Reason, agent: Agen
     return child
 
 
-def _title(context: Context, at: int) -> str:
-    """The session's title; "" if the title comes from a first message that the fork does not share."""
-    called = lineage.events(context).filter(type=EventType.SESSION_RENAMED).exclude(payload__title="")
-    shares_some = lineage.messages(context).filter(index__lte=at).exists()
-    return context.title if shares_some or called.exists() else ""
+def _title(context: Context, point: ForkPoint, at: int, agent: Agent | None) -> str:
+    """A title until the fork's own first message gives it one; "" if nothing of the session's title is shared."""
+    renamed = lineage.events(context).filter(type=EventType.SESSION_RENAMED).exclude(payload__title="")
+    chosen = renamed.exclude(payload__has_key="by").exists()
+    if not context.title or not (chosen or lineage.messages(context).filter(index__lte=at).exists()):
+        return ""
+    if agent is not None and agent.pk != context.agent_id:
+        return numbered_title(point, agent.name, context.title)
+    return numbered_title(point, "Fork", FORK_TITLE.sub("", context.title))
 
 
-def _create_fork(child: Context, point: ForkPoint, reason: Reason, agent: Agent | None) -> None:
+def numbered_title(point: ForkPoint, prefix: str, title: str) -> str:
+    """`Fork: Title`; the next one of the same parent is `Fork 2: Title`."""
+    siblings = Context.objects.filter(parent=point.parent, title__startswith=prefix).values_list("title", flat=True)
+    taken = {one.partition(":")[0] for one in siblings}
+    number = next(number for number in count(1) if (prefix if number == 1 else f"{prefix} {number}") not in taken)
+    return f"{prefix}: {title}"[:MAX_TITLE] if number == 1 else f"{prefix} {number}: {title}"[:MAX_TITLE]
+
+
+def _create_fork(child: Context, point: ForkPoint, reason: Reason, agent: Agent | None, edited: Edited | None) -> None:
     parent, at, memory = point.parent, point.at, child.memory
     child.last_event = at
     restored(parent)
@@ -160,6 +181,8 @@ def _create_fork(child: Context, point: ForkPoint, reason: Reason, agent: Agent 
             "reason": reason,
             "left": left,
         }
+        if edited:
+            payload["edited"] = edited
         log.add(EventType.FORK, payload)
         log.remember(memory, ())
     own = lineage.LogRange(child.pk, at + 1, ENDLESS)

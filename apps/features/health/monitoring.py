@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.conf import settings
@@ -19,6 +18,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from apps.agents.models import Agent, AgentStats
+from apps.engine.handlers import Impairment
 from apps.record.models import Message, Run
 from db import sql
 from db.sql import write_transaction
@@ -50,13 +50,6 @@ RATING_SQL = {
     "postgresql": "(event.payload ->> 'rating')::integer",
     "sqlite": "json_extract(event.payload, '$.rating')",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Impairment:
-    """Why an agent works, but not well."""
-
-    reason: str
 
 
 Examiner = Callable[[Agent], str | Impairment]
@@ -99,7 +92,7 @@ def health_of(agent: Agent, stats: AgentStats | None) -> tuple[Agent.Health, str
         return Agent.Health.DEGRADED, ailment.reason
     if stats and stats.newest_runs >= MIN_RUNS and 2 * stats.newest_succeeded < stats.newest_runs:
         failed = stats.newest_runs - stats.newest_succeeded
-        return Agent.Health.DEGRADED, f"Of its newest {stats.newest_runs} turns {failed} failed."
+        return Agent.Health.DEGRADED, f"{failed} of its last {stats.newest_runs} turns failed."
     return Agent.Health.OK, ""
 
 
@@ -262,23 +255,18 @@ def _rows(statement: str, *times: datetime.datetime) -> list[tuple[Any, ...]]:
     return found
 
 
-def recent_latencies(agents: Collection[Agent]) -> dict[int, list[float]]:
-    """By agent key, the seconds that its newest successful turns took, oldest first. One statement."""
-    found: dict[int, list[float]] = {agent.pk: [] for agent in agents}
-    if not found:
-        return {}
+def recent_latencies(agent: Agent) -> list[float]:
+    """The seconds that its newest successful turns took, oldest first. One statement."""
     with connection.cursor() as cursor:
-        cursor.execute(_latencies_sql(len(found)), list(found))
-        for key, seconds in cursor.fetchall():
-            found[key].append(max(0.0, float(seconds)))
-    return found
+        cursor.execute(_latencies_sql(), [agent.pk])
+        return [max(0.0, float(seconds)) for (seconds,) in cursor.fetchall()]
 
 
-def _latencies_sql(agents: int) -> str:
-    tasks = _newest_tasks_sql(LATENCY_TASKS, f"WHERE agent.id IN ({', '.join(['%s'] * agents)})")
+def _latencies_sql() -> str:
+    tasks = _newest_tasks_sql(LATENCY_TASKS, "WHERE agent.id = %s")
     seconds = SECONDS_SQL[connection.vendor].format(since="run.started_at", to="run.finished_at")
     return f"""
 WITH {tasks}
-SELECT newest.agent_id, {seconds} FROM newest JOIN record_run run ON run.task_id = newest.task_id
+SELECT {seconds} FROM newest JOIN record_run run ON run.task_id = newest.task_id
 WHERE run.state = 'done' AND run.started_at IS NOT NULL AND run.finished_at IS NOT NULL AND run.agent_id IS NULL
 ORDER BY run.finished_at, run.id"""  # noqa: S608 (nothing in it comes from outside)

@@ -17,6 +17,7 @@ from apps.agents.models import Agent
 from apps.agents.registration import error_text
 from apps.engine.assignment import Assignment, ReleaseSlot
 from apps.engine.delegation import principal_of
+from apps.engine.handlers import Impairment
 from apps.features.model_agents import language_models
 from apps.record.models import Task
 
@@ -51,20 +52,20 @@ async def execute(assignment: Assignment, task: TaskContext, _: ReleaseSlot) -> 
     return await drive(ModelHandler(worker, streaming=definition.streaming), task)
 
 
-def health_problem(agent: Agent) -> str:
-    """Why the agent cannot work here, as a sentence for operators; "" if it can."""
+def health_problem(agent: Agent) -> str | Impairment:
+    """Why the agent cannot work here, or works by another model, as a sentence for operators; "" if all is well."""
     version = agent.current_version
     if version is None:
         return NO_VERSION.format(agent.slug)
     try:
         definition = Definition.read(version.content)
-        language_models.check_model(definition.model)
+        problem = language_models.problem_of(definition.model)
         _functions(definition.tools)
     except ValidationError as error:
         return f"Its version {version.number} cannot be read: save it once more in admin. {error_text(error)}"
     except (NoModel, HandlerError) as error:
         return str(error)
-    return ""
+    return Impairment(problem) if problem else ""
 
 
 def _functions(names: Iterable[str]) -> list[ToolFunction]:

@@ -1,24 +1,37 @@
-"""The language models of this installation, at the endpoint in settings. All calls go through `outbound`."""
+"""The language models of this installation: operators' connections, or the endpoint in settings.
+
+A name is a model of the default connection, or `MODEL@CONNECTION`. All calls go through `outbound`.
+"""
 
 from __future__ import annotations
 
+import logging
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 import outbound
-from agentkit.llm import Surroundings, use_models, use_surroundings
-from agentkit.llm.models import check_endpoint
+from agentkit.llm import NoModel, Surroundings, use_models, use_surroundings
+from agentkit.llm.models import check_endpoint, import_in_thread
 from apps.engine.handlers import ConnectionlessThreads
+from apps.installation import current
+from apps.installation.current import Endpoint, Snapshot
 from outbound import targets, transports
 
 if TYPE_CHECKING:
-    from pydantic_ai.models import Model
+    from agentkit.llm.endpoints import EndpointModel
 
+log = logging.getLogger("parley.engine")
 
 MEGABYTE = 1024 * 1024
 LIMITS = outbound.Limits(seconds=None, bytes=50 * MEGABYTE)  # the turn's own time limit ends long calls
+
+NOT_CONNECTED = (
+    "No language model is connected. An operator can connect one in admin, under Model connections, or with LLM_MODEL."
+)
 
 
 def configure() -> None:
@@ -37,23 +50,60 @@ def configure() -> None:
     )
 
 
-def build_model(name: str | None) -> Model:
-    """The model of a name, by default `LLM_MODEL`. Raises agentkit.llm.NoModel."""
-    name = check_model(name)
-    base_url, key = settings.LLM_BASE_URL, settings.LLM_API_KEY
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A model at an endpoint. `missing` is the connection that was named and is not there; "" if it is."""
+
+    endpoint: Endpoint
+    model: str
+    missing: str = ""
+
+
+async def build_model(name: str | None) -> EndpointModel:
+    """The model of a name, by default the default connection's. Raises agentkit.llm.NoModel."""
+    choice = choose(await current.latest(), name)
+    if choice.missing:
+        log.warning("the model connection %s is not there: the default model answers", choice.missing)
+    await import_in_thread("agentkit.llm.endpoints")
+    return endpoint_model(choice.endpoint, choice.model)
+
+
+def endpoint_model(endpoint: Endpoint, model: str) -> EndpointModel:
+    """Import `agentkit.llm.endpoints` in a thread before."""
     from agentkit.llm.endpoints import openai_model
 
-    client = transports.client(outbound.exchange(LIMITS, also=targets.allowed_hosts(base_url)))
-    return openai_model(name, base_url, key, seconds=settings.LLM_SECONDS, http_client=client)
+    # LLM_BASE_URL may be private. For a connection there are allowances, which operators see and take back.
+    also = [] if endpoint.slug else targets.allowed_hosts(endpoint.base_url)
+    client = transports.client(outbound.exchange(LIMITS, also=also))
+    made = openai_model(model, endpoint.base_url, endpoint.api_key, seconds=settings.LLM_SECONDS, http_client=client)
+    if prices := endpoint.prices.get(model):
+        made.prices = (prices.input, prices.output)
+    return made
 
 
-def check_model(name: str | None) -> str:
-    """The model's name, by default `LLM_MODEL`. Raises agentkit.llm.NoModel if no endpoint is known for it."""
-    name = name or settings.LLM_MODEL
-    check_endpoint(name, settings.LLM_BASE_URL, settings.LLM_API_KEY)
-    return name
+def choose(known: Snapshot, name: str | None) -> Choice:
+    """The endpoint and model of a name; the default ones if its connection was removed. Raises NoModel."""
+    default, missing = known.default, ""
+    if name and (named := re.fullmatch(current.NAMED, name)):
+        if endpoint := known.endpoint(named["connection"]):
+            return Choice(endpoint, named["model"])
+        name, missing = None, named["connection"]
+    if not (model := name or default.model):
+        raise NoModel(_removed(missing) if missing else NOT_CONNECTED)
+    check_endpoint(model, default.base_url, default.api_key)
+    return Choice(default, model, missing)
+
+
+def problem_of(name: str) -> str:
+    """Why agents cannot use this model, for operators; "" if they can. Raises NoModel without any model."""
+    choice = choose(current.snapshot(), name)
+    return f"{_removed(choice.missing)} Until then, the default model answers." if choice.missing else ""
+
+
+def _removed(connection: str) -> str:
+    return f"The model connection {connection} was removed. Choose another model for this agent in admin."
 
 
 def tool_server_client(**options: Any) -> Any:
-    """The HTTP client for an MCP server; private addresses need `OUTBOUND_ALLOW`."""
+    """The HTTP client for an MCP server; private addresses must be allowed."""
     return transports.client(outbound.exchange(LIMITS), **options)

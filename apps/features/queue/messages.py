@@ -46,11 +46,11 @@ SWEPT_AT_ONCE = 500
 CLAIM_SECONDS = settings.ANSWER_SECONDS + 15  # after which the sender has died
 
 HOLD_REASONS = {
-    TaskState.CANCELED: "You stopped the work, so this waits. Send it now, or delete it.",
-    TaskState.FAILED: "The work before it failed, so this waits. Send it now, or delete it.",
-    TaskState.REJECTED: "The agent declined what was asked before, so this waits. Send it now, or delete it.",
-    TaskState.INPUT_REQUIRED: "The agent asks something. Answer first; then this is sent.",
-    TaskState.AUTH_REQUIRED: "The agent asks for something. Give it first; then this is sent.",
+    TaskState.CANCELED: "You stopped the task, so this is on hold. Send it now or delete it.",
+    TaskState.FAILED: "The previous task failed, so this is on hold. Send it now or delete it.",
+    TaskState.REJECTED: "The agent declined the previous message, so this is on hold. Send it now or delete it.",
+    TaskState.INPUT_REQUIRED: "The agent has a question. This is sent after you answer.",
+    TaskState.AUTH_REQUIRED: "The agent needs a credential. This is sent after you provide it.",
 }
 """Why nothing is sent by itself, by the state of the session's newest task."""
 
@@ -169,7 +169,7 @@ def hold_reason(context: Context) -> str:
 
 def _check_room(context: Context) -> None:
     if QueuedMessage.objects.filter(context=context).count() >= MAX_QUEUED:
-        raise QueueFull(f"{MAX_QUEUED} messages wait already. Wait until some are sent, or delete one.")
+        raise QueueFull(f"{MAX_QUEUED} messages are already queued. Wait until some are sent, or delete one.")
 
 
 def wake_after_settled_tasks(context: Context, events: Sequence[Event]) -> None:

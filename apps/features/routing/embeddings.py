@@ -13,6 +13,8 @@ from typing import Any
 from django.conf import settings
 
 import outbound
+from apps.installation import current
+from apps.installation.current import Endpoint
 from outbound.targets import allowed_hosts
 
 log = logging.getLogger("parley.engine")
@@ -59,21 +61,24 @@ def cosine_similarity(one: Vector, other: Vector) -> float:
 
 
 async def _embed(texts: Sequence[str]) -> list[Vector]:
-    """Raises EmbeddingFailed."""
+    """By the default model connection. Raises EmbeddingFailed."""
     limits = outbound.Limits(seconds=settings.EMBEDDING_SECONDS, bytes=50 * 1024 * 1024)
+    endpoint = (await current.latest()).default
+    also = [] if endpoint.slug else allowed_hosts(endpoint.base_url)
     try:
-        async with outbound.exchange(limits, also=allowed_hosts(settings.LLM_BASE_URL)) as way:
-            return [vector for batch in batched(texts, BATCH_SIZE, strict=False) for vector in await _ask(way, batch)]
+        async with outbound.exchange(limits, also=also) as way:
+            batches = batched(texts, BATCH_SIZE, strict=False)
+            return [vector for batch in batches for vector in await _ask(way, endpoint, batch)]
     except outbound.OutboundError as error:
         raise EmbeddingFailed(str(error)) from error
 
 
-async def _ask(way: outbound.Exchange, texts: Sequence[str]) -> list[Vector]:
+async def _ask(way: outbound.Exchange, endpoint: Endpoint, texts: Sequence[str]) -> list[Vector]:
     body = {"model": settings.EMBEDDING_MODEL, "input": [text[:MAX_TEXT_LENGTH] for text in texts]}
     headers = {"Content-Type": "application/json"}
-    if settings.LLM_API_KEY:
-        headers["Authorization"] = f"Bearer {settings.LLM_API_KEY}"
-    url = f"{settings.LLM_BASE_URL or OPENAI}/embeddings"
+    if endpoint.api_key:
+        headers["Authorization"] = f"Bearer {endpoint.api_key}"
+    url = f"{endpoint.base_url or OPENAI}/embeddings"
     async with way.send("POST", url, headers, json.dumps(body).encode()) as answer:
         content = await answer.read()
     if answer.status != 200:

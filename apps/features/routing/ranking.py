@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, Exists, F, OuterRef, prefetch_related_objects
+from django.db.models import Count, Exists, F, OuterRef
 
 import db
 from apps.accounts.principals import Principal
@@ -64,9 +64,9 @@ _registry_lock = threading.Lock()
 
 
 async def rank_agents(principal: Principal, ask: WorkRequest, agent: Agent | None = None) -> list[Assessment]:
-    """The agents that the caller may use, without the router, best first; those that would decline come last.
+    """The listed agents that the caller may use, without the router, best first; those that would decline come last.
 
-    With `agent`, which the caller may use, only that one.
+    With `agent`, which the caller may use, only that one, listed or not.
     """
     registry, measured = await db.run(usable_agents, principal, agent)
     vectors = await embeddings.vectors_of(ask.text, [text.plain for text in registry.index.texts])
@@ -80,19 +80,22 @@ async def rank_agents(principal: Principal, ask: WorkRequest, agent: Agent | Non
 
 
 def usable_agents(principal: Principal, agent: Agent | None = None) -> tuple[Registry, dict[int, Measurements]]:
-    """The agents that a caller may use, by key, with their measurements. Two queries while the registry is
-    unchanged.
+    """The listed agents that a caller may use, or `agent`, by key, with their measurements.
+
+    Two queries while the registry is unchanged.
     """
     usable = Agent.objects.visible_to(principal).filter(pk=OuterRef("pk"))
     known = Agent.objects.enabled().order_by().annotate(is_usable=Exists(usable))
     measured = known.annotate(took=F("stats__took_p50"), waited=F("stats__waited_p50"))
-    rows = list(measured.values_list("pk", "slug", "updated_at", "is_usable", "took", "waited"))
+    rows = list(measured.values_list("pk", "slug", "updated_at", "is_usable", "listed", "took", "waited"))
     registry = _current_registry({key: updated for key, _, updated, *_ in rows})
     queues = queue_depths()
     return registry, {
         key: Measurements(caller_latency_ms(took, waited), queues.get(key, 0))
-        for key, slug, _, is_usable, took, waited in rows
-        if is_usable and key in registry.agents and (key == agent.pk if agent else slug != settings.ROUTER_AGENT)
+        for key, slug, _, is_usable, listed, took, waited in rows
+        if is_usable
+        and key in registry.agents
+        and (key == agent.pk if agent else listed and slug != settings.ROUTER_AGENT)
     }
 
 
@@ -122,9 +125,9 @@ class FoundAgent:
 
 
 async def search_agents(principal: Principal, text: str, **narrowed: str) -> list[FoundAgent]:
-    """The agents that the caller may use and that fit by their words or a skill, best first.
+    """The listed agents that the caller may use and that fit by their words or a skill, best first.
 
-    `narrowed` are the other arguments of `agents.search.find_agents`. The agents' stats are loaded.
+    `narrowed` are the filters of `agents.search.matching`. The agents' stats are loaded.
     """
     assessed = {one.agent.pk: one for one in await rank_agents(principal, WorkRequest(text))}
     return await db.run(_matching_agents, principal, text, narrowed, assessed)
@@ -133,10 +136,10 @@ async def search_agents(principal: Principal, text: str, **narrowed: str) -> lis
 def _matching_agents(
     principal: Principal, text: str, narrowed: Mapping[str, str], assessed: Mapping[int, Assessment]
 ) -> list[FoundAgent]:
-    worded = {agent.pk for agent in search.find_agents(principal, text, **narrowed)}
-    found = [FoundAgent(agent, assessed.get(agent.pk)) for agent in search.find_agents(principal, **narrowed)]
+    usable = search.matching(search.find_agents(principal), **narrowed)
+    worded = {agent.pk for agent in search.matching(usable, text)}
+    found = [FoundAgent(agent, assessed.get(agent.pk)) for agent in usable]
     fitting = [one for one in found if one.agent.pk in worded or _fits(one.assessment)]
-    prefetch_related_objects([one.agent for one in fitting], "stats")
     return sorted(fitting, key=lambda one: one.rank)
 
 

@@ -60,16 +60,17 @@ class Choice:
 
 
 class Router(SkillHandler):
-    """Passes on what it is sent to the agent here that fits it best, and says which one worked and why."""
+    """Sends your message to the agent that fits it best, and says which agent it chose and why."""
 
     name = "Router"
+    category = "General"
     skills = (
         Skill(
             "route",
             "Find the right agent",
-            "Chooses the agent that fits a message best, passes the message on, and gives back what it made.",
+            "Chooses the agent that fits a message best, sends the message to it, and returns its answer.",
             tags=["router", "delegation"],
-            examples=["Count down from 5", "@echo Give this back to me"],
+            examples=["Count down from 5", "@echo Repeat this"],
         ),
     )
     input_modes = ("*/*",)
@@ -123,18 +124,18 @@ def choose(text: str, ranked: Sequence[Assessment], previous: DelegatedTask | No
     usable = {one.agent.slug: one for one in ranked if one.accepted}
     names = MENTION.findall(text)
     if names and names[0] not in usable:
-        return Rejected(f"There is no agent @{names[0]} that you can use for this now. {_listing(ranked)}")
+        return Rejected(f"There is no agent @{names[0]} that can do this now. {_listing(ranked)}")
     fitting = [one for one in usable.values() if one.subscores.skill >= MIN_SKILL_SCORE]
     before = usable.get(previous.slug) if previous else None
     if names:
-        slug, why = names[0], f"{usable[names[0]].agent.name} works on this: you named it."
+        slug, why = names[0], f"{usable[names[0]].agent.name} works on this, because you named it."
     elif previous and before and not (fitting and _is_asked_for(fitting[0], before)):
-        slug, why = previous.slug, f"{previous.name} goes on with this, as before. Name another agent with @ to change."
+        slug, why = previous.slug, f"{previous.name} continues. Name another agent with @ to switch."
     elif fitting:
         slug, name = fitting[0].agent.slug, fitting[0].agent.name
-        why = f"{name} works on this: it fits best. {_comparison(fitting)}"
+        why = f"{name} works on this, because it fits best. {_comparison(fitting)}"
     else:
-        return Rejected(f"No agent here seems to fit this. {_listing(ranked)}")
+        return Rejected(f"No agent seems to fit this. {_listing(ranked)}")
     goes_on = previous is not None and previous.is_completed and previous.slug == slug
     return Choice(slug, why, [previous.task_id] if previous and goes_on else [])
 
@@ -147,7 +148,7 @@ def _comparison(fitting: Sequence[Assessment]) -> str:
     told = [
         f"{one.agent.name} {one.subscores.skill:.2f} ({one.matches[0].reasons[0]})" for one in fitting[:MAX_COMPARED]
     ]
-    return f"How well they fit, from 0 to 1: {'; '.join(told)}."
+    return f"Fit from 0 to 1: {'; '.join(told)}."
 
 
 def _listing(ranked: Sequence[Assessment]) -> str:
@@ -156,7 +157,7 @@ def _listing(ranked: Sequence[Assessment]) -> str:
         return "There is no agent that you can use."
     lines = [f"- @{agent.slug}: {agent.description}" for agent in able[:MAX_LISTED]]
     more = [f"- and {len(able) - MAX_LISTED} more"] if len(able) > MAX_LISTED else []
-    return "\n".join(["Name one of these with @:", "", *lines, *more])
+    return "\n".join(["Choose one of these with @:", "", *lines, *more])
 
 
 def register_router() -> None:

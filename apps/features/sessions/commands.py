@@ -21,7 +21,7 @@ from apps.record.lookup import check_may_use, restored
 from apps.record.models import Context, Event
 
 KEY_NAMESPACE = uuid.UUID("8f0b6f0e-4c0f-5f6c-9a53-0a4f6f1d7f5e")
-MAX_RATING = 5  # stars
+MAX_RATING = 5  # the best; the pages' thumbs give 5 and 1
 MAX_FEEDBACK_LENGTH = 10_000  # characters
 
 
@@ -93,7 +93,7 @@ def switch_agent(principal: Principal, session: uuid.UUID, agent: Agent, options
     found = lookup.find_session(principal, session)
     check_may_use(principal, agent)
     if found.parent_task is not None:
-        raise UnsupportedOperation("Agents work here for another agent. Only it can call for somebody else.")
+        raise UnsupportedOperation("This session belongs to another agent's task. Only that agent can switch it.")
     read = read_options(agent, options) if options is not None else None
     try:
         with ledger.writing(session) as log:
@@ -156,7 +156,7 @@ def _writing(principal: Principal, session: uuid.UUID) -> Iterator[Ledger]:
 
 def parse_feedback(rating: str, text: str) -> Feedback:
     if rating not in map(str, range(1, MAX_RATING + 1)):
-        raise InvalidParams(f"Give 1 to {MAX_RATING} stars.", "rating")
+        raise InvalidParams(f"Give a rating from 1 to {MAX_RATING}.", "rating")
     if len(text) > MAX_FEEDBACK_LENGTH:
         raise InvalidParams(f"Write at most {MAX_FEEDBACK_LENGTH:,} characters.", "text")
     words = "".join(letter for letter in text if letter != "\0" and not "\ud800" <= letter <= "\udfff").strip()

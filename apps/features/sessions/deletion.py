@@ -37,6 +37,7 @@ Actor = Principal | str
 
 UNREADABLE_ARCHIVE = (DamagedArchive, FileNotFoundError)
 RETENTION = "retention"
+ACCOUNT = "deleted account"
 SESSIONS_AT_ONCE = 100
 
 
@@ -150,12 +151,27 @@ def delete_expired_sessions() -> int:
             return deleted
 
 
+def delete_sessions_of_deleted_accounts() -> int:
+    """Delete all sessions of people who deleted their account; returns how many. Running work is canceled."""
+    deleted, tried = 0, set[uuid.UUID]()
+    left = Context.objects.filter(owner__erased_at__isnull=False, deleted_at=None, parent_task=None)
+    while due := list(left.exclude(pk__in=tried).order_by("pk")[:SESSIONS_AT_ONCE]):
+        tried |= {context.pk for context in due}
+        deleted += sum(_delete_quietly(context, ACCOUNT) for context in due)
+    return deleted
+
+
 def _delete_expired(context: Context) -> bool:
+    return _delete_quietly(context, RETENTION, untouched_at=context.last_event)
+
+
+def _delete_quietly(context: Context, rule: str, untouched_at: int | None = None) -> bool:
+    """Was it deleted? A failure is logged."""
     try:
-        delete(context, RETENTION, untouched_at=context.last_event)
+        delete(context, rule, untouched_at)
     except (_Touched, Refusal):  # a refusal: it was deleted just now
         return False
     except Exception:
-        logger.exception("session %s could not be deleted by its retention rule", context.pk)
+        logger.exception("session %s could not be deleted by the rule %s", context.pk, rule)
         return False
     return True

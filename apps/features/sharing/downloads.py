@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import io
 import mimetypes
 import re
@@ -26,7 +27,7 @@ import db
 from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.models import User
 from apps.accounts.principals import READ, Principal
-from apps.record import lineage
+from apps.record import lineage, unfinished
 from apps.record.content import blobs, parts
 from apps.record.content.parts import media_type_of, pieces_joined
 from apps.record.errors import ContextNotFound
@@ -63,7 +64,7 @@ def file_view(request: HttpRequest, context_id: uuid.UUID, sha256: str) -> HttpR
             str(refusal), status=401, content_type="text/plain", headers={"WWW-Authenticate": 'Bearer realm="parley"'}
         )
     if not principal.may(READ):
-        return HttpResponse(f"This API key may not do this: it lacks the scope {READ}.", status=403)
+        return HttpResponse(f"This API key is missing the scope {READ}.", status=403)
     try:
         part = find_part(find_restored_session(principal, context_id), sha256)
     except ContextNotFound:
@@ -129,6 +130,8 @@ def _parts_naming(context: Context, sha256: str) -> Iterator[list[blobs.Part]]:
     chunks = Event.objects.filter(context=context, type=EventType.ARTIFACT_UPDATE, payload__icontains=sha256)
     for chunk in chunks.filter(Exists(being_made)):
         yield chunk.parts
+    for artifact in unfinished.with_parts(unfinished.find(context)):
+        yield artifact.parts
 
 
 def bundle_of_session(context: Context, *, every_version: bool = False) -> Bundle:
@@ -149,23 +152,49 @@ class Bundle:
     keys: dict[int, int | None]
 
     async def zipped(self) -> AsyncIterator[bytes]:
-        """The pieces of the ZIP. Links to other places are listed in `links.txt`."""
-        outlet, names, links = _ZipBuffer(), UniqueNames(), list[str]()
-        with zipfile.ZipFile(outlet, "w", zipfile.ZIP_DEFLATED) as archive:
-            for keys in batched(self.keys, ARTIFACTS_AT_ONCE):
-                rows = Artifact.objects.filter(pk__in=keys).order_by("first_event")
-                for row in await db.run(list, rows):
-                    for part in pieces_joined(row.parts):
-                        if "url" in part:
-                            links.append(f"{part.get('filename') or row}\t{part['url']}\n")
-                            continue
-                        info = _zip_entry(row, part, names.unique(_part_name(row, part, self.keys[row.pk])))
-                        pieces = _write_entry(archive, outlet, info, part)
-                        while piece := await asyncio.to_thread(next, pieces, b""):
-                            yield piece
-            if links:
-                archive.writestr(names.unique("links.txt"), "".join(links))
-        yield outlet.take()
+        """The pieces of the ZIP."""
+        stream = ZipStream()
+        async for piece in self.written_to(stream):
+            yield piece
+        yield stream.end()
+
+    async def written_to(self, stream: ZipStream, folder: str = "") -> AsyncIterator[bytes]:
+        """The pieces of these files, in this folder. Links to other places are listed in `links.txt`."""
+        names, links = UniqueNames(), list[str]()
+        for keys in batched(self.keys, ARTIFACTS_AT_ONCE):
+            rows = Artifact.objects.filter(pk__in=keys).order_by("first_event")
+            for row in await db.run(list, rows):
+                for part in pieces_joined(row.parts):
+                    if "url" in part:
+                        links.append(f"{part.get('filename') or row}\t{part['url']}\n")
+                        continue
+                    name = folder + names.unique(_part_name(row, part, self.keys[row.pk]))
+                    async for piece in stream.add(name, part, row.created_at):
+                        yield piece
+        if links:
+            yield stream.add_text(folder + names.unique("links.txt"), "".join(links))
+
+
+class ZipStream:
+    """A ZIP that is sent while it is written."""
+
+    def __init__(self) -> None:
+        self._outlet = _ZipBuffer()
+        self._archive = zipfile.ZipFile(self._outlet, "w", zipfile.ZIP_DEFLATED)
+
+    async def add(self, name: str, part: JSON, made: datetime.datetime) -> AsyncIterator[bytes]:
+        """The pieces of a part's content; a thread is held for one piece at a time."""
+        pieces = _write_entry(self._archive, self._outlet, _zip_entry(name, part, made), part)
+        while piece := await asyncio.to_thread(next, pieces, b""):
+            yield piece
+
+    def add_text(self, name: str, text: str) -> bytes:
+        self._archive.writestr(name, text.encode(errors="replace"))
+        return self._outlet.take()
+
+    def end(self) -> bytes:
+        self._archive.close()
+        return self._outlet.take()
 
 
 def _part_name(row: Artifact, part: JSON, version: int | None) -> str:
@@ -175,8 +204,8 @@ def _part_name(row: Artifact, part: JSON, version: int | None) -> str:
     return f"{stem} v{version}{ending}" if version else f"{stem}{ending}"
 
 
-def _zip_entry(row: Artifact, part: JSON, name: str) -> zipfile.ZipInfo:
-    made = row.created_at.timetuple()[:6]
+def _zip_entry(name: str, part: JSON, at: datetime.datetime) -> zipfile.ZipInfo:
+    made = at.timetuple()[:6]
     info = zipfile.ZipInfo(name, made if made[0] >= EARLIEST_YEAR else (EARLIEST_YEAR, 1, 1, 0, 0, 0))
     info.compress_type = zipfile.ZIP_DEFLATED
     info.external_attr = 0o644 << 16

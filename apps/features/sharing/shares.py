@@ -16,7 +16,7 @@ from django.utils import timezone
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.features.sharing.models import Share
-from apps.record import lineage, projection
+from apps.record import lineage, projection, unfinished
 from apps.record.content.parts import pieces_joined
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.events import JSON
@@ -28,7 +28,7 @@ MAX_SHARES = 100  # of one session
 
 
 class ShareNotFound(ContextNotFound):
-    """There is nothing at this link. It may have been taken back, or have expired; ask whoever sent it for another."""
+    """There is nothing at this link. It may have been revoked or have expired. Ask the sender for a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,9 @@ def _branch(share: Share, context: Context, upto: int, *, after: int) -> Branch:
     artifacts: list[Artifact] = []
     if share.with_artifacts:  # artifacts count from completion
         shown = {"first_event__gt": after, "first_event__lte": upto, "task__status_event__lte": upto}
-        artifacts = list(lineage.artifacts(context).filter(**shown).order_by("first_event"))
+        delivered = lineage.artifacts(context).filter(**shown)
+        ended = [row for row in unfinished.find(context, upto) if row.first_event > after]
+        artifacts = sorted([*delivered, *unfinished.with_parts(ended)], key=lambda row: row.first_event)
     return Branch(context, upto, list(messages), artifacts)
 
 

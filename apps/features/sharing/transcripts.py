@@ -1,4 +1,4 @@
-"""A session as one Markdown text: who said what and when, and what was delivered."""
+"""A session as one Markdown text: who said what and when, what was delivered, and what was left unfinished."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from django.utils import timezone
 
 from apps.agents.models import Agent
-from apps.record import lineage
+from apps.record import lineage, unfinished
 from apps.record.content.parts import is_file, media_type_of, pieces_joined, size_of
 from apps.record.events import JSON
+from apps.record.lookup import edit_histories
 from apps.record.models import Artifact, Context, Message
 
 TIME_FORMAT = "%Y-%m-%d %H:%M"
@@ -22,19 +23,27 @@ MARKDOWN_CHARACTERS = re.compile(r"([\\`*_\[\]<>#|])")
 
 
 def markdown_of(context: Context) -> str:
-    """The whole session in three queries; times are in the active time zone."""
+    """The whole session in a few queries, however long it is; times are in the active time zone."""
     said = list(lineage.messages(context).order_by("index"))
     agents = dict(Agent.objects.filter(pk__in={one.agent_id for one in said}).values_list("pk", "name"))
     made: dict[uuid.UUID | None, list[Artifact]] = defaultdict(list)
     for artifact in lineage.artifacts(context).order_by("first_event"):
         made[artifact.task_id].append(artifact)
-    last_of_task = {one.task_id: one.index for one in said if one.role == Message.Role.AGENT}
+    last_of_task = {one.task_id: one.index for one in said}
+    last_of_task |= {one.task_id: one.index for one in said if one.role == Message.Role.AGENT}
+    edited = edit_histories(context)
+    for artifact in unfinished.with_parts(unfinished.find(context)):
+        made[artifact.task_id].append(artifact)
     blocks = [f"# {_escape(str(context))}"]
     for one in said:
-        blocks += [_heading(one, agents), *_part_blocks(one.parts)]
+        mark = " · edited" if edited.get(one.message_id) else ""
+        blocks += [_heading(one, agents) + mark, *_part_blocks(one.parts)]
         if last_of_task.get(one.task_id) == one.index:
             blocks += [
-                _artifact_line(artifact) for artifact in made[one.task_id] if not _repeats_message(artifact, one)
+                block
+                for artifact in made[one.task_id]
+                if not _repeats_message(artifact, one)
+                for block in _artifact_blocks(artifact)
             ]
     return "\n\n".join(blocks) + "\n"
 
@@ -54,9 +63,21 @@ def _part_blocks(parts: list[JSON]) -> Iterator[str]:
             yield f"```json\n{json.dumps(part['data'], ensure_ascii=False, indent=2)}\n```"
 
 
-def _artifact_line(artifact: Artifact) -> str:
-    described = ", ".join(_file_details({"filename": "", **part}) for part in pieces_joined(artifact.parts))
-    return f"- Made: {_escape(artifact.name or artifact.artifact_id)} ({described})"
+def _artifact_blocks(artifact: Artifact) -> Iterator[str]:
+    """A line, and the text of an unfinished artifact, which is nowhere else."""
+    held = pieces_joined(artifact.parts)
+    described = ", ".join(_file_details({"filename": "", **part}) for part in held)
+    word = "Made" if artifact.until is None else "Unfinished"
+    yield f"- {word}: {_escape(artifact.name or artifact.artifact_id)} ({described})"
+    for part in held if artifact.until is not None else ():
+        if text := part.get("text", "").strip():
+            yield _fenced(text)
+
+
+def _fenced(text: str) -> str:
+    longest = max((len(found) for found in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"
 
 
 def _file_details(part: JSON) -> str:

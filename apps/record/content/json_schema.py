@@ -57,7 +57,7 @@ def answer_data(slot: Mapping[str, Any] | None, given: Any) -> JSON:
         validate(schema, data[name], "data")
         return data
     if not isinstance(given, dict):
-        raise InvalidParams("Give an object, with a value for each field that is asked for.", "data")
+        raise InvalidParams("Send an object with a value for each requested field.", "data")
     if isinstance(schema, dict):
         validate(_without_files(schema), given, "data")
     return given

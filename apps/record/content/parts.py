@@ -85,17 +85,6 @@ def size_of(part: JSON) -> int | None:
     return len(json.dumps(part["data"], ensure_ascii=False).encode()) if "data" in part else None
 
 
-TITLE_LENGTH = 60
-
-
-def title_of(message: dict[str, Any]) -> str:
-    """The beginning of the message's text, cut at a word, or the name of its first file."""
-    texts = (" ".join(part["text"].split()) for part in message["parts"] if "text" in part)
-    if text := next(filter(None, texts), ""):
-        return text if len(text) <= TITLE_LENGTH else text[:TITLE_LENGTH].rsplit(" ", 1)[0][:TITLE_LENGTH] + "…"
-    return next((part["filename"][:TITLE_LENGTH] for part in message["parts"] if part.get("filename")), "")
-
-
 OCTET_STREAM = "application/octet-stream"
 HEAD_BYTES = 8192  # by which a file's type is detected
 CLAIMED_TYPE = "mediaTypeClaimed"  # in a part's metadata: the rejected type

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from html import escape
@@ -10,6 +11,7 @@ from typing import Any
 
 import nh3
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexer import Lexer
@@ -66,9 +68,13 @@ def _result(payload: JSON) -> str:
     return f"{payload['name']} failed" if payload["isError"] else f"{payload['name']} → {payload['result']}"
 
 
+RATINGS = {5: "Good", 1: "Bad"}
+"""The ratings of the pages' thumbs; clients may give those between."""
+
+
 def _feedback(payload: JSON) -> str:
-    stars = f"{payload['rating']} of 5"
-    return f"{stars}: {payload['feedback']}" if payload.get("feedback") else stars
+    rating = RATINGS.get(payload["rating"], f"{payload['rating']} of 5")
+    return f"{rating}: {payload['feedback']}" if payload.get("feedback") else rating
 
 
 def _list_of(key: str, nothing: str) -> Callable[[JSON], str]:
@@ -183,3 +189,38 @@ def render_code(code: str, language: str) -> str:
 def json_text(value: Any) -> str:
     """A value as indented JSON."""
     return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+TITLE_LENGTH = 60  # characters
+TITLED = 4_000  # characters of a message of which the title is made
+GREETING = 12  # characters: a shorter first paragraph or sentence says too little
+SENTENCE = re.compile(rf".{{{GREETING},}}?[.!?…](?=\s+\W*[^\Wa-z])|.{{6,}}?[。！？]")
+
+
+def title_of(message: JSON) -> str:
+    """A session's title from its first message: the first sentence, otherwise the name of the first file or ""."""
+    texts = (plain_text(part["text"][:TITLED]) for part in message["parts"] if "text" in part)
+    if text := next(filter(None, texts), ""):
+        return shortened_title(text)
+    return next((part["filename"][:TITLE_LENGTH] for part in message["parts"] if part.get("filename")), "")
+
+
+def shortened_title(text: str) -> str:
+    """The first sentence of a text, cut at a word."""
+    sentence = SENTENCE.match(text)
+    title = (sentence.group() if sentence else text).removesuffix(".")
+    return title if len(title) <= TITLE_LENGTH else title[:TITLE_LENGTH].rsplit(" ", 1)[0][:TITLE_LENGTH] + "…"
+
+
+def plain_text(markdown: str) -> str:
+    """The beginning of a Markdown text without its signs, in one line; of code alone, its first line."""
+    tokens, text = _markdown.parse(markdown), ""
+    for token in tokens:
+        if token.type == "inline" and len(text) < GREETING:
+            text = f"{text} {_inline_text(token.children or ())}".strip()
+    code = (token.content.strip().partition("\n")[0] for token in tokens if token.type in ("fence", "code_block"))
+    return text or next(filter(None, code), "") or " ".join(markdown.split())
+
+
+def _inline_text(tokens: Iterable[Token]) -> str:
+    return " ".join("".join(" " if token.type.endswith("break") else token.content for token in tokens).split())

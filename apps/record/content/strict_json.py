@@ -72,7 +72,7 @@ def _nearest_double(value: int) -> float:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     built = dict(pairs)
     if len(built) != len(pairs):
-        raise InvalidJSON("A key occurs twice in one object.")
+        raise InvalidJSON("An object has the same key twice.")
     return built
 
 

@@ -27,13 +27,14 @@ from apps.features.sharing import downloads
 from apps.features.sharing.downloads import stream_response
 from apps.features.signing import signatures
 from apps.features.signing.signatures import Verdict
-from apps.record import lineage
+from apps.record import lineage, unfinished
 from apps.record.content import blobs, parts
 from apps.record.events import JSON, EventType
 from apps.record.models import Artifact, Context, Event, TaskState
 from apps.web.previews import pdf
 from apps.web.previews.files import PICTURE_TYPES, File, Preview, encoding_of, preview_of
 from apps.web.sessions.messages import chip_content, shown_file, size_text
+from apps.web.sessions.texts import Places
 from apps.web.shell import reader_view, session_or_404
 
 SHOWN_AT_ONCE = 3  # parts of an artifact
@@ -49,21 +50,23 @@ class SignatureLabel:
 
 
 SIGNATURE_LABELS = {
-    Verdict.GOOD: SignatureLabel("done", "Signature holds", "This is what the agent delivered, unchanged."),
+    Verdict.GOOD: SignatureLabel("done", "Signature valid", "The file is unchanged since the agent signed it."),
     Verdict.BROKEN: SignatureLabel(
-        "failed", "Signature broken", "This is not what was signed: it was changed since. Do not rely on it."
+        "failed", "Signature invalid", "The file was changed after the agent signed it. Do not rely on it."
     ),
     Verdict.UNKNOWN_KEY: SignatureLabel(
-        "failed", "Signed by an unknown key", "Nobody here knows the key that signed this. Do not rely on it."
+        "failed",
+        "Signed by an unknown key",
+        "This server does not know the key that signed this file. Do not rely on it.",
     ),
     Verdict.REVOKED: SignatureLabel(
-        "failed", "Signing key withdrawn", "The key that signed this is no longer trusted. Do not rely on it."
+        "failed", "Signing key revoked", "The key that signed this file is no longer trusted. Do not rely on it."
     ),
     Verdict.MISSING: SignatureLabel(
-        "none", "Not signed", "The agent did not sign this, so nothing says if it was changed."
+        "none", "Not signed", "The agent did not sign this file, so changes cannot be detected."
     ),
 }
-NOT_VERIFIED = SignatureLabel("none", "Signed, not verified yet", "It is large: verify it when you rely on it.")
+NOT_VERIFIED = SignatureLabel("none", "Signed, not verified yet", "Large files are verified only when you ask.")
 
 
 @reader_view
@@ -89,13 +92,15 @@ def artifact_look(request: HttpRequest, session: uuid.UUID, task: uuid.UUID, art
         for number, part in enumerate(held[:MOST_PARTS])
     ]
     is_small = sum(parts.size_of(part) or 0 for part in held) <= VERIFIED_AT_ONCE
-    about = {
+    about: JSON = {
         "artifact": row,
         "parts": shown,
         "unlisted": max(0, len(held) - MOST_PARTS),
         "provenance": artifact_url(context.pk, row, "artifact-provenance"),
     }
-    return render(request, "web/_artifact.html", {**about, **_signature(context, row, is_asked=is_small)})
+    if row.until is None:
+        about |= _signature(context, row, is_asked=is_small)
+    return render(request, "web/_artifact.html", about)
 
 
 @reader_view
@@ -113,7 +118,7 @@ def artifact_preview(
 def artifact_signature(request: HttpRequest, session: uuid.UUID, task: uuid.UUID, artifact: str) -> HttpResponse:
     """Verify the signature now; the result is a fragment."""
     context = session_or_404(request, session)
-    found = _signature(context, artifact_or_404(context, task, artifact), is_asked=True)
+    found = _signature(context, artifact_or_404(context, task, artifact, is_delivered=True), is_asked=True)
     return render(request, "web/_signature.html", {**found, "is_open": True})
 
 
@@ -163,12 +168,28 @@ def _signature(context: Context, row: Artifact, *, is_asked: bool) -> JSON:
 
 
 THUMBNAIL_BYTES = 2_000_000  # larger pictures have no thumbnail
+LISTED_CHUNKS = 300  # of an unfinished artifact that are read for the list of files
+SHOWN_CHUNKS = 2_000  # and for the conversation
 
 
-def delivered_artifact(context: Context, row: Artifact) -> JSON:
+def shown_artifacts(context: Context, rows: Iterable[Artifact]) -> list[JSON]:
+    """Artifacts for the conversation and the list of files, given with their tasks and in order."""
+    places = Places()
+    return [_shown_artifact(context, row, places) for row in rows]
+
+
+def _shown_artifact(context: Context, row: Artifact, places: Places) -> JSON:
     joined = parts.pieces_joined(row.parts)
     files = [artifact_part(part, context, row, number) for number, part in enumerate(joined)]
+    if row.is_cut:
+        files = [{**file, "size": None} for file in files]
+    place = places.place_of(row, joined)
     return {
+        "kind": place.kind,
+        "html": place.html,
+        "text": place.text,
+        "isListed": place.is_listed,
+        "isUnfinished": row.until is not None,
         "taskId": str(row.task_id),
         "artifactId": row.artifact_id,
         "name": row.name,
@@ -177,8 +198,8 @@ def delivered_artifact(context: Context, row: Artifact) -> JSON:
         "isSigned": bool(row.signature),
         "parts": files,
         "chip": _chip(row.name, files),
+        "about": about_text(files),
         "look": artifact_url(context.pk, row, "artifact-look"),
-        "words": _text_only(joined),
     }
 
 
@@ -197,24 +218,30 @@ def _thumbnail(files: list[JSON]) -> str | None:
     return None
 
 
-def _text_only(joined: list[JSON]) -> str:
-    """The text of an artifact that is only text. It gets no chip below the same text."""
-    return joined[0].get("text", "") if len(joined) == 1 and not joined[0].get("filename") else ""
-
-
 def artifacts_before(context: Context, index: int) -> list[JSON]:
-    rows = lineage.artifacts(context).filter(first_event__lt=index)
-    return [delivered_artifact(context, row) for row in rows.select_related("task").order_by("first_event")]
+    """What the list of files shows, by first chunk: delivered and unfinished artifacts."""
+    delivered = lineage.artifacts(context).filter(first_event__lt=index).select_related("task")
+    ended = unfinished.with_parts(unfinished.find(context, index - 1), LISTED_CHUNKS)
+    rows = sorted([*delivered, *ended], key=lambda row: row.first_event)
+    return [artifact for artifact in shown_artifacts(context, rows) if artifact["isListed"]]
 
 
 def delivered_by(context: Context, events: Iterable[Event]) -> dict[uuid.UUID | None, list[JSON]]:
     """By task: artifacts of the tasks that these events complete."""
-    finished = [event.task_id for event in events if _completes(event)]
-    found: dict[uuid.UUID | None, list[JSON]] = {task: [] for task in finished}
+    finished = {event.task_id for event in events if _completes(event)}
+    found: dict[uuid.UUID | None, list[Artifact]] = {task: [] for task in finished}
     if finished:
-        for row in Artifact.objects.delivered().filter(task__in=finished).order_by("first_event"):
-            found[row.task_id].append(delivered_artifact(context, row))
-    return found
+        delivered = Artifact.objects.delivered().filter(task__in=finished).select_related("task")
+        for row in delivered.order_by("first_event"):
+            found[row.task_id].append(row)
+    return {task: shown_artifacts(context, rows) for task, rows in found.items()}
+
+
+def left_by(context: Context, events: Iterable[Event]) -> dict[int, list[JSON]]:
+    """By index: artifacts that these events leave unfinished."""
+    ended = unfinished.ended_by(events)
+    unfinished.with_parts([row for rows in ended.values() for row in rows], SHOWN_CHUNKS)
+    return {index: shown_artifacts(context, rows) for index, rows in ended.items()}
 
 
 def _completes(event: Event) -> bool:
@@ -263,17 +290,22 @@ class ListedArtifact:
 
     @property
     def about(self) -> str:
-        parts, facts = self.artifact["parts"], []
-        for part in parts[:1]:
-            facts += [type_name(part["mediaType"]), "" if part["size"] is None else size_text(part["size"])]
-        facts += [f"v{self.version}" if self.version else "", f"{len(parts)} parts" if len(parts) > 1 else ""]
-        return " · ".join(filter(None, facts))
+        return about_text(self.artifact["parts"], self.version)
 
     @property
     def only_part(self) -> JSON | None:
         """The only part, if it can be downloaded."""
         parts = self.artifact["parts"]
         return parts[0] if len(parts) == 1 and parts[0]["href"] else None
+
+
+def about_text(files: list[JSON], version: int = 0) -> str:
+    """Type, size, version and number of parts, as far as they are known and matter."""
+    facts = []
+    for part in files[:1]:
+        facts += [type_name(part["mediaType"]), "" if part["size"] is None else size_text(part["size"])]
+    facts += [f"v{version}" if version else "", f"{len(files)} parts" if len(files) > 1 else ""]
+    return " · ".join(filter(None, facts))
 
 
 def artifact_name(artifact: JSON) -> str:
@@ -319,12 +351,19 @@ def artifact_file(
 ) -> HttpResponseBase:
     """A part as a file; `?look` opens it in the browser where that is safe."""
     found = artifact_or_404(session_or_404(request, session), task, artifact)
-    return _file_response(request, part_or_404(parts.pieces_joined(found.parts), number), str(found))
+    response = _file_response(request, part_or_404(parts.pieces_joined(found.parts), number), str(found))
+    if found.until is not None:
+        response["Cache-Control"] = "private, no-store"  # a later turn may make it again
+    return response
 
 
-def artifact_or_404(context: Context, task: uuid.UUID, artifact: str) -> Artifact:
+def artifact_or_404(context: Context, task: uuid.UUID, artifact: str, *, is_delivered: bool = False) -> Artifact:
+    """The artifact with its parts; an unfinished one too, unless `is_delivered`."""
     delivered = lineage.artifacts(context).select_related("task__context")
     found = delivered.filter(task=task, artifact_id=artifact).first() if "\0" not in artifact else None
+    if found is None and not is_delivered:
+        named = [row for row in unfinished.find(context) if (row.task_id, row.artifact_id) == (task, artifact)]
+        found = next(iter(unfinished.with_parts(named)), None)
     if found is None:
         raise Http404
     return found

@@ -1,7 +1,7 @@
 """The WebSocket of a session page: it sends events as they are recorded.
 
-The page asks with `?after=<index>` and gets `{"entries": […], "last": <index>}`, at first without entries. `status`
-(HTML, see `status.status_html`) is in the first message, and whenever it may have changed. The page answers
+The page asks with `?after=<index>` and gets `{"entries": […], "last": <index>}`, at first without entries. The status
+(HTML, see `status.whole_status`) is in the first message, and whenever it may have changed. The page answers
 `{"seen": <index>}` after showing entries; the server waits for a page that is far behind.
 """
 
@@ -37,7 +37,7 @@ class SessionConsumer(PageConsumer):
         if context is None:
             raise Closed(NOT_FOUND)
         self.context, self.seen = context, _after(self.scope["query_string"])
-        await self.send_json({"entries": [], "last": self.seen, "status": await db.run(_status, context)})
+        await self.send_json({"entries": [], "last": self.seen, **await db.run(_status, context)})
         self.start(self._follow())
         self.start(self.watch())
 
@@ -61,13 +61,13 @@ class SessionConsumer(PageConsumer):
 
 def _update(context: Context, events: list[Event]) -> dict[str, Any]:
     update = {"entries": entries_of(context, events), "last": events[-1].index}
-    return update | {"status": _status(context)} if status.may_change_status(events) else update
+    return update | _status(context) if status.may_change_status(events) else update
 
 
-def _status(context: Context) -> str:
+def _status(context: Context) -> dict[str, str]:
     """Empty if the session was deleted."""
     now = Context.objects.select_related("agent").filter(pk=context.pk).first()
-    return status.status_html(now) if now else ""
+    return status.whole_status(now) if now else {"status": ""}
 
 
 def _after(query: bytes) -> int:

@@ -1,13 +1,13 @@
 """Events for a session page: entries with safe HTML, forms, and URLs instead of content.
 
-Consecutive chunks of an artifact are one entry, with the last index. The finished artifact comes with its
-`agent_complete`.
+Consecutive chunks of an artifact are one entry, with the last index. The artifact comes again with the event that
+delivers it, or leaves it unfinished.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,22 +21,28 @@ from apps.agents.models import Agent
 from apps.record import lineage, wire
 from apps.record.content import parts, rendering
 from apps.record.events import JSON, EventType
-from apps.record.models import TERMINAL_STATES, Context, Event, TaskState
+from apps.record.lookup import edit_histories
+from apps.record.models import Artifact, Context, Event, Message, TaskState
 from apps.web import questions
 from apps.web.questions import outline_of
 from apps.web.sessions import messages
-from apps.web.sessions.artifacts import delivered_by
+from apps.web.sessions.artifacts import delivered_by, left_by
+from apps.web.sessions.texts import has_file_name, is_text
 from apps.web.templatetags.parley import avatar
 
-TOKENS = (EventType.AGENT_TOKEN_START, EventType.AGENT_TOKEN)
-FORMAT = 5  # browsers drop cached entries of other versions
+PIECES = (EventType.ARTIFACT_UPDATE, EventType.AGENT_TOKEN_START, EventType.AGENT_TOKEN)
+FORMAT = 7  # browsers drop cached entries of other versions
+LONGEST_SO_FAR = 20_000  # characters of a file in progress: the newest
 LONGEST_VALUE = 2000  # characters
 
 
 def entries_of(context: Context, events: Sequence[Event], *, is_merged: bool = True) -> list[JSON]:
     """Entries of consecutive events; one for each event unless `is_merged`."""
     openings = messages.opening_texts(context, events)
-    prefetched = _Prefetched(context, delivered_by(context, events), streamed_by(events), openings)
+    delivered, left = delivered_by(context, events), left_by(context, events)
+    has_own = any(event.type == EventType.USER_MESSAGE for event in events)
+    histories = edit_histories(context) if has_own else {}
+    prefetched = _Prefetched(context, delivered, left, streamed_by(events), openings, histories)
     authors = authors_of(context, events)
     entries: list[JSON] = []
     for event in events:
@@ -48,13 +54,55 @@ def entries_of(context: Context, events: Sequence[Event], *, is_merged: bool = T
     return entries
 
 
-def settled_events(context: Context, after: int, before: int) -> list[Event]:
-    """The events between, without chunks of complete or discarded artifacts."""
-    tasks, left = lineage.tasks(context), lineage.left_task_ids(context)
-    over, made = tasks.filter(state__in=TERMINAL_STATES), tasks.filter(state=TaskState.COMPLETED).exclude(pk__in=left)
-    chunks = Q(type=EventType.ARTIFACT_UPDATE) & (Q(task__in=over.values("pk")) | Q(task__in=left))
-    tokens = Q(type__in=TOKENS, task__in=made.values("pk"))
-    return list(lineage.events(context, after, before - 1).exclude(chunks).exclude(tokens))
+def entries_between(context: Context, after: int, before: int) -> list[JSON]:
+    """Entries of the events between. What is in progress is one entry, at the index of its first piece."""
+    begun = _in_progress(context, after, before)
+    log = lineage.events(context, after, before - 1)
+    events = log.filter(~Q(type__in=PIECES) | Q(index__in=begun.keys())) if begun else log.exclude(type__in=PIECES)
+    entries = entries_of(context, list(events), is_merged=False)
+    for entry in entries:
+        if entry["index"] in begun:
+            entry |= begun[entry["index"]]
+    return entries
+
+
+def _in_progress(context: Context, after: int, before: int) -> dict[int, JSON]:
+    """Texts and sizes of what is being made, by the index of its first piece between. At most two queries."""
+    provisional = Artifact.objects.filter(task__context=context, state=Artifact.State.PROVISIONAL)
+    begun = {(task, own): first for task, own, first in provisional.values_list("task", "artifact_id", "first_event")}
+    if not begun:
+        return {}
+    tasks, ids = {task for task, _ in begun}, {own for _, own in begun}
+    pieces = Event.objects.filter(task__in=tasks, artifact_id__in=ids, index__gt=after, index__lt=before)
+    found: dict[tuple[uuid.UUID | None, str], _InProgress] = {}
+    for piece in pieces.order_by("index").iterator():
+        key = piece.task_id, piece.artifact_id
+        if key in begun and piece.index >= begun[key]:
+            found.setdefault(key, _InProgress(piece)).add(piece)
+    return {one.first.index: one.entry for one in found.values()}
+
+
+class _InProgress:
+    """An artifact that is being made, or the streamed text of an answer."""
+
+    def __init__(self, first: Event) -> None:
+        self.first, self.size, self.chunks = first, 0, 0
+        self.texts: deque[str] = deque()
+        self.length = 0  # of the texts
+
+    def add(self, piece: Event) -> None:
+        is_chunk = piece.type == EventType.ARTIFACT_UPDATE
+        chunk = _artifact_chunk(piece) if is_chunk else {"text": piece.payload.get("text", ""), "size": 0}
+        self.size, self.chunks = self.size + chunk["size"], self.chunks + 1
+        self.texts.append(chunk["text"])
+        self.length += len(chunk["text"])
+        while is_chunk and self.length - len(self.texts[0]) >= LONGEST_SO_FAR:
+            self.length -= len(self.texts.popleft())
+
+    @property
+    def entry(self) -> JSON:
+        is_artifact = self.first.type == EventType.ARTIFACT_UPDATE
+        return {"text": "".join(self.texts), **({"size": self.size, "chunks": self.chunks} if is_artifact else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +111,10 @@ class _Prefetched:
 
     context: Context
     delivered: dict[uuid.UUID | None, list[JSON]]
+    left: dict[int, list[JSON]]
     streamed: dict[int, str]
     openings: dict[uuid.UUID, str]
+    histories: dict[str, list[Message]]
 
 
 def _entry(prefetched: _Prefetched, event: Event) -> JSON:
@@ -98,15 +148,24 @@ def _entry(prefetched: _Prefetched, event: Event) -> JSON:
             entry |= {"callId": payload["callId"], "name": payload["name"], "value": _shortened(payload["result"])}
             entry["isError"] = payload["isError"]
         case EventType.AGENT_COMPLETE:
-            shown = ("taskId", "artifactId", "name", "parts")
-            entry["artifacts"] = [{name: one[name] for name in shown} for one in prefetched.delivered[event.task_id]]
+            entry["artifacts"] = _brief(prefetched.delivered[event.task_id])
+        case EventType.AGENT_FAILED | EventType.AGENT_CANCELLED:
+            entry |= {"artifacts": _brief(prefetched.left.get(event.index, [])), "discarded": payload["discarded"]}
         case EventType.FEEDBACK:
             entry["rating"] = payload["rating"]
         case EventType.FORK:
             entry |= {"left": payload["left"], "leftAt": _left_at(prefetched.context, event)}
+            entry["artifacts"] = _brief(prefetched.left.get(event.index, []))
         case EventType.SESSION_RENAMED:
             entry["title"] = payload["title"]
     return entry
+
+
+ARTIFACT_FIELDS = ("taskId", "artifactId", "name", "parts", "kind", "html", "text", "about", "isListed", "isUnfinished")
+
+
+def _brief(artifacts: list[JSON]) -> list[JSON]:
+    return [{name: artifact[name] for name in ARTIFACT_FIELDS} for artifact in artifacts]
 
 
 def _message(prefetched: _Prefetched, event: Event, *, marked_up: bool = True, without_last: bool = False) -> JSON:
@@ -127,7 +186,9 @@ def _message(prefetched: _Prefetched, event: Event, *, marked_up: bool = True, w
 def _own_message(prefetched: _Prefetched, event: Event) -> JSON:
     message = _message(prefetched, event, marked_up=False)
     about = {task: prefetched.openings.get(task, "") for task in messages.referenced_tasks(event)}
-    return {**message, "html": message["html"] + messages.own_message_footer(message["text"], about)}
+    earlier = prefetched.histories.get(message["messageId"], ())
+    footer = messages.own_message_footer(message["text"], about, [parts.words_of(one.parts) for one in earlier])
+    return {**message, "html": message["html"] + footer + messages.saved_note(event.payload)}
 
 
 def _left_at(context: Context, fork: Event) -> str:
@@ -150,7 +211,7 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
     if "message" in payload:
         message = status["message"] = _message(prefetched, event, without_last=wants is not None)
         if payload["state"] == TaskState.COMPLETED:
-            message["html"] += messages.artifact_chips(prefetched.delivered[event.task_id], message["text"])
+            message["html"] += messages.artifact_chips(prefetched.delivered[event.task_id])
     if wants is not None:
         return status | {"wantsCredential": True, "form": render_to_string("web/_credential.html", wants)}
     fields, outline = questions.fields_of(payload.get("slot")), outline_of(payload.get("slot"))
@@ -174,9 +235,12 @@ def _whole_text(text: str) -> JSON:
 
 def _artifact_chunk(event: Event) -> JSON:
     artifact = event.payload["artifact"]
+    first: JSON = artifact["parts"][0] if artifact["parts"] else {}
     return {
         "artifactId": event.artifact_id,
         "name": artifact.get("name", ""),
+        "isText": "text" in first and is_text(parts.media_type_of(first)),
+        "hasName": has_file_name(artifact.get("name", ""), artifact["parts"]),
         "begins": not event.payload["append"],
         "text": parts.words_of(artifact["parts"]),
         "size": sum(parts.size_of(part) or 0 for part in artifact["parts"]),

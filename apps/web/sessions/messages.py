@@ -25,6 +25,11 @@ LONGEST_UNFOLDED = 6000  # characters; longer messages are folded
 CODE_BLOCK = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
 COPY_BUTTON = '<button type="button" class="quiet small copy-code">Copy</button>'
 SHOW_ALL_BUTTON = SafeString('<button type="button" class="quiet small show-all">Show all</button>')
+SAVED_NOTE = SafeString(
+    '<div class="after"><span class="muted">Saved. The agent has not answered it.</span>'
+    '<button type="button" class="small" data-run>Run</button></div>'
+)
+MOST_VERSIONS = 20  # in a message's history
 EXTERNAL_LINK, DOWNLOAD_LINK = SafeString('target="_blank" rel="noopener noreferrer nofollow"'), SafeString("download")
 NOTHING = SafeString("")
 
@@ -43,19 +48,42 @@ def with_copy_buttons(html: str) -> SafeString:
     return SafeString(CODE_BLOCK.sub(rf'<div class="code">\g<0>{COPY_BUTTON}</div>', html))
 
 
-def artifact_chips(artifacts: Sequence[JSON], text: str) -> SafeString:
-    """A task's artifacts (`artifacts.delivered_artifact`) below its answer, except those that repeat it."""
-    worth = [one for one in artifacts if not one["words"] or one["words"].strip() != text.strip()]
+def artifact_chips(artifacts: Sequence[JSON]) -> SafeString:
+    """A task's artifacts (`artifacts.shown_artifacts`) below its answer, except those that the conversation shows."""
+    worth = [one for one in artifacts if one["kind"] == "file"]
     chips = [_artifact_chip(one, one["chip"]) for one in worth[:MOST_CHIPS]]
     if more := worth[MOST_CHIPS:]:
         chips.append(_artifact_chip(more[0], f"{len(more)} more"))
     return _chip_row(chips)
 
 
-def own_message_footer(text: str, about: Mapping[uuid.UUID, str]) -> SafeString:
-    """The line below a person's message. `about`: opening texts of the tasks it refers to, by id."""
+def own_message_footer(text: str, about: Mapping[uuid.UUID, str], earlier: Sequence[str] = ()) -> SafeString:
+    """The line below a person's message.
+
+    `about`: opening texts of the tasks it refers to, by id. `earlier`: the texts that it replaced, oldest first.
+    """
     refers = _chip_row(_task_chip(task, words) for task, words in about.items())
-    return refers + (SHOW_ALL_BUTTON if len(text) > LONGEST_UNFOLDED else NOTHING)
+    return refers + (SHOW_ALL_BUTTON if len(text) > LONGEST_UNFOLDED else NOTHING) + _edit_history(earlier)
+
+
+def _edit_history(earlier: Sequence[str]) -> SafeString:
+    if not earlier:
+        return NOTHING
+    versions = _joined(
+        format_html('<li><div class="prose" dir="auto"><p class="verbatim">{}</p></div></li>', _beginning(text))
+        for text in earlier[-MOST_VERSIONS:]
+    )
+    summary = format_html("Edited <span>· {} earlier version{}</span>", len(earlier), "" if len(earlier) == 1 else "s")
+    return format_html('<details class="edited"><summary>{}</summary><ol>{}</ol></details>', summary, versions)
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= LONGEST_UNFOLDED else text[:LONGEST_UNFOLDED] + "…"
+
+
+def saved_note(payload: JSON) -> SafeString:
+    """For a message that was saved without sending it to an agent."""
+    return SAVED_NOTE if payload.get("saved") else NOTHING
 
 
 def opening_texts(context: Context, events: Iterable[Event]) -> dict[uuid.UUID, str]:

@@ -27,11 +27,11 @@ MOST_LINKS = 1_000  # in the list; the JSON has all
 
 CAPTIONS = {
     NodeKind.ARTIFACT: "Artifacts",
-    NodeKind.FILE: "What was given",
+    NodeKind.FILE: "Input files",
     NodeKind.TASK: "Tasks",
-    NodeKind.AGENT_VERSION: "Agents, by version",
+    NodeKind.AGENT_VERSION: "Agent versions",
     NodeKind.MESSAGE: "Messages",
-    NodeKind.UNAVAILABLE: "Not available any more",
+    NodeKind.UNAVAILABLE: "No longer available",
 }
 LINK_SENTENCES = {
     EdgeKind.DELIVERED_BY: "was delivered by",
@@ -60,7 +60,7 @@ class Row:
 def artifact_provenance(request: HttpRequest, session: uuid.UUID, task: uuid.UUID, artifact: str) -> HttpResponse:
     """The page; with `?json` only the JSON."""
     context = session_or_404(request, session)
-    row = artifact_or_404(context, task, artifact)
+    row = artifact_or_404(context, task, artifact, is_delivered=True)
     graph = provenance_of(principal_of(request), row)
     text = rendering.json_text(graph.json)
     if "json" in request.GET:
@@ -106,9 +106,9 @@ LINK_LABELS = {
     EdgeKind.DELIVERED_BY: "delivered",
     EdgeKind.ASKED_IN: "asked for",
     EdgeKind.GIVEN: "was given to",
-    EdgeKind.REFERS_TO: "is referred to by",
-    EdgeKind.CONTINUES: "goes on in",
-    EdgeKind.CALLED_FOR_BY: "called for",
+    EdgeKind.REFERS_TO: "is referenced by",
+    EdgeKind.CONTINUES: "continues in",
+    EdgeKind.CALLED_FOR_BY: "started",
     EdgeKind.RECEIVED: "was handed to",
 }
 """What one node did to the other, from the earlier one to the later; other links are not drawn."""

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any, Concatenate, cast
 
 from django.conf import settings
-from django.core.files.uploadedfile import UploadedFile
+from django.core.files.uploadedfile import SimpleUploadedFile, UploadedFile
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -80,9 +80,7 @@ def json_action[**P](view: Action[P]) -> View[P]:
     async def answered(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         user = await request.auser()
         if not isinstance(user, User):
-            return refusal_response(
-                "You are signed out. Sign in again; what you wrote stays here.", HTTPStatus.UNAUTHORIZED
-            )
+            return refusal_response("You are signed out. Sign in again. Your text stays here.", HTTPStatus.UNAUTHORIZED)
         try:
             principal = await db.run(lambda: user.principal)
             return await view(request, principal, *args, **kwargs)
@@ -129,7 +127,7 @@ def _answered_event(request: HttpRequest) -> int | None:
     asked = request.POST.get("asked", "")
     index = parse_index(asked)
     if asked and index is None:
-        raise InvalidParams("This page is out of date. Load it again.", "asked")
+        raise InvalidParams("This page is out of date. Reload it.", "asked")
     return index
 
 
@@ -224,7 +222,7 @@ def _recorded_at(context: Context, message: JSON) -> int | None:
     """
     sent = Message.objects.filter(context=context, message_id=message["messageId"], role=Message.Role.USER).first()
     if sent is not None and _text_parts(sent.parts) != _text_parts(blobs.store_large(message["parts"])):
-        raise InvalidParams("This message was sent before with other words. Load the page again to see it.", "text")
+        raise InvalidParams("This message was already sent with a different text. Reload the page to see it.", "text")
     return sent.index if sent else None
 
 
@@ -252,7 +250,11 @@ def message_from_form(
     parts: list[JSON] = [{"text": words}] if words else []
     if (answer := questions.answer_from(fields, dict(request.POST.lists()))) is not None:
         parts.append({"data": answer})
-    parts += [_file_part(upload, agent) for upload in _uploads(request.FILES, fields)]
+    sample = questions.chosen_sample(fields, request.POST.get("sample", ""))
+    asked = [field for field in fields if sample is None or field is not sample.field]
+    parts += [_file_part(upload, agent) for upload in _uploads(request.FILES, asked)]
+    if sample is not None:
+        parts.append(_file_part(SimpleUploadedFile(sample.name, sample.content), agent))
     parts += uploaded
     if not parts:
         raise InvalidParams("There is nothing to send yet. Write a message or choose a file.", "text")
@@ -268,7 +270,7 @@ def uploaded_files(principal: Principal, agent: Agent, keys: Iterable[str]) -> l
     try:
         parts = [resumable.message_part(principal, uuid.UUID(key)) for key in keys]
     except (ValueError, UploadNotFound):
-        raise InvalidParams("A file is no longer there: it waited too long. Choose it again.", "files") from None
+        raise InvalidParams("A file's upload has expired. Choose the file again.", "files") from None
     return [_accepted_by(part, agent) for part in parts]
 
 
@@ -277,7 +279,7 @@ def message_id(request: HttpRequest) -> str:
     try:
         return str(uuid.UUID(request.POST.get("message", "")))
     except ValueError:
-        raise InvalidParams("This page is out of date. Load it again.", "message") from None
+        raise InvalidParams("This page is out of date. Reload it.", "message") from None
 
 
 def _uploads(files: MultiValueDict[str, UploadedFile[bytes]], fields: Iterable[Field]) -> list[UploadedFile[bytes]]:
@@ -295,7 +297,7 @@ def _uploads(files: MultiValueDict[str, UploadedFile[bytes]], fields: Iterable[F
 def _file_part(upload: UploadedFile[bytes], agent: Agent) -> JSON:
     name = safe_file_name(upload.name or "")
     if not upload.size:
-        raise InvalidParams(f"“{name}” is empty. Choose a file that has something in it.", "files")
+        raise InvalidParams(f"“{name}” is empty. Choose a file with content.", "files")
     content = upload.read()
     labels = parts.media_type_fields(guessed_media_type(name, upload.content_type), content[: parts.HEAD_BYTES])
     return _accepted_by({"raw": base64.b64encode(content).decode(), "filename": name, **labels}, agent)
@@ -306,7 +308,7 @@ def _accepted_by(part: JSON, agent: Agent) -> JSON:
     name, media_type = part["filename"], part["mediaType"]
     if not agent.takes(media_type):
         raise ContentTypeNotSupported(
-            f"{agent.name} does not take “{name}” ({media_type}). It takes {', '.join(agent.input_modes)}."
+            f"{agent.name} does not accept “{name}” ({media_type}). It accepts {', '.join(agent.input_modes)}."
         )
     return part
 
@@ -324,7 +326,7 @@ def refuse_too_large(request: HttpRequest) -> None:
     length = int(request.headers.get("Content-Length") or 0)
     if length > settings.MAX_REQUEST_BYTES:
         limit, size = settings.MAX_REQUEST_BYTES // MEGABYTE, length / MEGABYTE
-        raise TooLarge(f"That is {size:.1f} MB. Everything sent at once may have {limit} MB.", "files")
+        raise TooLarge(f"That is {size:.1f} MB. The limit for one message is {limit} MB.", "files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +345,7 @@ class ShownQueue:
     def note(self) -> str:
         if self._problem:
             return f"This could not be sent: {self._problem}"
-        return self.blocked_reason or f"Sent when {self.agent} is done"
+        return self.blocked_reason or f"Queued until {self.agent} has finished"
 
     @property
     def _problem(self) -> str:

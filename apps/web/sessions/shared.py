@@ -75,6 +75,7 @@ def _shown_branch(snapshot: Snapshot, branch: Branch, token: str, number: int) -
             {
                 "name": made.name or made.artifact_id,
                 "description": made.description,
+                "is_unfinished": made.until is not None,
                 "parts": list(
                     _shown_parts(
                         snapshot, branch, "artifacts", made.first_event, parts.pieces_joined(made.parts), token

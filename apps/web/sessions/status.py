@@ -1,7 +1,7 @@
-"""The status of a session: the sign in the head, and the state of the composer.
+"""The status of a session: the sign in the head, the state of the composer, the timeline, and the sign in the sidebar.
 
 Only this module draws the status, when the page loads and live. The WebSocket sends it with every event that may change
-it (`may_change_status`; extend `STATUS_EVENTS` for a new value).
+it (`may_change_status`; extend `STATUS_EVENTS` for a new value), so that the page changes everything in one frame.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from django.template.loader import render_to_string
 from apps.record import lineage
 from apps.record.events import EventType
 from apps.record.models import INTERRUPTED_STATES, TERMINAL_STATES, Context, Event, Task, TaskState
+from apps.web.tasks import small_timeline
+from apps.web.templatetags.parley import state_sign
 
 STATUS_EVENTS = (EventType.USER_MESSAGE, EventType.AGENT_SWITCHED, EventType.FORK)
 
@@ -75,6 +77,13 @@ def status_html(context: Context) -> str:
     """The status as HTML: the sign in the head, and the composer."""
     about = {"status": session_status(context), "agent": context.agent, "session": context, "is_live": True}
     return render_to_string("web/_status.html", about)
+
+
+def whole_status(context: Context) -> dict[str, str]:
+    """All that changes with the status, as HTML: `status`, `timeline`, and `sign` in the sidebar."""
+    newest = lineage.newest_task(context)
+    timeline = small_timeline(newest) if newest else ""
+    return {"status": status_html(context), "timeline": timeline, "sign": state_sign(newest.state if newest else None)}
 
 
 def may_change_status(events: Iterable[Event]) -> bool:

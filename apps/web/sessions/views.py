@@ -20,7 +20,7 @@ from apps.record.errors import ContextNotFound
 from apps.record.events import JSON
 from apps.record.models import Context, Message, Task
 from apps.web.sessions.artifacts import artifacts_before, artifacts_by_name
-from apps.web.sessions.entries import FORMAT, agent_label, entries_of, settled_events
+from apps.web.sessions.entries import FORMAT, agent_label, entries_between, entries_of
 from apps.web.sessions.sending import shown_queue
 from apps.web.sessions.status import session_status
 from apps.web.shell import page, page_or_fragment, parse_index, principal_of, reader_view, session_or_404
@@ -42,7 +42,9 @@ def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
         session=context,
         agent=context.agent,
         agent_is_usable=context.agent in agents,
-        agents=agent_choices(agents) if context.parent_task is None else [],
+        agents=agent_choices([one for one in agents if one.listed or one == context.agent])
+        if context.parent_task is None
+        else [],
         page_state=state,
         status=session_status(context),
         queue=shown_queue(context),
@@ -59,7 +61,7 @@ def earlier(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     if before is None or turns is None:
         raise Http404
     first = _first_event_of_turns(context, before, max(1, min(turns, MOST_TURNS)))
-    return JsonResponse({"first": first, "entries": entries_of(context, settled_events(context, first - 1, before))})
+    return JsonResponse({"first": first, "entries": entries_between(context, first - 1, before)})
 
 
 def page_state(context: Context) -> JSON:
@@ -72,7 +74,7 @@ def page_state(context: Context) -> JSON:
         "format": FORMAT,
         "first": first,
         "last": last,
-        "entries": entries_of(context, settled_events(context, first - 1, last + 1)),
+        "entries": entries_between(context, first - 1, last + 1),
         "branches": branches_json(context),
         "line": f"/ws/sessions/{context.pk}",
         "say": reverse("web:say", args=[context.pk]),
@@ -98,10 +100,10 @@ def agent_choices(agents: Iterable[Agent]) -> list[Agent]:
 ROW, PICTURE, INSET = 56, 96, 12  # pixels
 LONGEST_TITLE = 80  # characters
 REASONS = {
-    "edit": "another message",
-    "retry": "another answer",
-    "agent": "with another agent",
-    "fork": "a fork",
+    "edit": "Edited message",
+    "retry": "New answer",
+    "agent": "Other agent",
+    "fork": "Fork",
 }
 
 
@@ -127,7 +129,7 @@ class TreeLine:
 
     @property
     def title(self) -> str:
-        return "A session that was deleted" if self.node.is_gap else str(self.context)
+        return "Deleted session" if self.node.is_gap else str(self.context)
 
     @property
     def short_title(self) -> str:
@@ -135,7 +137,7 @@ class TreeLine:
 
     @property
     def reason(self) -> str:
-        return REASONS.get(self.context.fork_reason, "") if self.context.forked_at is not None else "where it began"
+        return REASONS.get(self.context.fork_reason, "") if self.context.forked_at is not None else "Original"
 
     @property
     def top(self) -> int:

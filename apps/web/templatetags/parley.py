@@ -12,13 +12,15 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from apps.accounts.models import User
+from apps.agents import cards
 from apps.agents.models import Agent
+from console.cells import duration
 
 AGENT_KINDS = {
-    Agent.Kind.HOSTED: "Runs here",
-    Agent.Kind.REMOTE: "Runs elsewhere",
-    Agent.Kind.MODEL: "A language model, set up here",
-    Agent.Kind.PLAN: "A plan that others work at",
+    Agent.Kind.HOSTED: "Hosted here",
+    Agent.Kind.REMOTE: "Remote agent",
+    Agent.Kind.MODEL: "Language model",
+    Agent.Kind.PLAN: "Plan",
 }
 """What each kind of agent is, in plain words."""
 
@@ -40,11 +42,11 @@ STATES = {
 }
 """The sign and the label of each state of a task."""
 
-HEALTH = {
-    "degraded": ("waiting", "Has trouble at the moment"),
-    "unavailable": ("failed", "Not available now"),
+HEALTH_SIGNS = {
+    Agent.Health.OK: "done",
+    Agent.Health.DEGRADED: "waiting",
+    Agent.Health.UNAVAILABLE: "failed",
 }
-"""The same for agents that are not well."""
 
 
 @register.simple_tag
@@ -72,22 +74,37 @@ def hue_of(agent: Agent) -> int:
 
 @register.simple_tag
 def health(agent: Agent, viewer: User) -> SafeString:
-    """The health of an agent that is not well: a sign and words, and for operators the reason."""
-    if agent.health == Agent.Health.OK:
-        return SafeString("")
-    look, word = HEALTH[agent.health]
-    why = agent.ailment if viewer.is_staff else ""
-    return format_html(
-        '<span class="health"><span class="sign sign-{}">{}</span> {} <span class="muted">{}</span></span>',
-        look, icon(look), word, why,
-    )  # fmt: skip
+    """The health of an agent that is not healthy; for operators with the reason."""
+    return SafeString("") if agent.health == Agent.Health.OK else condition(agent, viewer)
 
 
 @register.simple_tag
 def condition(agent: Agent, viewer: User) -> SafeString:
-    if agent.health != Agent.Health.OK:
-        return health(agent, viewer)
-    return format_html('<span class="health"><span class="sign sign-done">{}</span> Well</span>', icon("done"))
+    """The health of an agent; for operators with the reason."""
+    look = HEALTH_SIGNS[Agent.Health(agent.health)]
+    why = agent.ailment if viewer.is_staff else ""
+    return format_html(
+        '<span class="health"><span class="sign sign-{}">{}</span> {} <span class="muted">{}</span></span>',
+        look, icon(look), agent.get_health_display(), why,
+    )  # fmt: skip
+
+
+@register.filter
+def spoken_examples(skill: dict[str, Any]) -> list[str]:
+    return cards.spoken_examples(skill)
+
+
+@register.filter
+def first_example(agent: Agent) -> str:
+    """What a person might say to it; "" if its card names nothing."""
+    return next((example for skill in agent.skills for example in cards.spoken_examples(skill)), "")
+
+
+@register.simple_tag
+def typical_time(agent: Agent) -> str:
+    """The median time of the agent's recent turns, such as "3.0 s"; "" if it has none. Its stats are loaded."""
+    stats = getattr(agent, "stats", None)
+    return duration(stats.took_p50) if stats and stats.took_p50 is not None else ""
 
 
 @register.filter

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast, overload
 from uuid import uuid4
@@ -23,7 +23,8 @@ from agentkit.selecting import Decision, by_words
 from agentkit.skills import Skill
 
 if TYPE_CHECKING:
-    from pydantic_ai import Agent
+    from pydantic_ai import Agent, RunUsage
+    from pydantic_ai.models import Model
 
     from agentkit.llm.toolsets import Toolset
 
@@ -207,6 +208,8 @@ class LlmWorker:
         )
 
 
+MILLION = 1_000_000  # tokens, of which models have their prices
+
 logger = logging.getLogger(__name__)
 
 EFFORT_INSTRUCTIONS = (
@@ -298,8 +301,16 @@ async def ask(
         finally:
             if usage.requests:
                 # Not `say`: a stop does not undo what was used.
-                await task.emit(Usage(opened.model_name, usage.requests, usage.input_tokens, usage.output_tokens))
+                await task.emit(_priced(opened, usage))
     return result.output
+
+
+def _priced(model: Model, used: RunUsage) -> Usage:
+    usage = Usage(model.model_name, used.requests, used.input_tokens, used.output_tokens)
+    if (prices := getattr(model, "prices", None)) is None:
+        return usage
+    cost = (used.input_tokens * prices[0] + used.output_tokens * prices[1]) / MILLION
+    return replace(usage, cost=cost)
 
 
 def conversation(task: TaskContext | None, said: Prompt | None) -> list[Message]:

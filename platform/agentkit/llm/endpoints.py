@@ -62,7 +62,12 @@ class _Stream(OpenAIStreamedResponse):
 
 
 class EndpointModel(OpenAIChatModel):
-    """A model with its own HTTP client, which closes with the model's `async with` block."""
+    """A model with its own HTTP client, which closes with the model's `async with` block.
+
+    `prices` are those of a million tokens, in and out, if the host knows them.
+    """
+
+    prices: tuple[float, float] | None = None
 
     async def request(self, *args: Any, **kwargs: Any) -> ModelResponse:
         with _refuse_misshapen():

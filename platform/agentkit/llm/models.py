@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agentkit.errors import AgentFailure
 from agentkit.llm.scripting import Respond
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 
-Resolve = Callable[[str | None], "Model"]
+Resolve = Callable[[str | None], "Model | Awaitable[Model]"]
 """Gives the model of a name, or the default one; raises `NoModel`. It is made for one use, and closed after it."""
 
 type AnyModel = "str | Model | Scripted | None"
@@ -77,8 +78,7 @@ def check_endpoint(name: str, base_url: str, api_key: str) -> None:
 async def has_model() -> bool:
     """Is there a default language model?"""
     try:
-        # In a thread: making the first one may import the model library.
-        made = await asyncio.to_thread(_resolve, None)
+        made = await _resolved(None)
     except NoModel:
         return False
     async with made:
@@ -89,9 +89,9 @@ async def has_model() -> bool:
 async def open_model(wanted: AnyModel) -> AsyncIterator[Model]:
     """The model for one use, closed at the end. Raises NoModel."""
     if isinstance(wanted, Scripted):
-        made = _scripted_model(wanted)
+        made = await _scripted_model(wanted)
     elif wanted is None or isinstance(wanted, str):
-        made = _resolve(wanted)
+        made = await _resolved(wanted)
     else:
         yield wanted
         return
@@ -99,10 +99,18 @@ async def open_model(wanted: AnyModel) -> AsyncIterator[Model]:
         yield made
 
 
-def _scripted_model(wanted: Scripted) -> Model:
+async def _resolved(name: str | None) -> Model:
+    if inspect.iscoroutinefunction(_resolve):
+        made: Model = await _resolve(name)
+        return made
+    # In a thread: making the first one may import the model library.
+    return cast("Model", await asyncio.to_thread(_resolve, name))
+
+
+async def _scripted_model(wanted: Scripted) -> Model:
     if wanted.unless_configured:
         with suppress(NoModel):
-            return _resolve(None)
+            return await _resolved(None)
     return wanted.model
 
 

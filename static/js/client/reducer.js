@@ -56,6 +56,3 @@ const LOCAL = {
     messages: state.messages.filter((one) => !one.pending || one.messageId !== messageId),
   }),
 };
-
-/** The state of its newest task, or null. */
-export const stateOf = (session) => (session.newest ? session.tasks[session.newest] : null);

@@ -5,7 +5,7 @@ import { api, Refused } from "../requests.js";
 import { keepWith } from "./drafts.js";
 
 const RETRY = 3000; // ms between tries while the connection is lost
-const WORDS = { waits: "Waiting for the line", refused: "Not uploaded", there: "" };
+const WORDS = { waits: "Waiting for the connection", refused: "Not uploaded", there: "" };
 
 export class Attachments {
   constructor(composer) {
@@ -25,9 +25,9 @@ export class Attachments {
 
   problemWith(files) {
     const empty = files.find(({ size }) => size === 0);
-    if (empty) return `“${empty.name}” is empty. Choose a file that has something in it.`;
+    if (empty) return `“${empty.name}” is empty. Choose another file.`;
     const large = files.find(({ size }) => size > this.mostOfOne);
-    if (large) return `“${large.name}” has ${bytes(large.size)}. A file may have ${bytes(this.mostOfOne)}.`;
+    if (large) return `“${large.name}” is ${bytes(large.size)}. The limit is ${bytes(this.mostOfOne)}.`;
     if (this.files.length + files.length > this.mostFiles) return `Send at most ${this.mostFiles} files at once.`;
     return "";
   }
@@ -136,7 +136,7 @@ export class Attachments {
   }
 }
 
-export const LARGE = 1e6; // bytes from which on a file goes in pieces
+const LARGE = 1e6; // bytes from which on a file goes in pieces
 const [SMALLEST, FIRST, LARGEST] = [2 ** 18, 2 ** 19, 2 ** 23]; // bytes of a piece
 const [QUICK, SLOW] = [500, 2000]; // ms for a piece: it shows progress, and an interruption costs little
 

@@ -1,6 +1,6 @@
 // The composer: Enter sends, except on a touch keyboard. A draft is kept until it is sent. `submitting.js` does the rest.
 
-export const LOST = "The line is lost. Try again when it is back; what you wrote is kept here.";
+export const LOST = "You are offline. Try again when you are online; your message is kept here.";
 
 export class Composer {
   /**
@@ -11,7 +11,7 @@ export class Composer {
     Object.assign(this, { form, send, also: [], editLast: null, sender: null, coming: null });
     this.words = form.querySelector("textarea");
     this.error = form.querySelector(".composer-error");
-    this.draft = `draft:${new URL(form.action).pathname}`;
+    this.draft = `draft:${form.dataset.draft ?? new URL(form.action).pathname}`; // home has one for all agents
     this.words.value ||= localStorage[this.draft] ?? "";
     if (localStorage[`${this.draft}:with`]) import("./submitting.js").then(({ recallDraft }) => recallDraft(this), () => {});
     this.listen();

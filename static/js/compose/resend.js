@@ -21,11 +21,12 @@ function wayOut({ id, session, text, said, isGone }) {
   if (!isGone) return { name: "Open", run: () => location.assign(pageOf(session)) };
   const run = async () => (!text || (await copyText(text)) ? drop(id) : told.delete(id));
   const hasFiles = said.some(([, value]) => typeof value !== "string");
-  const what = hasFiles ? "Copy its words" : "Copy it";
-  return { name: text ? `${what}, and let it go` : "Let it go", run, stays: 60_000 };
+  const what = hasFiles ? "Copy its text" : "Copy it";
+  return { name: text ? `${what} and discard` : "Discard", run, stays: 60_000 };
 }
 
 function pageOf(session) {
   const [, agent] = session.split("new:");
-  return agent ? `/agents/${agent}` : `/sessions/${session.split("/")[0]}`;
+  if (agent === undefined) return `/sessions/${session.split("/")[0]}`;
+  return agent ? `/agents/${agent}` : "/"; // home has no agent of its own
 }

@@ -73,7 +73,7 @@ export class Submitting {
       ({ Attachments }) => (this.attachments ??= new Attachments(this.composer)),
       () => {
         this.loading = null;
-        this.composer.complain("The line is lost. Choose the files again when it is back.");
+        this.composer.complain("You are offline. Choose the files again when you are online.");
         return null;
       },
     );
@@ -102,7 +102,7 @@ export async function recallDraft(composer) {
   };
   over();
   for (const [target, name] of [[words, "input"], [form, "cleared"]]) target.addEventListener(name, over);
-  if (files && words.value.trim()) composer.complain("The files of this draft are gone; choose them again.");
+  if (files && words.value.trim()) composer.complain("The files of this draft were not kept. Choose them again.");
   if (!references) return;
   const actions = await import("../session/actions.js").catch(() => null);
   if (keptWith(composer).references) actions?.recallReferences(composer, references); // or the message was sent in the meantime

@@ -1,30 +1,37 @@
-// Examples: one click sends the example to the agent and opens the session.
-import { post, uuid } from "../requests.js";
+// Home: the composer of a new session, the choice of its agent, and examples, which are sent by one click.
+import { Beginning } from "../compose/beginning.js";
+import { uuid } from "../requests.js";
 
-const LOST = "It may not have arrived. Choose it again when the line is back: it is not said twice.";
-const buttons = document.querySelectorAll("[data-try]");
-const problem = document.getElementById("try-problem");
+const form = document.getElementById("composer");
+const picker = document.getElementById("agent-picker");
+const beginning = new Beginning(form, "new:");
+const { words } = beginning.composer;
 
-for (const button of buttons) {
-  button.addEventListener("click", async () => {
-    button.dataset.message ??= uuid(); // a retry has the same id, so it is not sent twice
-    const said = { message: button.dataset.message, text: button.querySelector(".words").textContent };
-    for (const one of buttons) one.disabled = true;
-    problem.hidden = true;
-    try {
-      const { session } = await post(button.dataset.try, said, LOST);
-      delete button.dataset.message;
-      location.assign(session);
-    } catch (refusal) {
-      problem.textContent = refusal.message;
-      problem.hidden = false;
-      for (const one of buttons) one.disabled = false;
-      button.focus();
-    }
-  });
+/** `option` of the palette. A reload keeps the agent, by the address. */
+function choose(option) {
+  const slug = option.dataset.href.split("/")[2];
+  const name = option.querySelector(".name").textContent;
+  form.action = `/agents/${slug}/messages`;
+  form.dataset.agent = name;
+  picker.querySelector(".avatar").replaceWith(option.querySelector(".avatar").cloneNode(true));
+  picker.querySelector(".name").textContent = name;
+  form.querySelector("label[for=words]").textContent = `Message ${name}`;
+  words.placeholder = `Message ${name}…`;
+  beginning.composer.complain("");
+  history.replaceState(null, "", `/?agent=${slug}`);
+  words.focus();
 }
 
-// A page restored by "back" works again.
-addEventListener("pageshow", () => {
-  for (const one of buttons) one.disabled = false;
+document.addEventListener("agent-chosen", ({ detail }) => choose(detail));
+
+document.querySelector(".tries")?.addEventListener("click", async ({ target }) => {
+  const example = target.closest("[data-try]");
+  if (!example || example.ariaBusy) return;
+  const [id, text] = [uuid(), example.querySelector(".words").textContent];
+  example.ariaBusy = "true"; // a second click would send it twice
+  await beginning.send({ id, text, files: [], said: [["message", id], ["text", text]] }, example.dataset.try);
+  example.ariaBusy = null;
 });
+
+// On a touch screen the keyboard would cover the page.
+if (document.activeElement === document.body && !matchMedia("(pointer: coarse)").matches) words.focus();

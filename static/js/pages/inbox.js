@@ -68,7 +68,7 @@ function nothing() {
 list.addEventListener("submit", async (event) => {
   event.preventDefault();
   const form = event.target;
-  const said = read(form);
+  const said = read(form, event.submitter);
   if (!said) return;
   await act(form, () => sent(form, said));
 });
@@ -77,13 +77,13 @@ list.addEventListener("submit", async (event) => {
 async function sent(form, { id, form: said, text }) {
   try {
     await post(form.action, said);
-    return "Your answer is sent.";
+    return "Answer sent.";
   } catch (problem) {
     if (!(problem instanceof Unreachable)) throw problem;
     const [, session] = new URL(form.action).pathname.match(/^\/sessions\/([^/]+)/);
     const question = form.closest("li").dataset.key;
     await keep({ id, session, question, address: form.action, said: [...said], text, files: [], at: Date.now() });
-    return "Your answer is sent when the line is back.";
+    return "Your answer will be sent when you are online.";
   }
 }
 
@@ -94,9 +94,9 @@ list.addEventListener("click", ({ target }) => {
   if (!button) return;
   if (!button.classList.toggle("is-sure")) {
     const form = button.form;
-    act(form, () => api("POST", `/tasks/${form.dataset.task}/cancel`).then(() => "Declined. The work is stopped."));
+    act(form, () => api("POST", `/tasks/${form.dataset.task}/cancel`).then(() => "Declined. The task was stopped."));
   }
-  button.textContent = button.classList.contains("is-sure") ? "Decline, and stop the work?" : "Decline";
+  button.textContent = button.classList.contains("is-sure") ? "Decline and stop the task?" : "Decline";
 });
 list.addEventListener("focusout", ({ target }) => {
   if (!target.matches("[data-decline].is-sure")) return;

@@ -1,7 +1,9 @@
 // The player: shows a session as it was at the scrubber's event, plays it, and forks from there.
 import { h } from "../dom.js";
+import { wholeTime } from "../format.js";
 import { uuid } from "../requests.js";
 import { artifactKey, begin, reduce } from "../session/reducer.js";
+import { drawMade } from "../session/made.js";
 import { View } from "../session/view.js";
 import { drawWork } from "../session/work.js";
 import { drawWorked } from "../session/worked.js";
@@ -88,9 +90,8 @@ function copyOf(state) {
 
 const beginning = JSON.parse($("beginning").textContent);
 const place = $("place");
-const view = Object.assign(new View($("items")), { drawWork, drawWorked });
+const view = Object.assign(new View($("items")), { drawMade, drawWork, drawWorked });
 const log = new Log(beginning, () => wait && go(wait));
-const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 let index = 0;
 let wait = 0; // an event that was requested before it was loaded
 let playing = null; // the timer of the next event
@@ -129,7 +130,7 @@ function draw() {
 function tell(words, type = "", at = "") {
   $("place-index").textContent = words;
   $("place-type").textContent = type;
-  $("place-time").textContent = at && clock.format(new Date(at));
+  $("place-time").textContent = at && wholeTime(at);
   $("place-time").dateTime = at;
   place.setAttribute("aria-valuetext", [words, type].filter(Boolean).join(", "));
 }
@@ -202,9 +203,9 @@ function isFree({ target }) {
 
 shortcut(" ", "Play or pause", (event) => isFree(event) && turn());
 shortcut("ArrowRight", "Next event", (event) => stepped(event, 1));
-shortcut("ArrowLeft", "Event before", (event) => stepped(event, -1));
+shortcut("ArrowLeft", "Previous event", (event) => stepped(event, -1));
 shortcut("shift+ArrowRight", "Next message", (event) => isFree(event) && goToMessage(1));
-shortcut("shift+ArrowLeft", "Message before", (event) => isFree(event) && goToMessage(-1));
+shortcut("shift+ArrowLeft", "Previous message", (event) => isFree(event) && goToMessage(-1));
 
 function stepped(event, step) {
   if (!isFree(event) || event.target === place) return false; // the scrubber handles these keys itself
@@ -238,7 +239,7 @@ async function load() {
   try {
     await log.load();
   } catch {
-    toast("Not all of the session could be loaded.", { name: "Try again", run: load });
+    toast("Part of the session could not be loaded.", { name: "Try again", run: load });
   }
 }
 

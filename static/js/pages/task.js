@@ -1,11 +1,11 @@
 // A task's page: announces updates by htmx once; its buttons stop a task and send it again.
 import "../clipboard.js"; // for its buttons
 import { api, post, uuid } from "../requests.js";
-import { toast } from "../toast.js";
+import { announce, toast } from "../toast.js";
 import { keepPlaces } from "./keep-places.js";
 
 const MOST_ROWS = 500; // events that load automatically; more on request
-const LOST = "It may not have arrived. Press Run again when the line is back: it is not sent twice.";
+const LOST = "It may not have been sent. Press Run again when you are back online. It is never sent twice.";
 const $ = (id) => document.getElementById(id);
 
 keepPlaces("standing", () => {
@@ -55,7 +55,7 @@ async function stopped(task) {
   await api("POST", `/tasks/${task}/cancel`);
   $("task-title").focus({ preventScroll: true }); // the button disappears
   htmx.trigger($("standing"), "refresh");
-  toast("Stopped.");
+  announce("Stopped.");
 }
 
 /** A retry has the same id, so it is not sent twice. */

@@ -1,5 +1,6 @@
 // The console: a form that writes requests, and the traffic of sent ones.
 import { copyText } from "../clipboard.js";
+import { timeOfDay } from "../format.js";
 import { asCurl, call, NoToken, OLD, OPERATIONS, requestOf, saidAnew, Token } from "./try/calls.js";
 import { Exchange, parsed } from "./try/exchange.js";
 
@@ -61,7 +62,7 @@ function check() {
   try {
     JSON.parse(body.value);
   } catch (error) {
-    sentence = `This is no JSON: ${error.message}.`;
+    sentence = `This is not valid JSON: ${error.message}.`;
   }
   if (problem.textContent !== sentence) problem.textContent = sentence;
   if (sentence) body.setAttribute("aria-invalid", "true");
@@ -117,8 +118,8 @@ async function hear(exchange, headers, text, signal) {
   announce(`${exchange.request.method}: ${exchange.outcome}. ${exchange.note.textContent}`);
 }
 
-const STOPPED = "You stopped reading. What the agent does goes on.";
-const BROKEN = "The line broke before all had come. What the agent does goes on; GetTask shows how it stands.";
+const STOPPED = "You stopped reading. The agent continues.";
+const BROKEN = "The connection was lost. The agent continues. Use GetTask to see its state.";
 
 function cancel(id) {
   const canceling = OPERATIONS.find(({ name }) => name === "CancelTask");
@@ -133,8 +134,8 @@ function show(exchange) {
 }
 
 function tellOfToken() {
-  const until = new Date(token.expires).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  document.getElementById("token-state").textContent = `The token is for ${agent.name} alone. It is good until ${until}, or until you sign out.`;
+  const until = timeOfDay(token.expires);
+  document.getElementById("token-state").textContent = `The token works only for ${agent.name}, until ${until} or until you sign out.`;
   document.getElementById("copy-token").hidden = false;
 }
 

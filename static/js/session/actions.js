@@ -1,5 +1,5 @@
 // Actions on a message: its buttons, and its menu, by pointer and by keyboard.
-import { copyText, sayCopied } from "../clipboard.js";
+import { copyText, quietly, sayCopied } from "../clipboard.js";
 import { keepWith } from "../compose/drafts.js";
 import { h, icon } from "../dom.js";
 import { choices, withArrows } from "../menu.js";
@@ -12,7 +12,9 @@ const PATIENCE = 60_000; // ms
 export function start(page) {
   document.getElementById("items").addEventListener("click", ({ target }) => {
     const button = target.closest(".actions button");
-    if (button) ACTS[button.dataset.act](page, page.view.itemOf(button.closest("li")), button);
+    const item = page.view.itemOf(target.closest("li"));
+    if (target.matches("[data-run]")) forked(page, { retry: true, running: "finish" }, item);
+    else if (button) ACTS[button.dataset.act](page, item, button);
     else if (target.matches(".copy-code")) copyCode(target);
     else if (target.matches(".show-all")) showAll(target);
   });
@@ -23,14 +25,14 @@ const ACTS = { copy, more };
 /** Copy the text of a message as displayed. */
 async function copy(page, item, button) {
   const shown = page.element(item)?.querySelector(".prose");
-  if (!(await copyText(shown?.innerText.trim() || item.text))) return;
+  if (!(await copyText(shown?.innerText.trim() || item.text, "Copied.", quietly))) return;
   button.classList.add("is-done");
   setTimeout(() => button.classList.remove("is-done"), 1500);
 }
 
 /** The menu of a message. */
 function more(page, item, button) {
-  const menu = h("div", { class: "menu action-menu", role: "menu", popover: "", "aria-label": "What to do with this message" });
+  const menu = h("div", { class: "menu action-menu", role: "menu", popover: "", "aria-label": "Message actions" });
   menu.append(...entries(page, item).map((entry) => choice(menu, entry)));
   document.getElementById("main").append(menu);
   withArrows(menu);
@@ -49,10 +51,10 @@ function entries(page, item) {
     mine && { name: "Edit", sign: "edit", run: () => edit(page, item) },
     isAnswer && { name: "Try again", sign: "again", run: () => forked(page, { retry: true, running: "finish" }, item) },
     isAnswer && { name: "Fork from here", sign: "branch", run: () => forked(page, { at: item.index }) },
-    item.taskId && { name: "Refer to this", sign: "refer", run: () => refer(page, item) },
+    item.taskId && { name: "Refer to this task", sign: "refer", run: () => refer(page, item) },
     item.text && { name: "Copy as Markdown", sign: "copy", run: () => copyText(item.text) },
-    { name: "Copy link", sign: "link", run: () => copyText(address, "The link to this message is in the clipboard.") },
-    item.taskId && { name: "How it was done", sign: "sessions", href: `/tasks/${item.taskId}` },
+    { name: "Copy link", sign: "link", run: () => copyText(address, "Link copied.") },
+    item.taskId && { name: "Show the task", sign: "sessions", href: `/tasks/${item.taskId}` },
   ].filter(Boolean);
 }
 
@@ -90,7 +92,7 @@ const keys = {}; // keys of unanswered requests: a repeated request has the same
 /** Continue in a fork: `how` is the request for the client API, about `item` if given. */
 async function forked(page, how, item = null) {
   if (away) return;
-  away = toast("Making a branch…", { stays: 2 * PATIENCE, over: () => (away = null) });
+  away = toast("Making a fork…", { stays: 2 * PATIENCE, over: () => (away = null) });
   try {
     const { idOf } = await import("./editing.js");
     const asked = { ...how, ...(item && { messageId: await idOf(page, item) }) };
@@ -106,7 +108,7 @@ async function forked(page, how, item = null) {
 }
 
 async function copyCode(button) {
-  if (await copyText(button.closest(".code").querySelector("pre").innerText)) sayCopied(button);
+  if (await copyText(button.closest(".code").querySelector("pre").innerText, "Copied.", quietly)) sayCopied(button);
 }
 
 /** Move the focus to the new content. */
@@ -143,7 +145,7 @@ function chips(composer) {
   const notes = document.getElementById("composer-notes");
   const known = notes.querySelector(".refers");
   if (known) return known;
-  const list = h("ul", { class: "plain refers", "aria-label": "What your next message refers to" });
+  const list = h("ul", { class: "plain refers", "aria-label": "Tasks your next message refers to" });
   notes.append(list);
   composer.form.addEventListener("cleared", () => {
     list.replaceChildren();

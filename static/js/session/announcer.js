@@ -1,5 +1,5 @@
 // Tells a screen reader what happened while the page was open: each thing once, when it is complete.
-import { h } from "../dom.js";
+import { h, safe } from "../dom.js";
 
 const KEPT = 20; // the last text stays, so that a slow reader is not interrupted
 
@@ -24,9 +24,16 @@ function spoken(agent, { type, taskId, text, state, progress, message, artifacts
   if (type === "agent_token_end") return text.trim() && `${agent}: ${text}`;
   const words = message && !streamed.delete(taskId + message.text.trim()) ? message.text : "";
   if (type === "agent_message") return words && `${agent}: ${words}`;
-  if (type === "agent_switched") return `From here on with ${agent}.`;
-  if (type === "agent_complete") return artifacts.length ? `Files: ${artifacts.map((one) => one.name).join(", ")}.` : "";
+  if (type === "agent_switched") return `Continued with ${agent}.`;
+  if (artifacts) return artifacts.map(spokenArtifact).filter(Boolean).join(" ");
   if (type !== "agent_status" || progress || state === "working") return "";
   if (WORDS[state]) return [agent, WORDS[state], words].filter(Boolean).join(" ");
   return words && `${agent}: ${words}`;
+}
+
+/** A text that the conversation shows, or the name of a file. */
+function spokenArtifact({ name, html, isListed, isUnfinished }) {
+  const mark = isUnfinished ? "Unfinished: " : "";
+  if (html) return `${mark}${name}: ${safe(h("div"), html).textContent}`;
+  return isListed ? `${mark || "File: "}${name}.` : "";
 }

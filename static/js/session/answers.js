@@ -8,12 +8,12 @@ export function start(page) {
   items.addEventListener("submit", (event) => {
     if (!event.target.matches("form.question")) return;
     event.preventDefault();
-    answer(page, event.target);
+    answer(page, event.target, event.submitter);
   });
 }
 
-function answer(page, form) {
-  const said = read(form);
+function answer(page, form, submitter) {
+  const said = read(form, submitter);
   if (!said) return;
   forgetAnswer(form); // the message is kept separately
   form.inert = true; // until the log has the answer, or it is refused

@@ -3,8 +3,8 @@
 // Another user or entry format has another database (`device.js` deletes them when the user signs out).
 
 const QUIET = 1500; // ms without new entries before they are written
-const PIECES = { agent_token_start: ["completed"], agent_token: ["completed"] }; // and when they are no longer needed
-PIECES.artifact_update = ["completed", "failed", "rejected", "canceled"];
+const PIECES = new Set(["agent_token_start", "agent_token", "artifact_update"]); // not needed once their task has ended
+const ENDED = ["completed", "failed", "rejected", "canceled"];
 
 /** From the first time on. */
 export function start(page) {
@@ -33,7 +33,7 @@ class Cache {
 
   write({ tasks, last }) {
     if (this.isGone) return;
-    const isWhole = ({ type, taskId }) => !PIECES[type]?.includes(tasks[taskId]?.state);
+    const isWhole = ({ type, taskId }) => !PIECES.has(type) || !ENDED.includes(tasks[taskId]?.state);
     this.kept.keep(this.until + 1, last, this.news.splice(0).filter(isWhole));
     this.until = last;
   }

@@ -10,7 +10,7 @@ let open = null; // the only editor
 export function edit(page, item) {
   if (open?.key === item.key && open.form.isConnected) return open.words.focus();
   if (open && open.words.value !== open.before && open.form.isConnected) {
-    page.complain("You are editing another message. Save that, or cancel it, first.");
+    page.complain("You are already editing another message. Save or cancel that edit first.");
     return open.words.focus();
   }
   open?.close();
@@ -26,7 +26,7 @@ export function editLast(page) {
 /** The id of an item's message in the client API. */
 export async function idOf(page, { index }) {
   const { items } = await api("GET", `/sessions/${page.id}/messages?index=${index}`);
-  if (!items.length) throw new Error("This message is no longer there. Load the page again.");
+  if (!items.length) throw new Error("This message no longer exists. Reload the page.");
   return items[0].id;
 }
 
@@ -41,12 +41,13 @@ class Editor {
       "form",
       { class: "editor" },
       this.words,
-      item.files && h("p", { class: "small muted" }, "Its files go along."),
+      h("p", { class: "small muted" }, item.files ? "The edit goes to a fork, with the files. This session stays as it is." : "The edit goes to a fork. This session stays as it is."),
       this.error,
       h(
         "div",
         { class: "editor-foot" },
-        h("button", { type: "submit", class: "primary", title: isMac ? "⌘ Enter" : "Ctrl+Enter" }, "Save as a fork and run"),
+        h("button", { type: "submit", class: "primary", title: isMac ? "⌘ Enter" : "Ctrl+Enter" }, "Save and run"),
+        h("button", { type: "submit", value: "save", title: "Save the edit without asking the agent" }, "Save"),
         h("button", { type: "button", class: "quiet", onclick: () => this.cancel() }, "Cancel"),
       ),
     );
@@ -90,17 +91,18 @@ class Editor {
     this.words.style.setProperty("height", `${this.words.scrollHeight + 2}px`);
   }
 
-  /** Repeated requests make one fork: the editor has one key. */
+  /** Repeated requests make one fork: the editor has one key for each button. */
   async save(event) {
     event.preventDefault();
     const text = this.words.value.trim();
     if (this.isSaving) return;
-    if (!text) return this.complain("There is nothing to send yet. Write something, or cancel.");
+    if (!text) return this.complain("The message is empty. Write something, or cancel.");
+    const run = event.submitter?.value !== "save";
     this.saving(true);
     try {
       const message = await idOf(this.page, this.item);
-      const said = { text, keepFiles: true, running: "finish" };
-      const { session } = await api("PUT", `/sessions/${this.page.id}/messages/${message}`, said, { key: `${this.id}-${digest(text)}` });
+      const said = { text, keepFiles: true, running: "finish", run };
+      const { session } = await api("PUT", `/sessions/${this.page.id}/messages/${message}`, said, { key: `${this.id}-${digest(text)}${run ? "" : "-saved"}` });
       dropDraft(this.draft);
       location.assign(`/sessions/${session.id}`);
     } catch (problem) {

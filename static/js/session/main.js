@@ -23,7 +23,7 @@ const FEATURES = [
   { load: () => import("./questions.js"), when: () => $("items").querySelector(".question") },
   { load: () => import("./answers.js"), on: { input: "#items form.question", submit: "#items form.question" } },
   { load: () => import("./queue.js"), when: hasUnsent, on: { click: "#queued button", focusin: "#queued" } },
-  { load: () => import("./stars.js"), on: { click: "#items .star" } },
+  { load: () => import("./thumbs.js"), on: { click: "#items .thumb" } },
   { load: () => import("./cache.js"), start: "startOld", when: () => page.old },
   { load: () => import("./refresh.js"), when: () => page.old || page.hasTurned },
   {
@@ -31,7 +31,7 @@ const FEATURES = [
     when: hasUnsent,
     on: { input: "#composer", click: "#items [data-again], #items [data-retry], #items [data-take-back]" },
   },
-  { load: () => import("./actions.js"), on: { click: "#items .actions button, #items .copy-code, #items .show-all" } },
+  { load: () => import("./actions.js"), on: { click: "#items .actions button, #items .copy-code, #items .show-all, #items [data-run]" } },
   { load: () => import("./stopping.js"), on: { click: "#composer .stop" } },
   { load: () => import("./shown.js"), when: () => navigator.serviceWorker?.controller },
   { load: () => import("./cache.js"), when: (state) => isNews(state) && !isBusy(state) },
@@ -86,7 +86,7 @@ class Features {
     } catch (problem) {
       if (!(problem instanceof TypeError)) throw problem;
       setTimeout(() => (feature.waking = null), 2000);
-      this.page.complain("A part of this page could not be loaded. Look at your connection, then try again.");
+      this.page.complain("Part of this page could not be loaded. Check your connection and try again.");
       return false;
     }
   }
@@ -108,6 +108,7 @@ const beginning = JSON.parse($("beginning").textContent);
 const page = new SessionPage(beginning);
 let sending = null; // loaded once: messages are sent in the order in which they were written
 const send = async (how, message) => {
+  page.loadRefresh();
   try {
     sending ??= import("./sending.js").then(({ start }) => start(page));
     await (await sending)[how](message);
@@ -134,4 +135,5 @@ document.addEventListener("visibilitychange", back, { once: true });
 document.addEventListener("visibilitychange", keep);
 page.on("line", (name) => name === "lost" && keep());
 navigator.serviceWorker?.addEventListener("controllerchange", () => page.drawSoon());
+import("./keys.js").then(({ start }) => start(page), () => {});
 page.composer.editLast = async () => (await import("./editing.js")).editLast(page);

@@ -10,7 +10,7 @@ const $ = (id) => document.getElementById(id);
 
 export function start(page) {
   const unfinished = new Unfinished($("making"), $("artifacts"), $("preview"));
-  const draw = () => unfinished.draw(Object.values(page.state.artifacts));
+  const draw = () => unfinished.draw(Object.values(page.state.artifacts).filter(({ isListed }) => isListed));
   page.on("entries", (fresh) => {
     for (const { taskId, artifacts } of fresh) if (artifacts?.length) unfinished.deliver(taskId);
   });
@@ -41,7 +41,7 @@ class Unfinished {
     begun.sort((one, other) => one.firstEvent - other.firstEvent).forEach((artifact) => this.add(artifact));
     for (const [key, { size }] of this.made) {
       const about = this.items.get(key).querySelector(".about"); // not if its line is already among the delivered ones
-      if (about) about.textContent = `being made · ${bytes(size)}`;
+      if (about) about.textContent = `In progress · ${bytes(size)}`;
     }
     this.drawSoFar();
     if (!over.length && !begun.length) return;
@@ -77,7 +77,7 @@ class Unfinished {
     if (!artifact || (shown && artifact === this.shown)) return;
     this.shown = artifact;
     if (!shown) {
-      shown = h("pre", { class: "preview-so-far", tabindex: "0", "aria-label": "What there is so far" });
+      shown = h("pre", { class: "preview-so-far", tabindex: "0", "aria-label": "Content so far" });
       body.replaceChildren(shown);
     }
     const follows = shown.scrollHeight - shown.scrollTop - shown.clientHeight < AT_END;

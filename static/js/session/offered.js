@@ -2,7 +2,7 @@
 import { copyFrom } from "../clipboard.js";
 import { post } from "../requests.js";
 
-const LOST = "You go on with the agent that you have. Choose again when the line is back.";
+const LOST = "The agent was not switched. Try again when you are back online.";
 
 export function startSwitching(page) {
   const menu = document.getElementById("switch-to");
@@ -26,7 +26,7 @@ export function startSwitching(page) {
 export function startCopying(page) {
   document.querySelector("#session-menu [data-act=copy-markdown]").addEventListener("click", async ({ currentTarget }) => {
     document.getElementById("session-menu").hidePopover();
-    await copyFrom(currentTarget.dataset.from, "The session is in the clipboard, as Markdown.");
+    await copyFrom(currentTarget.dataset.from, "Session copied as Markdown.");
     page.composer.words.focus();
   });
 }

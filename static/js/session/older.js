@@ -5,7 +5,7 @@ import { push } from "./reducer.js";
 const FAR = 300; // turns at a time, when jumping to a message far up
 const REST = 5000; // ms until scrolling retries a failed request
 
-const LOST = "What was said before could not be loaded. Look at your connection, then try again.";
+const LOST = "Earlier messages could not be loaded. Check your connection, then try again.";
 const isSaid = ({ composer: { error } }) => !error.hidden && error.textContent === LOST;
 
 let reading = null; // one request at a time

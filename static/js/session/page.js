@@ -23,7 +23,10 @@ export class SessionPage {
   }
 
   async prepare() {
-    if (isBusy(this.state)) await this.view.loadWork().catch(() => {});
+    const hasMade = this.state.items.some(({ kind }) => kind === "made");
+    const needed = [isBusy(this.state) && this.view.loadWork(), hasMade && this.view.loadMade()];
+    await Promise.allSettled(needed);
+    if (isBusy(this.state)) this.loadRefresh();
     await this.end.lengthen(this.state.items.length).catch(() => {});
   }
 
@@ -37,7 +40,7 @@ export class SessionPage {
       path: this.beginning.line,
       since: this.state.last,
       heard: (entries) => this.take(entries),
-      said: ({ status, entries }) => this.told(status, entries),
+      said: (word) => this.told(word),
       changed: (name) => this.lineIs(name),
     });
   }
@@ -65,16 +68,26 @@ export class SessionPage {
   }
 
   /** The session's status as the server sends it, in HTML. The first one is on the page already. */
-  told(status, entries) {
-    this.status = status ?? this.status;
-    if (status && (this.old || entries.length)) this.showStatus();
+  told({ status, timeline, sign, entries }) {
+    if (status === undefined) return;
+    Object.assign(this, { status, timeline, sign });
+    if (!status || !(this.old || entries.length)) return;
+    this.isTurned = this.hasTurned = true;
+    this.drawSoon();
   }
 
-  async showStatus() {
+  /** In the same frame as the entries. */
+  showStatus() {
+    this.isTurned = false;
     this.hasTurned = true;
-    const { showStatus } = await import("./refresh.js").catch(() => ({})); // the next status brings it again
-    showStatus?.(this.status, this.composer.words);
+    if (!this.refresh) return void this.loadRefresh().then(() => this.refresh && this.showStatus());
+    this.refresh.showTurn(this);
     this.tell("status");
+  }
+
+  /** Loaded early, while there is a connection. */
+  async loadRefresh() {
+    this.refresh = await import("./refresh.js").catch(() => null); // the next status loads it again
   }
 
   reduced(last) {
@@ -114,9 +127,10 @@ export class SessionPage {
     this.isDue = false;
     const { state, end, view } = this;
     end.keep(() => {
-      view.draw({ ...state, items: end.over(state.items) });
+      view.draw({ ...state, items: end.over(state.items), follows: end.follows });
       $("earlier").hidden = this.first <= 1 && !end.window?.from;
     });
+    if (this.isTurned) this.showStatus();
     this.tell("drawn");
   }
 

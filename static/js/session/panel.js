@@ -16,7 +16,7 @@ class Panel {
   constructor(root, preview, page) {
     Object.assign(this, { root, preview, page, opener: $("to-panel") });
     [this.title, this.version, this.body] = preview.querySelectorAll("h3, .preview-version, .preview-body");
-    this.widen(localStorage.getItem(WIDTH) === "yes");
+    this.fit(false);
     for (const place of [root, $("items")]) place.addEventListener("click", ({ target }) => this.pressed(target.closest("button")));
     this.opener.addEventListener("click", () => this.open(this.opener));
     root.addEventListener("renewed", () => this.choose(this.chosen)); // its lines
@@ -38,6 +38,19 @@ class Panel {
   /** Returns whether it is now wide; without an argument it toggles. */
   widen(isWide) {
     return ($("preview-wider").ariaPressed = this.root.classList.toggle("is-wide", isWide));
+  }
+
+  /** Wide while the open file wants room, unless the reader chose a width. */
+  fit(wantsRoom) {
+    const own = localStorage.getItem(WIDTH);
+    this.hasRoom = wantsRoom;
+    this.widen(own ? own === "yes" : wantsRoom);
+  }
+
+  /** A document or page in a frame, or a table that is cut off at its side. */
+  get wantsRoom() {
+    const isCut = ({ scrollWidth, clientWidth }) => scrollWidth > clientWidth + 1;
+    return !!this.body.querySelector(".preview-frame") || [...this.body.querySelectorAll(".preview-scroll")].some(isCut);
   }
 
   // Over the conversation, on a narrow screen
@@ -82,7 +95,7 @@ class Panel {
   async show(key) {
     const from = document.activeElement;
     if (!this.lineOf(key)) await import("./files.js").then(({ renewFiles }) => renewFiles(), () => {}); // a new one
-    if (!this.lineOf(key)) return this.page.complain("This file could not be found. Look at your connection, then try again.");
+    if (!this.lineOf(key)) return this.page.complain("This file could not be found. Check your connection, then try again.");
     this.lookedFrom = this.root.contains(from) ? null : from;
     if (narrow.matches && !this.isOver) this.open(from);
     this.choose(key);
@@ -103,7 +116,10 @@ class Panel {
     const { name = "", version = "", look = "" } = line?.dataset ?? {};
     if (!line && preview.contains(document.activeElement)) root.focus();
     this.chosen = key;
-    if (key !== preview.dataset.key) this.body.replaceChildren();
+    const isOther = key !== preview.dataset.key;
+    if (isOther) this.body.replaceChildren();
+    if (isOther) this.hasRoom = false; // but as wide as before until its preview is there
+    if (!look) this.fit(false);
     for (const one of this.lines) one.ariaPressed = one === line;
     preview.dataset.key = line ? key : "";
     preview.hidden = !line;
@@ -137,6 +153,7 @@ class Panel {
     const before = this.body.querySelector(":scope > .preview-so-far");
     if (before && before === document.activeElement) this.focus();
     before?.remove();
+    this.fit(this.hasRoom || this.wantsRoom);
     element.querySelectorAll("time").forEach(localizeTime);
     if (element.matches(".signature:has([open])")) this.page.announce(element.querySelector("summary").textContent.trim());
   }

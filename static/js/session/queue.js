@@ -55,7 +55,7 @@ class Queue {
   }
 
   async sent({ id }) {
-    this.page.announce("It waits until the work is done.");
+    this.page.announce("Queued until the agent has finished.");
     await this.changed();
     this.isThere([id]);
   }
@@ -104,7 +104,7 @@ class Queue {
 
   /** The message was sent while somebody edited it: their text is kept. */
   late(text) {
-    this.page.composer.giveBack({ text, files: [], said: [] }, "That was sent meanwhile. What you changed is here.");
+    this.page.composer.giveBack({ text, files: [], said: [] }, "The message was already sent. Your edit is here.");
   }
 
   row(id) {
@@ -153,7 +153,7 @@ class Queue {
     const row = rows[place] ?? rows.at(-1);
     (row?.querySelector(`[data-act="${name}"]`) ?? this.page.composer.words).focus();
     if (name !== "remove") return;
-    toast("Deleted. It is not sent.", { name: "Undo", run: () => this.putBack(gone) });
+    toast("Queued message deleted.", { name: "Undo", run: () => this.putBack(gone) });
   }
 
   /** Put a message back in its place with everything; if that is too late, at least its words. */
@@ -169,7 +169,7 @@ class Queue {
 
   /** The row has a form until the edit is saved or canceled. */
   edit(row) {
-    const field = h("textarea", { rows: 2, dir: "auto", "aria-label": "Message that waits" });
+    const field = h("textarea", { rows: 2, dir: "auto", "aria-label": "Queued message" });
     const draft = `draft:queued:${row.dataset.id}`;
     const before = wordsOf(row);
     field.dataset.draft = draft;

@@ -5,6 +5,7 @@ import { bytes } from "../format.js";
 const ENDED = new Set(["completed", "failed", "rejected", "canceled"]);
 export const WAITS = new Set(["input-required", "auth-required"]);
 const TEXT_KEPT = 20_000; // characters kept of an artifact in progress
+const LONGEST_OPEN = 2000; // bytes: the list of files has longer ones; as in `texts.py`
 
 /** The state before the first entry; `agent` is the session's. */
 export function begin(agent = null) {
@@ -190,27 +191,89 @@ function tokenEnd(state, entry) {
   change(state, key, { text, html, streaming: false });
 }
 
-// Artifacts in progress
+// Artifacts: in progress, then delivered, unfinished or void. The conversation shows texts.
 
 export const artifactKey = ({ taskId, artifactId }) => `${taskId}/${artifactId}`;
+const madeKey = (artifact) => `made:${artifactKey(artifact)}`;
 
 function artifactUpdate(state, entry) {
-  const { taskId, artifactId, begins, size, index } = entry;
+  const { taskId, artifactId, begins, size, index, at } = entry;
   const key = artifactKey(entry);
   const before = begins ? null : state.artifacts[key];
+  const isText = entry.isText && (before?.isText ?? true);
+  const whole = (before?.size ?? 0) + size;
   const artifact = {
     taskId,
     artifactId,
     name: before?.name ?? (entry.name || artifactId),
     firstEvent: before?.firstEvent ?? index,
-    size: (before?.size ?? 0) + size,
+    size: whole,
     text: ((before?.text ?? "") + entry.text).slice(-TEXT_KEPT),
+    isText,
+    hasName: before?.hasName || entry.hasName,
   };
+  artifact.isListed = artifact.hasName || !isText || whole > LONGEST_OPEN;
   state.artifacts[key] = artifact;
   const { making } = turnOf(state, taskId);
   if (!making.includes(key)) changeTurn(state, taskId, { making: [...making, key] });
   const work = workOf(state, taskId);
-  if (work) change(state, work.key, { making: { name: artifact.name, size: bytes(artifact.size) } });
+  if (work) change(state, work.key, { making: { name: artifact.name, size: isText ? "" : bytes(whole) } });
+  if (isText) show(state, { ...artifact, at, index, isMaking: true, about: bytes(whole) });
+  else drop(state, madeKey(artifact));
+}
+
+/** A text in the conversation. */
+function show(state, artifact) {
+  const key = madeKey(artifact);
+  const item = { ...artifact, kind: "made", key };
+  if (itemOf(state, key)) state.items[state.places.get(key)] = item;
+  else push(state, item);
+}
+
+/** Artifacts that an entry delivers, or leaves unfinished. */
+function settle(state, { artifacts = [], at, index }) {
+  for (const artifact of artifacts) {
+    const { taskId, artifactId, kind, text, html, isUnfinished } = artifact;
+    const stream = `stream:${artifactId}`;
+    if (kind === "answer") leaveStream(state, { taskId, artifactId, text, html, at, index });
+    else if (kind !== "text" || itemOf(state, stream)) drop(state, madeKey(artifact));
+    else show(state, { ...artifact, at, index, isMaking: false, isFolded: !html });
+    if (isUnfinished) forget(state, taskId, [artifactId]);
+  }
+}
+
+function leaveStream(state, { html, ...entry }) {
+  const key = `stream:${entry.artifactId}`;
+  if (!itemOf(state, key)) openStream(state, entry);
+  change(state, key, { text: entry.text, html, streaming: false, unfinished: true });
+}
+
+/** What failed or was stopped: other artifacts than those of the entry are void. */
+function agentFailed(state, entry) {
+  const { taskId, discarded, artifacts } = entry;
+  settle(state, entry);
+  const left = new Set(artifacts.map(({ artifactId }) => artifactId));
+  const isVoid = discarded.filter((artifactId) => !left.has(artifactId));
+  for (const artifactId of isVoid) {
+    drop(state, `stream:${artifactId}`);
+    drop(state, madeKey({ taskId, artifactId }));
+  }
+  forget(state, taskId, isVoid);
+}
+
+function agentComplete(state, entry) {
+  settle(state, entry);
+  dropMaking(state, entry.taskId);
+}
+
+/** They are no longer in progress. */
+function forget(state, taskId, artifactIds) {
+  const { making, streaming, streams } = turnOf(state, taskId);
+  const keys = new Set(artifactIds.flatMap((artifactId) => [artifactKey({ taskId, artifactId }), `stream:${artifactId}`]));
+  const isLeft = (key) => !keys.has(key);
+  for (const key of keys) delete state.artifacts[key];
+  const rest = { making: making.filter(isLeft), streaming: streaming.filter(isLeft), streams: streams.filter(isLeft) };
+  changeTurn(state, taskId, rest);
 }
 
 /** An attempt that was interrupted, or given back, begins again. */
@@ -222,10 +285,14 @@ function dropUnfinished(state, taskId) {
   changeTurn(state, taskId, { streaming: [], streams: streams.filter((key) => !streaming.includes(key)) });
 }
 
+/** Also drops their texts that nothing has settled. */
 function dropMaking(state, taskId) {
   const { making } = turnOf(state, taskId);
   if (!making.length) return;
-  for (const key of making) delete state.artifacts[key];
+  for (const key of making) {
+    delete state.artifacts[key];
+    if (itemOf(state, `made:${key}`)?.isMaking) drop(state, `made:${key}`);
+  }
   changeTurn(state, taskId, { making: [] });
 }
 
@@ -264,7 +331,9 @@ const FOLDS = {
   agent_token: token,
   agent_token_end: tokenEnd,
   artifact_update: artifactUpdate,
-  agent_complete: (state, { taskId }) => dropMaking(state, taskId),
+  agent_complete: agentComplete,
+  agent_failed: agentFailed,
+  agent_cancelled: agentFailed,
   session_renamed(state, { title }) {
     state.title = title;
   },
@@ -276,7 +345,8 @@ const FOLDS = {
     state.ratings[taskId] = rating;
   },
   /** A fork ends everything that was unfinished at its beginning. */
-  fork(state, { left, leftAt }) {
+  fork(state, { left, leftAt, ...entry }) {
+    settle(state, entry);
     for (const taskId of left) reduce(state, { type: "agent_status", taskId, at: leftAt, state: "canceled" });
   },
 };

@@ -1,18 +1,17 @@
-// Updates the parts of the page that the server draws. The newest task's timeline, the files and the queue are fetched again when
-// something begins, waits or ends, and when the person comes back. The status comes over the WebSocket.
+// Updates the parts of the page that the server draws. The status and the timeline come over the WebSocket, with the entries. The
+// files and the queue are fetched again when something begins, waits or ends, and when the person comes back.
 import { h, safe } from "../dom.js";
 import { fetchDrawn, renewFiles } from "./files.js";
 
-const APART = 1500; // ms between two timelines
+const timeline = document.getElementById("panel-timeline");
+let shown = 0; // timelines that came over the WebSocket
+let asked = 0; // how many of them there were when the page last fetched one
+
+timeline.addEventListener("htmx:beforeRequest", () => (asked = shown));
+timeline.addEventListener("htmx:beforeSwap", ({ detail }) => (detail.shouldSwap &&= asked === shown)); // otherwise it is older
 
 export function start(page) {
-  const timeline = document.getElementById("panel-timeline");
   let isGone = false;
-  let due = null;
-  const drawTimeline = () => {
-    due = null;
-    if (!isGone) htmx.trigger(timeline, "turned");
-  };
   const delivers = ({ index, artifacts }) => artifacts?.length && index > page.beginning.last;
   let lacksFiles = page.entries.some(delivers); // the list of delivered files
   const fetchFiles = async () => {
@@ -23,27 +22,27 @@ export function start(page) {
     if (!isGone && (page.old || document.querySelector("#queued li"))) renewQueue();
     if (!isGone && lacksFiles) fetchFiles();
   };
-  const draw = () => {
-    due ??= setTimeout(drawTimeline, APART);
+  const comeBack = () => {
+    if (!isGone) htmx.trigger(timeline, "turned");
     renewLists();
   };
   const isTurn = ({ type, progress }) => type === "user_message" || (type === "agent_status" && !progress);
   page.on("entries", (fresh) => {
     if (fresh.some(delivers)) fetchFiles();
-    if (fresh.some(isTurn)) draw();
+    if (fresh.some(isTurn)) renewLists();
   });
   page.on("line", (name) => {
     isGone ||= name === "gone";
-    if (name === "live") draw();
+    if (name === "live") comeBack();
   });
-  document.addEventListener("visibilitychange", () => document.hidden || draw());
+  document.addEventListener("visibilitychange", () => document.hidden || comeBack());
   page.on("old", () => {
     lacksFiles = true;
-    draw();
+    comeBack();
   });
   lacksFiles ||= Boolean(page.old);
-  drawTimeline();
-  renewLists();
+  if (page.old) comeBack();
+  else renewLists();
 }
 
 /** `#queued` gets "renewed", with the element that had the focus there. */
@@ -63,11 +62,21 @@ export async function renewQueue() {
 
 const ATTRIBUTES = ["hidden", "disabled", "title", "placeholder"];
 
+/** Show the status of a page's session everywhere: in the head, the composer, the panel and the sidebar. */
+export function showTurn({ id, status, timeline: drawn, sign, composer }) {
+  showStatus(status, composer.words);
+  if (drawn) {
+    shown += 1;
+    safe(timeline.querySelector(".drawn"), drawn);
+  }
+  if (sign) document.querySelector(`#row-${id} > .sign`)?.replaceWith(safe(h("span"), sign).firstElementChild);
+}
+
 /**
- * Show the session's status (`_status.html`). The first class of each root names the page's element. Elements are updated in place
- * and not replaced, so that focus and a press survive.
+ * Show a status (`_status.html`). The first class of each root names the page's element. Elements are updated in place and not
+ * replaced, so that focus and a press survive.
  */
-export function showStatus(html, words) {
+function showStatus(html, words) {
   const had = document.activeElement;
   for (const now of safe(h("div"), html).children) {
     const element = document.querySelector(`.${now.classList[0]}`);

@@ -173,7 +173,7 @@ export function busyTask(state) {
 }
 
 /** The task of the next message: one of the session's agent. Other tasks are answered by their forms. */
-export function addressedTask(state) {
+function addressedTask(state) {
   const here = (task) => !task.of || task.of === state.agent?.slug;
   return newest(state, (task) => here(task) && WAITS.has(task.state)) ?? newest(state, here);
 }

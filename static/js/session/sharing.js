@@ -5,7 +5,7 @@ import { h, icon } from "../dom.js";
 import { shortTime } from "../format.js";
 import { api } from "../requests.js";
 
-const DAYS = [[1, "a day"], [7, "a week"], [30, "30 days"], [365, "a year"]];
+const DAYS = [[1, "1 day"], [7, "7 days"], [30, "30 days"], [365, "1 year"]];
 
 export function start(page) {
   document.querySelector("#session-menu [data-act=share]").addEventListener("click", () => {
@@ -29,9 +29,9 @@ class Sharing {
     this.error = h("p", { class: "error small", role: "alert", hidden: true });
     this.made = h("div", { class: "share-made", role: "status" });
     this.links = h("ul", { class: "plain share-links" });
-    this.none = h("p", { class: "muted small", hidden: true }, "There is no link to this session.");
+    this.none = h("p", { class: "muted small", hidden: true }, "No links yet.");
     this.heading = h("h3", { tabindex: "-1" }, "Links");
-    const intro = "Whoever has the link reads the session as it is now, without signing in. What is said later stays here.";
+    const intro = "Anyone with the link can read the session as it is now, without signing in. Later messages are not shared.";
     this.dialog = showDialog(
       "Share this session",
       [h("p", { class: "muted" }, intro), this.form(), this.error, this.made, this.heading, this.links, this.none],
@@ -47,11 +47,11 @@ class Sharing {
     const form = h(
       "form",
       { class: "share-form" },
-      h("label", { for: "share-days" }, "The link works for"),
+      h("label", { for: "share-days" }, "Link expires after"),
       days,
-      h("label", { class: "share-choice", for: "share-files" }, files, "With its files"),
-      h("label", { class: "share-choice", for: "share-branches" }, branches, "With its branches"),
-      h("button", { type: "submit", class: "primary" }, "Make a link"),
+      h("label", { class: "share-choice", for: "share-files" }, files, "Include files"),
+      h("label", { class: "share-choice", for: "share-branches" }, branches, "Include forks"),
+      h("button", { type: "submit", class: "primary" }, "Create link"),
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -65,9 +65,9 @@ class Sharing {
     const share = await this.tried(() => api("POST", this.address, asked));
     if (!share) return;
     const field = h("input", { type: "text", readonly: true, value: share.url, "aria-label": "The link" });
-    const note = h("p", { class: "small muted" }, "Copy it now: it is not shown again.");
+    const note = h("p", { class: "small muted" }, "Copy the link now. It is not shown again.");
     const tell = (words) => (note.textContent = words); // screen readers ignore text beside a dialog
-    const copy = h("button", { type: "button", onclick: () => copyText(share.url, "The link is in the clipboard.", tell) }, icon("copy"), "Copy");
+    const copy = h("button", { type: "button", onclick: () => copyText(share.url, "Link copied.", tell) }, icon("copy"), "Copy");
     this.made.replaceChildren(h("div", { class: "share-link" }, field, copy), note);
     field.focus();
     field.select();
@@ -82,17 +82,17 @@ class Sharing {
   }
 
   link(share, isFresh) {
-    const what = [share.withArtifacts && "with files", share.withBranches && "with branches"].filter(Boolean);
-    const made = `${isFresh ? "Just made" : `Made ${shortTime(share.createdAt)}`}, works until ${shortTime(share.expiresAt)}`;
+    const what = [share.withArtifacts && "with files", share.withBranches && "with forks"].filter(Boolean);
+    const made = `${isFresh ? "Created just now" : `Created ${shortTime(share.createdAt)}`}, expires ${shortTime(share.expiresAt)}`;
     const sentence = [made, ...what].join(", ");
     const run = ({ currentTarget }) => once(currentTarget, () => this.takeBack(share));
-    const back = h("button", { type: "button", "aria-label": `Take back: ${sentence}`, onclick: run }, "Take back");
+    const back = h("button", { type: "button", "aria-label": `Revoke: ${sentence}`, onclick: run }, "Revoke");
     return h("li", {}, h("span", {}, sentence), back);
   }
 
   async takeBack(share) {
     if ((await this.tried(() => api("DELETE", `${this.address}/${share.id}`))) === undefined) return;
-    this.made.replaceChildren(h("p", { class: "small" }, "The link was taken back. Nobody can read by it any more."));
+    this.made.replaceChildren(h("p", { class: "small" }, "Link revoked. It no longer works."));
     await this.list();
     this.heading.focus();
   }

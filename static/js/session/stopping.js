@@ -3,7 +3,7 @@ import { h, sign } from "../dom.js";
 import { post } from "../requests.js";
 import { busyTask, waitingTask } from "./sending.js";
 
-const LOST = "The work goes on. Press Stop again when the line is back.";
+const LOST = "The task is still running. Press Stop again when you are back online.";
 const head = document.getElementById("head-state");
 const button = document.querySelector("#composer .stop");
 

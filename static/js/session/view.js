@@ -17,9 +17,9 @@ export class View {
     return [...this.drawn.values()].find((one) => one.element === element)?.item ?? null;
   }
 
-  /** Show these items. */
-  draw({ items, ratings }) {
-    this.ratings = ratings;
+  /** Show these items. Unless the reader `follows` the end, long texts stay open. */
+  draw({ items, ratings, follows = true }) {
+    Object.assign(this, { ratings, follows });
     const keys = new Set(items.map((item) => item.key));
     for (const [key, { element }] of this.drawn) {
       if (keys.has(key)) continue;
@@ -43,6 +43,7 @@ export class View {
     const element = known?.element ?? h("li");
     if (item.kind === "work") this.work(element, item);
     else if (item.kind === "switch") switched(element, item);
+    else if (item.kind === "made") this.made(element, item, known?.item);
     else if (known?.item.streaming && item.streaming) element.querySelector(".streaming").textContent = item.text;
     else this.message(element, item);
     this.drawn.set(item.key, { item, element });
@@ -74,6 +75,16 @@ export class View {
     load.then(redraw, () => setTimeout(redraw, REST));
   }
 
+  made(element, item, before = null) {
+    if (this.drawMade) return this.drawMade(element, item, before, this.follows);
+    const redraw = () => this.itemOf(element) && this.made(element, this.itemOf(element));
+    this.loadMade().then(redraw, () => setTimeout(redraw, REST));
+  }
+
+  async loadMade() {
+    ({ drawMade: this.drawMade } = await import("./made.js"));
+  }
+
   /** Only sessions with tasks need this. */
   async loadWorked() {
     ({ drawWorked: this.drawWorked } = await import("./worked.js"));
@@ -92,7 +103,7 @@ function copyOf(id) {
 }
 
 /** The author and time, and the buttons. */
-function meta({ role, agent, at, queued, unread, pending, waits }) {
+function meta({ role, agent, at, queued, unread, unfinished, pending, waits }) {
   const mark = (text) => h("span", { class: "mark" }, text);
   const who = role === "user" ? h("span", { class: "who" }, "You") : [...safe(h("span"), agent.mark).children];
   const time = h("time", { datetime: at });
@@ -103,8 +114,9 @@ function meta({ role, agent, at, queued, unread, pending, waits }) {
     who,
     time,
     queued && mark("Queued"),
-    unread && mark("Not read"),
-    pending && mark(waits ? "Waiting for the line" : "Sending…"),
+    unread && mark("Not read yet"),
+    unfinished && mark("Unfinished"),
+    pending && mark(waits ? "Waiting for connection" : "Sending…"),
     !pending && copyOf("message-actions"),
   );
 }
@@ -122,14 +134,14 @@ function question({ key, form }) {
 
 function switched(element, { agent }) {
   element.className = "switched";
-  element.replaceChildren(safe(h("span"), agent.mark).firstElementChild, h("span", {}, `From here on with ${agent.name}`));
+  element.replaceChildren(safe(h("span"), agent.mark).firstElementChild, h("span", {}, `Continued with ${agent.name}`));
 }
 
-/** The stars of an answer; `stars.js` handles them. */
+/** The thumbs of an answer; `thumbs.js` handles them. */
 function rating(taskId, given) {
   const row = copyOf("message-rating");
   row.dataset.task = taskId;
-  if (given) import("./rating.js").then(({ showStars }) => showStars(row, given), () => {});
+  if (given) import("./thumbs.js").then(({ showRating }) => showRating(row, given), () => {});
   return row;
 }
 

@@ -28,7 +28,7 @@ function running(item) {
     h("span", { class: "text" }, text),
     total ? h("progress", { max: total, value: done ?? 0, "aria-label": "Progress" }) : null,
     total ? h("span", { class: "far figures" }, `${done ?? 0} of ${total}`) : null,
-    making && !total ? h("span", { class: "far figures" }, making.size) : null,
+    making?.size && !total ? h("span", { class: "far figures" }, making.size) : null,
     h("span", { class: "elapsed figures", "data-since": item.began }, elapsed(item.began)),
   ];
 }

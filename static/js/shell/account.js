@@ -1,5 +1,5 @@
 // The account's menu: the theme, notifications, signing out. Loaded when the menu first opens.
-import { renewToken, Unreachable } from "../requests.js";
+import { post, renewToken, Unreachable } from "../requests.js";
 import { toast } from "../toast.js";
 import { isOn, toggleNotifications } from "./notifications.js";
 
@@ -15,12 +15,30 @@ function name() {
   theme.querySelector("span").textContent = isDark() ? "Light theme" : "Dark theme";
 }
 
-theme.addEventListener("click", () => {
-  root.dataset.theme = isDark() ? "light" : "dark";
-  localStorage.setItem("theme", root.dataset.theme);
+/** For all of the person's devices. This browser keeps it too, because pages that it kept name the theme of before. */
+theme.addEventListener("click", async () => {
+  const chosen = (root.dataset.theme = isDark() ? "light" : "dark");
   name();
+  const [person, version] = root.dataset.appearance.split(" ");
+  keep(person, Number(version) + 1);
+  try {
+    keep(person, (await post("/settings/appearance/theme", { theme: chosen })).version);
+  } catch (problem) {
+    toast(problem.message);
+  }
 });
-notify.addEventListener("click", () => toggleNotifications(notify));
+
+function keep(person, version) {
+  const { theme: chosen, textSize = "" } = root.dataset;
+  root.dataset.appearance = `${person} ${version}`;
+  localStorage.setItem("theme", `${person} ${version} ${chosen} ${textSize}`);
+}
+
+notify.addEventListener("click", async () => {
+  const problem = await toggleNotifications();
+  if (problem) toast(problem);
+});
+document.addEventListener("notifications-switched", () => (notify.ariaChecked = isOn()));
 
 name();
 notify.ariaChecked = isOn();
@@ -39,7 +57,7 @@ async function signOut(form) {
   try {
     await renewToken();
   } catch (problem) {
-    if (problem instanceof Unreachable) return toast("You are offline. Sign out when the line is back.");
+    if (problem instanceof Unreachable) return toast("You are offline. Sign out when you are online.");
   }
   if (localStorage.getItem(`parley.deleting.${document.body.dataset.user}`)) await (await import("./rows.js")).finishDeleting();
   return form.submit();

@@ -13,7 +13,7 @@ export function keepFor(user) {
 }
 
 export async function forget() {
-  for (const key of Object.keys(localStorage)) if (key !== "theme") localStorage.removeItem(key);
+  localStorage.clear();
   const pages = (await globalThis.caches?.keys())?.filter((name) => name.startsWith("pages-")) ?? [];
   const databases = (await indexedDB.databases?.()) ?? [];
   for (const name of pages) await caches.delete(name);

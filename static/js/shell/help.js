@@ -4,15 +4,15 @@ import { h } from "../dom.js";
 import { isMac, shortcuts } from "./shortcuts.js";
 
 const ALWAYS = [
-  ["Enter", "Send what you wrote"],
-  ["Shift+Enter", "A new line in what you write"],
-  ["Escape", "Close what is open"],
+  ["Enter", "Send the message"],
+  ["Shift+Enter", "New line"],
+  ["Escape", "Close a dialog or menu"],
 ];
 
 const HERE = [
-  ["#session", "ArrowUp", "Change what you said last, where nothing is written"],
-  ["#session", "mod+Enter", "Send at once while the agent works; save what you change"],
-  ["#items .branches", "alt+← →", "The branch before or after, at a message"],
+  ["#session", "ArrowUp", "Edit your last message, if the message field is empty"],
+  ["#session", "mod+Enter", "Send now, while the agent works; save and run an edit"],
+  ["#items .branches", "alt+← →", "Previous or next version of a message"],
   ["#try", "mod+Enter", "Send the request"],
 ];
 /** By selector: keys that work if the page has such an element. */

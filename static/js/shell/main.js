@@ -14,7 +14,7 @@ document.getElementById("account").addEventListener("beforetoggle", () => import
 
 const OPEN = {
   palette: () => openPalette("find", "Search"),
-  new: () => openPalette("new", "New session"),
+  agents: () => openPalette("agents", "Choose an agent"),
   help: async () => (await import("./help.js")).showShortcuts(),
 };
 
@@ -33,17 +33,25 @@ async function openPalette(mode, name) {
   if (palette.open) open(mode);
 }
 
+/** On the home page, a new session begins here. */
+function focusComposer() {
+  const words = document.querySelector("#composer[data-draft='/'] textarea");
+  words?.focus();
+  return Boolean(words);
+}
+
 const notLoaded = () => import("../toast.js").then(({ reportNotLoaded }) => reportNotLoaded(), () => {});
 
 const opens = (name) => () => OPEN[name]().catch(notLoaded);
 
 shortcut("mod+k", "Search", opens("palette"));
-shortcut("mod+shift+o", "New session", opens("new"));
+shortcut("mod+shift+o", "New session", () => focusComposer() || location.assign(document.querySelector("[data-new]").href));
 shortcut("mod+/", "Keyboard shortcuts", opens("help"));
 document.querySelector("[data-keys]").textContent = isMac ? "⌘K" : "Ctrl+K";
 
 document.addEventListener("click", (event) => {
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  if (event.target.closest("[data-new]") && focusComposer()) return event.preventDefault();
   const more = event.target.closest("[data-more]");
   if (more) import("./rows.js").then(({ open }) => open(more), notLoaded);
   const opener = event.target.closest("[data-open]");
@@ -125,7 +133,7 @@ document.addEventListener("waiting-counted", ({ detail }) => showInTitle(detail)
 
 let mark = "";
 
-export function showInTitle(count) {
+function showInTitle(count) {
   const plain = document.title.startsWith(mark) ? document.title.slice(mark.length) : document.title;
   mark = count ? `(${count}) ` : "";
   writeTitle(plain);

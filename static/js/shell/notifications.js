@@ -4,8 +4,8 @@ import { api } from "../requests.js";
 import { toast } from "../toast.js";
 
 const WORDS = {
-  completed: "is done", failed: "has failed", rejected: "was declined",
-  "input-required": "asks you something", "auth-required": "needs something from you",
+  completed: "completed", failed: "failed", rejected: "was declined",
+  "input-required": "has a question", "auth-required": "needs a credential",
 };
 const NEWS = 60000; // ms; older events were there before this page
 const [IN_SIGHT, BEHIND] = [150, 500]; // ms that a page leaves to pages that are more visible
@@ -42,6 +42,7 @@ function isNoted(id) {
 
 async function say({ sessionId, payload }) {
   const asks = payload.state.endsWith("-required");
+  if (!document.body.dataset.notifiedOf.includes(asks ? "questions" : "ended")) return; // as chosen in the settings
   if (!document.hidden && asks && location.pathname === "/inbox") return; // it appears there
   const session = await api("GET", `/sessions/${sessionId}?include=tasks`).catch(() => null);
   if (!session) return; // deleted in the meantime, or offline
@@ -69,13 +70,11 @@ async function notify(title, sessionId, message) {
   }
 }
 
-/** The switch in the account's menu. The first time, the browser asks for permission. */
-export async function toggleNotifications(button) {
-  let on = !isOn();
-  if (on && (await globalThis.Notification?.requestPermission()) !== "granted") {
-    on = false;
-    toast("Your browser blocks notifications of this site. Allow them in its settings, then switch this on.");
-  }
-  localStorage.setItem("notify", on ? "on" : "off");
-  button.setAttribute("aria-checked", on);
+/** Switches notifications on this device. The first time, the browser asks for permission. Returns a problem, or "". */
+export async function toggleNotifications() {
+  const wanted = !isOn();
+  const isAllowed = !wanted || (await globalThis.Notification?.requestPermission()) === "granted";
+  localStorage.setItem("notify", wanted && isAllowed ? "on" : "off");
+  document.dispatchEvent(new CustomEvent("notifications-switched"));
+  return isAllowed ? "" : "Your browser blocks notifications of this site. Allow them in its settings, then switch this on.";
 }

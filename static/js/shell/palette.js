@@ -1,5 +1,5 @@
 // The palette: finds sessions by title at once, then agents and messages from the server. The same dialog chooses the agent of a
-// new session.
+// new session: the page hears "agent-chosen".
 import { Store, sync } from "../client/sync.js";
 import { h, icon } from "../dom.js";
 import { shortTime } from "../format.js";
@@ -8,8 +8,8 @@ import { api, Unreachable } from "../requests.js";
 const PATIENCE = 160; // ms to wait for further typing
 const MOST = 7; // of each kind
 const MODES = {
-  find: { name: "Search", asks: "Search sessions, messages and agents", look: find, without: "Only what this browser knows is listed." },
-  new: { name: "New session", asks: "Who do you want to write to, or what for?", look: choose, without: "Agents are listed when it answers again." },
+  find: { name: "Search", asks: "Search sessions, messages and agents", look: find, without: "Only sessions known to this browser are listed." },
+  agents: { name: "Choose an agent", asks: "Search agents by name or skill", look: choose, run: chosen, without: "Try again in a moment." },
 };
 
 const store = new Store(`parley.sessions.${document.querySelector(".sidebar").dataset.user}`);
@@ -77,7 +77,7 @@ class Palette {
     this.options.forEach((one, at) => (one.id = `palette-${at}`));
     const count = this.options.length;
     this.choose(Math.max(0, this.options.findIndex((one) => this.isMoved && one.dataset.href === chosen)));
-    this.state.textContent = isMore ? "Searching…" : count ? `${count} ${count === 1 ? "result" : "results"}` : "Nothing found. Try other words.";
+    this.state.textContent = isMore ? "Searching…" : count ? `${count} ${count === 1 ? "result" : "results"}` : "No results. Try other words.";
   }
 
   get options() {
@@ -112,7 +112,8 @@ class Palette {
     event.preventDefault();
     if (event.ctrlKey || event.metaKey) return void window.open(option.dataset.href, "_blank", "noopener");
     this.dialog.close();
-    if (option.run) option.run();
+    const run = option.run ?? this.mode.run;
+    if (run) run(option);
     else location.assign(option.dataset.href);
   }
 }
@@ -126,13 +127,13 @@ async function find(text, show, signal) {
   show(known(), Boolean(text));
   if (!text) return;
   const [agents, said] = await Promise.all([agentsFor(text, signal), messagesFor(text, signal)]);
-  show([...known(), { name: "Agents", options: agents.slice(0, 4) }, { name: "Said and delivered", options: said }], false);
+  show([...known(), { name: "Agents", options: agents.slice(0, 4) }, { name: "Messages and files", options: said }], false);
 }
 
 function atOnce(text) {
   const fits = fitting(text);
   const titled = sessions.filter(({ title }) => fits(title)).slice(0, MOST);
-  const pages = [...document.querySelectorAll(".sidebar-foot a, #account a, .sidebar [data-open=new]")];
+  const pages = [...document.querySelectorAll(".sidebar-foot a, #account a, .sidebar [data-new]")];
   return [
     { name: "Sessions", options: titled.map(sessionOption) },
     { name: "Pages", options: pages.filter((link) => fits(nameOf(link))).map(pageOption) },
@@ -168,7 +169,7 @@ function sessionOption({ id, title, updatedAt, archivedAt }) {
 
 function pageOption(link) {
   const made = option(link.href, icon("open"), nameOf(link), "");
-  if (link.dataset.open) made.run = () => link.click();
+  made.run = () => link.click();
   return made;
 }
 
@@ -187,6 +188,10 @@ async function messagesFor(text, signal) {
 
 // Agents, as the server draws them
 
+function chosen(option) {
+  document.dispatchEvent(new CustomEvent("agent-chosen", { detail: option }));
+}
+
 async function choose(text, show, signal) {
   const found = await agentsFor(text, signal);
   show([{ name: "Agents", options: found }], false);
@@ -194,7 +199,7 @@ async function choose(text, show, signal) {
 
 async function agentsFor(text, signal) {
   const answer = await fetch(`/find?${new URLSearchParams({ q: text })}`, { signal });
-  if (!answer.ok || answer.redirected) throw new Error("The agents cannot be listed now.");
+  if (!answer.ok || answer.redirected) throw new Error("Agents could not be loaded.");
   const drawn = new DOMParser().parseFromString(await answer.text(), "text/html");
   return [...drawn.querySelectorAll("[role=option]")].map((one) => document.adoptNode(one));
 }

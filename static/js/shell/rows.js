@@ -4,7 +4,7 @@ import { h } from "../dom.js";
 import { withArrows } from "../menu.js";
 import { placeMenu } from "../place.js";
 import { api, Unreachable } from "../requests.js";
-import { toast } from "../toast.js";
+import { announce, toast } from "../toast.js";
 import { shortcut } from "./shortcuts.js";
 
 const menu = document.getElementById("row-menu");
@@ -55,7 +55,7 @@ menu.addEventListener("click", ({ target }) => {
 const ACTS = {
   async rename() {
     const link = row.querySelector("[data-session]");
-    const field = h("input", { value: titleOf(), maxlength: 200, "aria-label": "Name of the session", dir: "auto" });
+    const field = h("input", { value: titleOf(), maxlength: 200, "aria-label": "Session name", dir: "auto" });
     const form = h("form", { class: "rename" }, field);
     link.hidden = row.querySelector("[data-more]").hidden = true;
     row.prepend(form);
@@ -67,7 +67,7 @@ const ACTS = {
     const pinned = !("pinned" in row.dataset);
     await api("PUT", `/sessions/${idOf()}/mark`, { pinned });
     changed();
-    toast(pinned ? "Pinned: it stays at the top." : "Unpinned.");
+    announce(pinned ? "Pinned." : "Unpinned."); // the list shows it
   },
   async archive() {
     await putAway("archive", "is archived.", "unarchive");
@@ -131,7 +131,7 @@ class Renaming {
       await api("PATCH", `/sessions/${this.row.dataset.key}`, { title });
     } catch (problem) {
       name.textContent = this.before;
-      toast(`The name stays as it was. ${problem.message}`, { name: "Try that name again", run: () => this.keep(title) });
+      toast(`The session was not renamed. ${problem.message}`, { name: "Try again", run: () => this.keep(title) });
     }
     name.classList.remove("pending");
     changed();
@@ -187,11 +187,11 @@ export const finishDeleting = () => Promise.all(Object.keys(pending()).map(carry
 
 function offer(id, title) {
   const act = { name: "Undo", run: () => giveBack(id), stays: STAYS, over: () => carryOut(id) };
-  offered.set(id, toast(`“${title}” is deleted.`, act));
+  offered.set(id, toast(`“${title}” was deleted.`, act));
 }
 
 function giveBack(id) {
-  if (!forget(id)) toast("That is deleted already.");
+  if (!forget(id)) toast("It is already deleted.");
 }
 
 async function carryOut(id) {
@@ -206,7 +206,7 @@ async function carryOut(id) {
   forget(id);
 }
 
-shortcut("mod+z", "Take back what you just deleted", ({ target }) => {
+shortcut("mod+z", "Undo a deletion", ({ target }) => {
   const newest = [...offered.keys()].at(-1);
   if (!newest || target.matches("input, textarea, [contenteditable]")) return false;
   offered.get(newest)();

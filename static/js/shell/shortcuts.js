@@ -9,6 +9,7 @@ export function shortcut(keys, words, run) {
 }
 
 function keysOf(event) {
+  if (event.key === ":" && event.shiftKey && (isMac ? event.metaKey : event.ctrlKey)) return "mod+shift+;"; // the same key
   const mod = isMac ? event.metaKey : event.ctrlKey;
   const isShift = event.shiftKey && (event.key.length > 1 || (mod && /[a-z]/i.test(event.key))); // some keyboards need it for other characters
   const held = [mod && "mod", event.altKey && "alt", isShift && "shift"].filter(Boolean);

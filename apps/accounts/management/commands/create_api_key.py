@@ -11,22 +11,20 @@ from console.commands import QuickCommand
 
 
 class Command(QuickCommand):
-    help = "Makes an API key of a user and prints it alone: it is not shown again."
+    help = "Creates an API key for a user and prints it once. It cannot be shown again."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email")
-        parser.add_argument("--name", default="command line")
-        parser.add_argument(
-            "--scopes", default="", help=f"comma-separated, of {', '.join(SCOPES)}; empty means everything"
-        )
-        parser.add_argument("--expires", type=int, metavar="DAYS")
+        parser.add_argument("--name", default="command line", help="a name to recognize the key by")
+        parser.add_argument("--scopes", default="", help=f"comma-separated: {', '.join(SCOPES)}; default: all")
+        parser.add_argument("--expires", type=int, metavar="DAYS", help="days until the key expires; default: never")
 
     def handle(self, *args: Any, email: str, name: str, scopes: str, expires: int | None, **options: Any) -> None:
         user = User.objects.filter(email__iexact=email.strip()).first()
         if user is None:
-            raise CommandError(f"There is no user {email}. Make one with ./manage.py create_user {email}")
+            raise CommandError(f"There is no user {email}. Create one with ./manage.py create_user {email}")
         if expires is not None and expires < 1:
-            raise CommandError("--expires takes a number of days of at least 1.")
+            raise CommandError("--expires must be at least 1 day.")
         lifetime = datetime.timedelta(days=expires) if expires else None
         wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
         try:

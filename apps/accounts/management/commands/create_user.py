@@ -10,15 +10,15 @@ from console.commands import QuickCommand
 
 
 class Command(QuickCommand):
-    help = "Makes a user and prints the password alone."
+    help = "Creates a user and prints the password."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email")
-        parser.add_argument("--operator", action="store_true", help="may open the admin pages and do everything there")
+        parser.add_argument("--operator", action="store_true", help="give full access to the admin pages")
 
     def handle(self, *args: Any, email: str, operator: bool, **options: Any) -> None:
         if User.objects.filter(email__iexact=email.strip()).exists():
-            raise CommandError(f"{email} exists already.")
+            raise CommandError(f"A user with the e-mail address {email} already exists.")
         make = User.objects.create_superuser if operator else User.objects.create_user
         password = secrets.token_urlsafe(12)
         try:

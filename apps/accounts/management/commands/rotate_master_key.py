@@ -10,8 +10,8 @@ from console.commands import QuickCommand
 
 class Command(QuickCommand):
     help = (
-        "Encrypts all secrets in the database under the first key of MASTER_KEY. To change the key: put a new one in "
-        "front (MASTER_KEY=new,old), restart, run this, and take the old one away. It can be repeated."
+        "Encrypts all secrets in the database with the first key of MASTER_KEY. To change the key, put a new one in "
+        "front (MASTER_KEY=new,old), restart, run this command, and remove the old key. It is safe to run it again."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -19,8 +19,8 @@ class Command(QuickCommand):
         for field in encrypted_fields():
             count = reencrypt(field)
             unreadable += count.unreadable
-            self.stdout.write(f"{count.column}: {count.renewed} encrypted anew")
+            self.stdout.write(f"{count.column}: {count.renewed} encrypted with the new key")
             if count.unreadable:
                 self.stderr.write(f"{count.column}: {count.unreadable} could not be read. {count.reason}")
         if unreadable:
-            raise CommandError(f"{unreadable} values stay as they were. Keep the old keys in MASTER_KEY.", returncode=1)
+            raise CommandError(f"{unreadable} values were not changed. Keep the old keys in MASTER_KEY.", returncode=1)

@@ -11,16 +11,16 @@ from console.commands import QuickCommand
 
 class Command(QuickCommand):
     help = (
-        "Gives an agent, or the platform, a new signing key and prints its id. What the old one signed can still be "
-        "verified, unless --revoke takes the trust from it."
+        "Creates a new signing key for an agent or for the platform, and prints its id. Old signatures can still be "
+        "verified, unless you use --revoke."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         owner = parser.add_mutually_exclusive_group(required=True)
-        owner.add_argument("slug", nargs="?", help="the agent's")
-        owner.add_argument("--platform", action="store_true", help="the platform's own")
+        owner.add_argument("slug", nargs="?", help="slug of the agent")
+        owner.add_argument("--platform", action="store_true", help="rotate the platform's own key")
         parser.add_argument("--algorithm", choices=SigningKey.Algorithm.values, default=SigningKey.Algorithm.EDDSA)
-        parser.add_argument("--revoke", action="store_true", help="the old key is in the wrong hands: trust it no more")
+        parser.add_argument("--revoke", action="store_true", help="revoke the old key, because it may have leaked")
 
     def handle(self, *args: Any, slug: str | None, algorithm: str, **options: Any) -> None:
         agent = Agent.objects.filter(slug=slug).first() if slug else None

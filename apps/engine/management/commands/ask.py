@@ -23,14 +23,18 @@ INTERRUPTED = 130  # what shells report for a program ended by Ctrl-C
 
 
 class Command(QuickCommand):
-    help = "Sends a message to an agent, shows what it does, asks for what it needs and saves what it makes."
+    help = "Sends a message to an agent, shows its progress, asks you its questions and saves its files."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("slug", help="which agent")
-        parser.add_argument("text", help="what to say")
-        parser.add_argument("--file", action="append", type=Path, default=[], metavar="F", help="a file to send along")
-        parser.add_argument("--context", default="", metavar="ID", help="the conversation to go on with")
-        parser.add_argument("--as", dest="email", metavar="EMAIL", help="as whom; otherwise the first operator or user")
+        parser.add_argument("slug", help="slug of the agent")
+        parser.add_argument("text", help="the message")
+        parser.add_argument(
+            "--file", action="append", type=Path, default=[], metavar="F", help="a file to attach; can be repeated"
+        )
+        parser.add_argument("--context", default="", metavar="ID", help="the session to continue")
+        parser.add_argument(
+            "--as", dest="email", metavar="EMAIL", help="the user to act as; default: the first operator or user"
+        )
 
     def handle(
         self, *args: Any, slug: str, text: str, file: list[Path], context: str, email: str | None, **options: Any
@@ -57,8 +61,8 @@ class Command(QuickCommand):
     def _agent(self, slug: str) -> Agent:
         agents = {agent.slug: agent for agent in Agent.objects.visible_to(self.principal)}
         if slug not in agents:
-            known = ", ".join(sorted(agents)) or "none yet: ./manage.py load_showcase makes some"
-            raise CommandError(f"There is no agent {slug!r} for {self.principal.name}. There are: {known}.")
+            known = ", ".join(sorted(agents)) or "none yet"
+            raise CommandError(f"There is no agent {slug!r} for {self.principal.name}. Available agents: {known}.")
         return agents[slug]
 
     def _talk(self, text: str, files: list[Path], context_id: str, task_id: Any) -> Task | None:
@@ -92,7 +96,7 @@ class Command(QuickCommand):
             answer = input("> ").strip()
         except EOFError:
             raise CommandError(
-                f"The agent waits for an answer. Go on with --context {task.context.context_id}"
+                f"The agent waits for an answer. Continue with --context {task.context.context_id}"
             ) from None
         except KeyboardInterrupt:
             terminal.stop(task.pk)
@@ -101,7 +105,7 @@ class Command(QuickCommand):
         return ("", [path]) if answer.startswith("@") and path.is_file() else (answer, [])
 
     def _point_to(self, context_id: str) -> None:
-        self.terminal.note(f"(go on with --context {context_id})")
+        self.terminal.note(f"(continue with --context {context_id})")
 
 
 def _user(email: str | None) -> User:
@@ -110,4 +114,4 @@ def _user(email: str | None) -> User:
     if user := found.first():
         return user
     wanted = email or "you@example.org"
-    raise CommandError(f"There is no user {wanted}. Make one with ./manage.py create_user {wanted}")
+    raise CommandError(f"There is no user {wanted}. Create one with ./manage.py create_user {wanted}")

@@ -12,22 +12,22 @@ from console.commands import QuickCommand
 
 
 class Command(QuickCommand):
-    help = "Rebuilds a context from its events and compares it with the rows; exit 1 on a difference."
+    help = "Replays a session's events and compares the result with its rows. Exits with 1 if they differ."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("context_id", help="the context's key, or its A2A contextId")
+        parser.add_argument("context_id", help="the session's id, or its A2A contextId")
 
     def handle(self, *args: Any, context_id: str, **options: Any) -> None:
         contexts = self.find(context_id)
         if not contexts:
-            raise CommandError(f"There is no context {context_id}.")
+            raise CommandError(f"There is no session {context_id}.")
         found = [line for context in contexts for line in differences(restored(context).pk)]
         for line in found:
             self.stdout.write(line)
         if found:
             raise CommandError(f"{len(found)} differences between the log and the rows.", returncode=1)
         events = sum(context.last_event for context in contexts)
-        self.stdout.write(f"The rows are what the {events} events of the log say.")
+        self.stdout.write(f"The rows match the log's {events} events.")
 
     def find(self, context_id: str) -> list[Context]:
         try:

@@ -17,7 +17,7 @@ from apps.remote.registration import register_remote
 from console.commands import QuickCommand
 from outbound import OutboundError
 
-POLICIES = ("access", "sign_artifacts", "extended_card", "fallbacks")
+POLICIES = ("access", "sign_artifacts", "extended_card", "fallbacks", "listed", "category", "pinned")
 
 
 def read_json(name: str) -> Any:
@@ -25,7 +25,7 @@ def read_json(name: str) -> Any:
     try:
         return json.loads(Path(name).read_text())
     except (OSError, ValueError) as error:
-        raise ArgumentTypeError(f"{name} is no file with JSON.") from error
+        raise ArgumentTypeError(f"Cannot read JSON from {name}.") from error
 
 
 def read_text(name: str) -> str:
@@ -33,31 +33,42 @@ def read_text(name: str) -> str:
     try:
         return Path(name).read_text()
     except (OSError, ValueError) as error:
-        raise ArgumentTypeError(f"{name} is no file with text.") from error
+        raise ArgumentTypeError(f"Cannot read text from {name}.") from error
 
 
 class Command(QuickCommand):
     help = (
-        "Registers or updates an agent: one that this platform hosts, with a handler or without code, or a remote one."
+        "Registers or updates an agent: from a Python handler, from YAML (an agent without code), or from a remote "
+        "agent's card."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("slug")
         what = parser.add_mutually_exclusive_group(required=True)
-        what.add_argument("--handler", metavar="dotted.path:Name")
-        what.add_argument("--from", type=read_text, metavar="F", dest="definition", help="YAML of one without code")
-        what.add_argument("--card", metavar="URL|FILE", help="URL of a remote agent or of its card, or a file with it")
+        what.add_argument("--handler", metavar="package.module:Name", help="the Python class or function of the agent")
+        what.add_argument(
+            "--from", type=read_text, metavar="F", dest="definition", help="YAML file of an agent without code"
+        )
+        what.add_argument(
+            "--card", metavar="URL|FILE", help="URL of a remote agent or its card, or a file with the card"
+        )
         parser.add_argument("--access", choices=Agent.Access.values)
         parser.add_argument(
             "--fallback", action="append", dest="fallbacks", metavar="SLUG",
-            help="who takes its turns when it cannot be reached; several: the first first",
+            help="agent that takes over when this one cannot be reached; repeat it for more, in order",
         )  # fmt: skip
         parser.add_argument(
-            "--sign-artifacts", action=BooleanOptionalAction, help="does it sign what it delivers? default: no"
+            "--sign-artifacts", action=BooleanOptionalAction, help="sign the files that it produces; default: no"
         )
-
         parser.add_argument(
-            "--extended-card", type=read_json, metavar="F", help="JSON file of what only known callers are told"
+            "--extended-card", type=read_json, metavar="F", help="JSON file with details for callers with an API key"
+        )
+        parser.add_argument(
+            "--listed", action=BooleanOptionalAction, help="show it where people choose an agent; default: yes"
+        )
+        parser.add_argument("--category", metavar="NAME", help="its heading in lists")
+        parser.add_argument(
+            "--position", type=int, dest="pinned", metavar="N", help="pin it in lists, in this place; 1 is first"
         )
 
     def handle(self, *args: Any, slug: str, **options: Any) -> None:

@@ -14,11 +14,11 @@ from examples import showcase
 
 
 class Command(BaseCommand):
-    help = "Prepares the database, the static files and the showcase; then serves, works and sweeps in one process."
+    help = "Prepares the database, static files and showcase, then runs the web server and a worker in one process."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--no-showcase", action="store_true", help="make no demo users and agents")
-        parser.add_argument("--no-worker", action="store_true", help="serve only; workers run elsewhere")
+        parser.add_argument("--no-showcase", action="store_true", help="create no demo users and agents")
+        parser.add_argument("--no-worker", action="store_true", help="run the web server only; workers run elsewhere")
 
     def handle(self, *args: Any, no_showcase: bool, no_worker: bool, **options: Any) -> None:
         try:
@@ -42,9 +42,9 @@ class Command(BaseCommand):
     def greet(self, loaded: showcase.Loaded | None) -> None:
         """Say where to sign in, and how."""
         base = settings.PUBLIC_BASE_URL
-        lines = [f"Parley is at {base}/   (Ctrl-C ends it)"]
+        lines = [f"Parley is running at {base}/   (press Ctrl-C to stop)"]
         if loaded is None:
-            lines += ["", "Make a first user: ./manage.py create_user you@example.org --operator"]
+            lines += ["", "Create the first user: ./manage.py create_user you@example.org --operator"]
         else:
             lines += [
                 *loaded.problems,
@@ -59,11 +59,11 @@ class Command(BaseCommand):
 
 
 def _logins(loaded: showcase.Loaded) -> list[str]:
-    lines = ["", "The first logins, as they were made:"]
+    lines = ["", "Sign in with one of the first logins:"] if loaded.logins.passwords else []
     for email, password in loaded.logins.passwords.items():
         where = "operator, /admin/" if email == showcase.ADMIN else "member"
         lines.append(f"  {email}  {password}  ({where})")
-    lines += [f"  API key  {key}  (of {email})" for email, key in loaded.logins.api_keys.items()]
+    lines += [f"  API key  {key}  (for {email})" for email, key in loaded.logins.api_keys.items()]
     return lines
 
 

@@ -4,12 +4,12 @@ import { token as csrf, uuid } from "../../requests.js";
 
 /** `takes` is the form's input: words, a task, or nothing. `old` is the method's name in 0.3, which lacks some methods. */
 export const OPERATIONS = [
-  { name: "SendMessage", old: "message/send", takes: "words", hint: "Sends a message, and waits until the agent has answered or asks something." },
-  { name: "SendStreamingMessage", old: "message/stream", takes: "words", hint: "Sends a message; what happens comes as a stream of events." },
-  { name: "GetTask", old: "tasks/get", takes: "task", hint: "Shows a task as it is now." },
-  { name: "ListTasks", old: "", takes: "nothing", hint: "Lists your tasks with this agent, the newest first." },
-  { name: "CancelTask", old: "tasks/cancel", takes: "task", hint: "Stops a task that has not ended." },
-  { name: "SubscribeToTask", old: "tasks/resubscribe", takes: "task", hint: "Follows a task that has not ended, as a stream of events." },
+  { name: "SendMessage", old: "message/send", takes: "words", hint: "Sends a message and waits for the answer." },
+  { name: "SendStreamingMessage", old: "message/stream", takes: "words", hint: "Sends a message and streams the answer." },
+  { name: "GetTask", old: "tasks/get", takes: "task", hint: "Shows the current state of a task." },
+  { name: "ListTasks", old: "", takes: "nothing", hint: "Lists your tasks with this agent, newest first." },
+  { name: "CancelTask", old: "tasks/cancel", takes: "task", hint: "Stops a running task." },
+  { name: "SubscribeToTask", old: "tasks/resubscribe", takes: "task", hint: "Streams the events of a running task." },
 ];
 
 export const OLD = "0.3";
@@ -89,10 +89,10 @@ export class Token {
     try {
       answer = await fetch(this.address, { method: "POST", headers: { "X-CSRFToken": csrf() } });
     } catch {
-      throw new NoToken("The server cannot be reached. Nothing was sent; try again.");
+      throw new NoToken("The server cannot be reached. Nothing was sent. Try again.");
     }
-    if (answer.redirected || answer.status === 403) throw new NoToken("You are signed out. Load this page again, and sign in.");
-    if (!answer.ok) throw new NoToken("There is no such agent any more, or you may not use it.");
+    if (answer.redirected || answer.status === 403) throw new NoToken("You are signed out. Reload this page and sign in.");
+    if (!answer.ok) throw new NoToken("This agent no longer exists, or you cannot use it.");
     const given = await answer.json();
     this.text = given.token;
     this.expires = Date.parse(given.expiresAt);

@@ -1,5 +1,6 @@
 // One request and its answer, as the console shows them.
 import { h, icon } from "../../dom.js";
+import { timeOfDay } from "../../format.js";
 import { inWords, masked, taskIn } from "./calls.js";
 
 const MOST = 500; // the number of drawn events
@@ -14,12 +15,12 @@ export class Exchange {
     this.stop = h("button", { type: "button", class: "small", onclick: acts.stop }, icon("stop"), "Stop reading");
     this.cancel = h("button", { type: "button", class: "small", hidden: true, onclick: () => acts.cancel(this.task) }, "Cancel task");
     this.element = this.draw();
-    this.show("working", "Sent, waiting for the answer");
+    this.show("working", "Waiting for the response");
   }
 
   draw() {
     const { method, version } = this.request;
-    const time = h("time", { class: "muted" }, new Date().toLocaleTimeString());
+    const time = h("time", { class: "muted" }, timeOfDay(Date.now(), true));
     const act = (name, run) => h("button", { type: "button", class: "quiet small", onclick: run }, name);
     return h(
       "li",
@@ -31,7 +32,7 @@ export class Exchange {
         { class: "actions" },
         this.stop,
         this.cancel,
-        act("Copy answer", () => this.acts.copy(this.said.join("\n"), this.came)),
+        act("Copy response", () => this.acts.copy(this.said.join("\n"), this.came)),
         act("Copy as curl", () => this.acts.curl()),
       ),
       this.sent(),
@@ -104,7 +105,7 @@ export class Exchange {
     const isWell = this.isGood && !this.error && !sentence;
     const events = this.events ? `, ${this.events} event${this.events === 1 ? "" : "s"}` : "";
     const error = this.error ? `, error ${this.error.code ?? ""}` : "";
-    this.outcome = this.status ? `${this.status}${error}${events} in ${this.milliseconds} ms` : "No answer";
+    this.outcome = this.status ? `${this.status}${error}${events} in ${this.milliseconds} ms` : "No response";
     this.show(isWell ? "done" : this.error || !this.status || !this.isGood ? "failed" : "canceled", this.outcome);
     this.note.textContent = sentence;
     this.note.hidden = !sentence;
@@ -123,7 +124,7 @@ const OPEN_TO = 6; // levels that are initially open
 const MOST_MEMBERS = 200; // members of one object or list that are drawn
 const LONG = 300; // characters of a text, after which it is folded
 
-export function jsonTree(value, name = null, depth = 0) {
+function jsonTree(value, name = null, depth = 0) {
   if (value === null || typeof value !== "object") return jsonLeaf(value, name);
   const isList = Array.isArray(value);
   const members = Object.entries(value);

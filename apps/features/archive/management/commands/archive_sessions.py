@@ -13,11 +13,11 @@ from console.commands import QuickCommand
 
 
 class Command(QuickCommand):
-    help = "Moves archived sessions into cold storage: those whose time has come, or one."
+    help = "Moves archived sessions to cold storage: all that are due, or one."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--session", type=uuid.UUID, help="this one, however long ago it was archived")
-        parser.add_argument("--dry-run", action="store_true", help="only say what would be moved")
+        parser.add_argument("--session", type=uuid.UUID, help="only this session, even if it is not due")
+        parser.add_argument("--dry-run", action="store_true", help="show what would be moved, and change nothing")
 
     def handle(self, *args: Any, session: uuid.UUID | None, dry_run: bool, **options: Any) -> None:
         chosen = Context.objects.filter(pk=session) if session else archiving.due_sessions()
@@ -27,11 +27,11 @@ class Command(QuickCommand):
         for context in chosen.iterator():
             if reason := self.reason(context, dry_run=dry_run):
                 stayed += 1
-                self.stdout.write(f"{context.pk} stays: {reason}")
+                self.stdout.write(f"{context.pk} was not moved: {reason}")
             else:
                 moved += 1
                 self.stdout.write(f"{context.pk} {'would be moved' if dry_run else 'was moved'}")
-        self.stdout.write(f"{moved} {'would be moved' if dry_run else 'moved'}, {stayed} stayed.")
+        self.stdout.write(f"{moved} {'would be moved' if dry_run else 'moved'}, {stayed} not moved.")
         if session and stayed:
             raise CommandError("The session was not moved.")
 

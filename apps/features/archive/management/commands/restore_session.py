@@ -13,7 +13,7 @@ from console.commands import QuickCommand
 
 
 class Command(QuickCommand):
-    help = "Brings a session back from cold storage."
+    help = "Restores a session from cold storage."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("session", type=uuid.UUID)
@@ -23,10 +23,10 @@ class Command(QuickCommand):
         if context is None:
             raise CommandError(f"There is no session {session}.")
         if not context.cold_file:
-            self.stdout.write("The session is in the tables already.")
+            self.stdout.write("The session is not in cold storage.")
             return
         try:
             restored(context)
         except (DamagedArchive, FileNotFoundError) as error:
             raise CommandError(f"{error}") from error
-        self.stdout.write(f"{session} is back: {context.last_event} events.")
+        self.stdout.write(f"Restored {session} with {context.last_event} events.")

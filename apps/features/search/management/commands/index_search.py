@@ -10,14 +10,14 @@ from console.commands import QuickCommand
 
 
 class Command(QuickCommand):
-    help = "Brings the search index up to date with the record."
+    help = "Updates the search index."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--all", action="store_true", help="make it anew from the beginning")
+        parser.add_argument("--all", action="store_true", help="rebuild it from the beginning")
 
     def handle(self, *args: Any, all: bool, **options: Any) -> None:
         if all:
             indexing.reset_index()
         while indexing.catch_up_all():
             pass
-        self.stdout.write(f"{SearchEntry.objects.count()} entries of {Indexed.objects.count()} conversations.")
+        self.stdout.write(f"{SearchEntry.objects.count()} entries from {Indexed.objects.count()} sessions.")

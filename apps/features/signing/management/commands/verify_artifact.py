@@ -21,13 +21,15 @@ Verdicts = dict[str, Verdict]
 
 class Command(QuickCommand):
     help = (
-        "Says whether the signatures of a task's artifacts hold. The exit status is 0 if all do; otherwise it is that "
-        "of the first that does not: 3 broken, 4 unknown key, 5 revoked, 6 missing. 1: there is nothing to verify."
+        "Verifies the signatures of a task's artifacts. The exit status is 0 if all are good; otherwise it is that "
+        "of the first that is not: 3 broken, 4 unknown key, 5 revoked, 6 missing. 1: there is nothing to verify."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("ids", nargs="*", metavar="TASK_ID ARTIFACT_ID", help="with --file the ARTIFACT_ID alone")
-        parser.add_argument("--file", metavar="F", help="a task as GetTask answers it, as JSON; - for standard input")
+        parser.add_argument("ids", nargs="*", metavar="TASK_ID ARTIFACT_ID", help="with --file only ARTIFACT_ID")
+        parser.add_argument(
+            "--file", metavar="F", help="JSON file with a task, as GetTask returns it; - for standard input"
+        )
 
     def handle(self, *args: Any, ids: list[str], file: str | None, **options: Any) -> None:
         if file is None and not ids:
@@ -36,11 +38,11 @@ class Command(QuickCommand):
         found = of_file(task) if file is not None else of_record(task)
         verdicts = {name: verdict for name, verdict in found.items() if not wanted or name in wanted}
         if not verdicts or set(wanted) - verdicts.keys():
-            raise CommandError(f"There is no such artifact. There are: {', '.join(found) or 'none'}.")
+            raise CommandError(f"There is no such artifact. The task has: {', '.join(found) or 'none'}.")
         for name, verdict in verdicts.items():
             self.stdout.write(f"{name}: {verdict}")
         if bad := [verdict for verdict in verdicts.values() if verdict != Verdict.GOOD]:
-            raise CommandError("Do not rely on what is not good.", returncode=EXIT[bad[0]])
+            raise CommandError("Not all signatures are good. Do not trust these artifacts.", returncode=EXIT[bad[0]])
 
 
 def of_record(task_id: str) -> Verdicts:
@@ -63,7 +65,7 @@ def of_file(name: str) -> Verdicts:
     except OSError as error:
         raise CommandError(f"{name} cannot be read: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CommandError(f"{name} holds no task in the form of A2A 1.0.") from error
+        raise CommandError(f"{name} is not an A2A 1.0 task.") from error
 
 
 def task_in(answer: Any) -> Any:

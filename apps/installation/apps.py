@@ -1,0 +1,25 @@
+"""What operators set while Parley runs: language models, private addresses, and how far its first steps are."""
+
+from typing import Any
+
+from django.apps import AppConfig
+from django.db.models.signals import post_delete, post_save
+
+
+class InstallationConfig(AppConfig):
+    name = "apps.installation"
+    verbose_name = "Installation"
+
+    def ready(self) -> None:
+        from django.db import transaction
+
+        from apps.installation import current  # it needs the registry of apps
+        from apps.installation.models import ModelConnection, NetworkAllowance
+
+        def forget(**_: Any) -> None:
+            current.forget()
+            transaction.on_commit(current.forget)  # another thread may have read meanwhile
+
+        for model in (ModelConnection, NetworkAllowance):
+            for changed in (post_save, post_delete):
+                changed.connect(forget, model, weak=False, dispatch_uid=f"{changed}{model}")

@@ -1,0 +1,1 @@
+"""Admin pages of what operators set while Parley runs."""

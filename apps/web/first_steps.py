@@ -1,0 +1,101 @@
+"""The first steps of a new installation, for its operators; and the page where an invited person sets a password."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import PasswordResetConfirmView
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse, reverse_lazy
+from django.utils.decorators import method_decorator
+from django.views.decorators.csp import csp_override
+from django.views.decorators.http import require_POST
+
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.installation import current
+from apps.installation.models import DismissedSteps
+from apps.web.shell import UNFRAMED_CSP
+
+SHOWCASE_PEOPLE = "@parley.local"
+HOUSE_HANDLERS = Q(handler__startswith="examples.") | Q(handler__startswith="apps.")
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStep:
+    title: str
+    summary: str
+    url: str
+    is_done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FirstSteps:
+    steps: Sequence[FirstStep]
+
+    @property
+    def done(self) -> int:
+        return sum(step.is_done for step in self.steps)
+
+
+def first_steps(request: HttpRequest) -> FirstSteps | None:
+    """The steps that the reader may take; None for members, when all are done, or after they were dismissed.
+
+    At most four queries, for operators only.
+    """
+    reader = cast("User", request.user)
+    if not reader.is_staff or DismissedSteps.objects.filter(person=reader).exists():
+        return None
+    offered = (
+        ("installation.add_modelconnection", _connect_a_model),
+        ("agents.add_agent", _add_an_agent),
+        ("accounts.add_user", _invite_somebody),
+    )
+    steps = [step(reader) for permission, step in offered if reader.has_perm(permission)]
+    return FirstSteps(steps) if any(not step.is_done for step in steps) else None
+
+
+def _connect_a_model(_: User) -> FirstStep:
+    summary = "Agents then answer by it. Without one, the examples follow scripts."
+    url = reverse("admin:installation_modelconnection_add")
+    return FirstStep("Connect a language model", summary, url, current.snapshot().default.is_usable)
+
+
+def _add_an_agent(_: User) -> FirstStep:
+    """Is there one that neither Parley nor its showcase brought?"""
+    own = Q(kind__in=(Agent.Kind.MODEL, Agent.Kind.REMOTE)) | Q(Q(kind=Agent.Kind.HOSTED) & ~HOUSE_HANDLERS)
+    own |= Q(kind=Agent.Kind.PLAN, current_version__author__isnull=False)
+    summary = "Describe one in admin, without code, or connect a remote one."
+    url = reverse("admin:agents_agent_changelist")
+    return FirstStep("Add an agent", summary, url, Agent.objects.filter(own).exists())
+
+
+def _invite_somebody(reader: User) -> FirstStep:
+    others = User.objects.filter(is_active=True).exclude(pk=reader.pk).exclude(email__endswith=SHOWCASE_PEOPLE)
+    summary = "Make an account, and send its link. The person sets the password."
+    return FirstStep("Invite somebody", summary, reverse("admin:accounts_user_invite"), others.exists())
+
+
+@require_POST
+@login_required
+def dismiss_first_steps(request: HttpRequest) -> HttpResponse:
+    DismissedSteps.objects.get_or_create(person=cast("User", request.user))
+    return redirect("web:home")
+
+
+@method_decorator(csp_override(UNFRAMED_CSP), "dispatch")
+class Welcome(PasswordResetConfirmView):
+    """A one-time link: sets the person's password and signs them in. It ends with PASSWORD_RESET_TIMEOUT."""
+
+    template_name = "web/welcome.html"
+    success_url = reverse_lazy("web:home")
+    post_reset_login = True
+
+    def get_user(self, uidb64: str) -> Any:
+        found = super().get_user(uidb64)
+        return found if found is not None and found.is_active else None

@@ -1,0 +1,1 @@
+"""A person's settings: a page for each section."""

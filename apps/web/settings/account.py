@@ -1,0 +1,234 @@
+"""Profile, password, appearance and notifications."""
+
+from __future__ import annotations
+
+import zoneinfo
+from functools import cache
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError
+from django.db.models import F
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_POST, require_safe
+
+from apps.accounts.models import AuditAct, User, write_audit_line
+from apps.accounts.passwords import password_problem
+from apps.web.settings.sections import person_of, private_view, settings_page
+from db.sql import write_transaction
+
+ADDRESS_TAKEN = "Somebody else here uses this e-mail address. Choose another."
+BROWSER_ZONE = "Same as the browser"
+APPEARANCE_FIELDS = ("theme", "clock", "text_size")
+
+
+@require_safe
+@login_required
+def settings_home(request: HttpRequest) -> HttpResponse:
+    return redirect("web:settings-profile")
+
+
+@cache
+def time_zones() -> list[tuple[str, Any]]:
+    """The choices of a time zone, by continent."""
+    regions: dict[str, list[tuple[str, str]]] = {}
+    for name in sorted(zoneinfo.available_timezones()):
+        region, _, place = name.partition("/")
+        if place and region not in ("Etc", "SystemV", "US"):
+            regions.setdefault(region, []).append((name, place.replace("_", " ").replace("/", ", ")))
+    return [("", BROWSER_ZONE), ("UTC", "UTC"), *regions.items()]
+
+
+class PasswordInput(forms.PasswordInput):
+    def __init__(self, autocomplete: str = "current-password") -> None:
+        super().__init__({"autocomplete": autocomplete})
+
+
+class PasswordForm(forms.Form):
+    """A form that asks for the person's password again."""
+
+    current_password = forms.CharField(label="Your password", strip=False, required=False, widget=PasswordInput())
+
+    def __init__(self, person: User, *args: Any, **kwargs: Any) -> None:
+        self.person = person
+        super().__init__(*args, **kwargs)
+
+    def wants_password(self) -> bool:
+        """May be called once the fields before it are clean."""
+        return True
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        if not self.errors and self.wants_password():
+            problem = password_problem(self.person, cleaned.get("current_password", ""))
+            if problem:
+                self.add_error("current_password", problem)
+        return cleaned
+
+
+class ProfileForm(PasswordForm):
+    name = forms.CharField(
+        max_length=120,
+        required=False,
+        help_text="Shown beside what you write. Empty: the first part of your e-mail address.",
+        widget=forms.TextInput({"autocomplete": "name"}),
+    )
+    email = forms.EmailField(
+        label="E-mail",
+        max_length=254,
+        help_text="You sign in with it.",
+        widget=forms.EmailInput({"autocomplete": "email"}),
+    )
+    time_zone = forms.ChoiceField(choices=time_zones, required=False, help_text="For the times on all pages.")
+
+    field_order = ["name", "email", "current_password", "time_zone"]
+
+    def __init__(self, person: User, *args: Any, **kwargs: Any) -> None:
+        super().__init__(person, *args, **kwargs)
+        self.fields["current_password"].help_text = "Only to change the e-mail address."
+
+    def clean_email(self) -> str:
+        address = str(self.cleaned_data["email"]).strip().lower()
+        if User.objects.filter(email__iexact=address).exclude(pk=self.person.pk).exists():
+            raise ValidationError(ADDRESS_TAKEN)
+        return address
+
+    def wants_password(self) -> bool:
+        return self.cleaned_data.get("email") != self.person.email
+
+    def save(self) -> None:
+        """Raises IntegrityError if somebody took the address meanwhile."""
+        before, cleaned = self.person.email, self.cleaned_data
+        person = self.person
+        person.name, person.email, person.time_zone = cleaned["name"].strip(), cleaned["email"], cleaned["time_zone"]
+        with write_transaction():
+            save_appearance(person, "name", "email", "time_zone")
+            if person.email != before:
+                write_audit_line(AuditAct.EMAIL_CHANGED, person.principal.sender, person.principal)
+
+
+def save_appearance(person: User, *fields: str) -> None:
+    """Save these fields. Pages that this browser keeps learn by the version that they are older."""
+    person.save(update_fields=fields)
+    User.objects.filter(pk=person.pk).update(appearance_version=F("appearance_version") + 1)
+    person.refresh_from_db(fields=["appearance_version"])
+
+
+@private_view
+def profile(request: HttpRequest) -> HttpResponse:
+    person = User.objects.get(pk=person_of(request).pk)  # a rejected form leaves request.user as it is
+    if request.method != "POST":
+        known = {"name": person.name, "email": person.email, "time_zone": person.time_zone}
+        return settings_page(request, "profile", form=ProfileForm(person, initial=known))
+    form = ProfileForm(person, request.POST)
+    if not form.is_valid():
+        return settings_page(request, "profile", form, form=form)
+    try:
+        form.save()
+    except IntegrityError:  # at the same moment
+        form.add_error("email", ADDRESS_TAKEN)
+        return settings_page(request, "profile", form, form=form)
+    return saved(request, "profile")
+
+
+def saved(request: HttpRequest, section: str, sentence: str = "Saved.") -> HttpResponse:
+    """Back to the section's page, which says so."""
+    messages.success(request, sentence)
+    return redirect(f"web:settings-{section}")
+
+
+class NewPasswordForm(PasswordForm):
+    new_password = forms.CharField(
+        strip=False,
+        help_text="At least 8 characters. Not a common password, and not like your name.",
+        widget=PasswordInput("new-password"),
+    )
+    again = forms.CharField(label="New password again", strip=False, widget=PasswordInput("new-password"))
+
+    def __init__(self, person: User, *args: Any, **kwargs: Any) -> None:
+        super().__init__(person, *args, **kwargs)
+        self.fields["current_password"].label = "Current password"
+
+    def clean_new_password(self) -> str:
+        password = str(self.cleaned_data["new_password"])
+        validate_password(password, self.person)
+        return password
+
+    def clean_again(self) -> str:
+        again = str(self.cleaned_data["again"])
+        if "new_password" in self.cleaned_data and again != self.cleaned_data["new_password"]:
+            raise ValidationError("The two new passwords differ. Type the new one again.")
+        return again
+
+    def save(self) -> None:
+        with write_transaction():
+            self.person.set_password(self.cleaned_data["new_password"])
+            self.person.save(update_fields=["password"])
+            write_audit_line(AuditAct.PASSWORD_CHANGED, self.person.principal.sender, self.person.principal)
+
+
+@private_view
+def password(request: HttpRequest) -> HttpResponse:
+    """Another password ends all other sessions of the person."""
+    person = person_of(request)
+    form = NewPasswordForm(person, request.POST if request.method == "POST" else None)
+    if request.method != "POST" or not form.is_valid():
+        return settings_page(request, "password", form, form=form, email=person.email)
+    form.save()
+    update_session_auth_hash(request, person)
+    return saved(request, "password", "Your password is changed. All other browsers are signed out.")
+
+
+class AppearanceForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = User
+        fields = APPEARANCE_FIELDS
+        widgets = dict.fromkeys(APPEARANCE_FIELDS, forms.RadioSelect)
+
+
+@private_view
+def appearance(request: HttpRequest) -> HttpResponse:
+    person = User.objects.get(pk=person_of(request).pk)
+    form = AppearanceForm(request.POST if request.method == "POST" else None, instance=person)
+    if request.method != "POST" or not form.is_valid():
+        return settings_page(request, "appearance", form, form=form)
+    save_appearance(person, *APPEARANCE_FIELDS)
+    return saved(request, "appearance")
+
+
+@require_POST
+@login_required
+def theme(request: HttpRequest) -> JsonResponse:
+    """The switch in the menu. Answers with the version of the appearance."""
+    person, chosen = person_of(request), request.POST.get("theme", "")
+    if chosen not in ("", *User.Theme.values):
+        return JsonResponse({"error": "There is no such theme. Choose light or dark."}, status=422)
+    person.theme = chosen
+    save_appearance(person, "theme")
+    return JsonResponse({"version": person.appearance_version})
+
+
+class NotificationsForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = User
+        fields = ("notify_ended", "notify_questions")
+        labels = {
+            "notify_ended": "An agent has finished, or has failed",
+            "notify_questions": "An agent asks you something",
+        }
+
+
+@private_view
+def notifications(request: HttpRequest) -> HttpResponse:
+    person = User.objects.get(pk=person_of(request).pk)
+    form = NotificationsForm(request.POST if request.method == "POST" else None, instance=person)
+    if request.method != "POST" or not form.is_valid():
+        return settings_page(request, "notifications", form, form=form)
+    person.save(update_fields=["notify_ended", "notify_questions"])
+    return saved(request, "notifications")

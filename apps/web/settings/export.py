@@ -1,0 +1,144 @@
+"""A person's data as one ZIP: profile, keys, credentials without their secrets, and every session with its files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from itertools import batched
+from typing import Any
+
+from django.utils import timezone
+
+import db
+from apps.accounts.models import ApiKey, User
+from apps.features.credentials.models import Credential
+from apps.features.sharing.downloads import Bundle, UniqueNames, ZipStream, bundle_of_session
+from apps.features.sharing.transcripts import markdown_of
+from apps.record import lineage
+from apps.record.content.parts import pieces_joined
+from apps.record.events import JSON
+from apps.record.lookup import DamagedArchive, restored
+from apps.record.models import Context, Message
+from apps.remote.models import RemoteCredential
+
+log = logging.getLogger("parley.export")
+
+SESSIONS_AT_ONCE = 50
+README = """\
+This is your data from Parley, as of {at}.
+
+profile.json    your profile and settings
+keys.json       your API keys, without the keys themselves
+credentials.json what you gave to agents, without the secrets
+sessions/       a folder for each session, archived ones included:
+  session.md    to read
+  session.json  the messages and tasks
+  files/        what agents delivered, every version
+  sent/         the files that you sent
+"""
+
+
+async def exported(person: User) -> AsyncIterator[bytes]:
+    """The pieces of the ZIP. No thread and no database connection is held between them."""
+    stream, folders, missing = ZipStream(), UniqueNames(), list[str]()
+    yield stream.add_text("README.txt", README.format(at=f"{timezone.now():%Y-%m-%d %H:%M} UTC"))
+    for name, content in (await db.run(_about, person)).items():
+        yield await asyncio.to_thread(_add_json, stream, name, content)
+    own = Context.objects.visible_to(await db.run(lambda: person.principal)).listed().filter(deleted_at=None)
+    keys = await db.run(list, own.order_by("created_at", "pk").values_list("pk", flat=True))
+    for some in batched(keys, SESSIONS_AT_ONCE):
+        for context in await db.run(list, own.filter(pk__in=some).select_related("agent").order_by("created_at", "pk")):
+            folder = f"sessions/{folders.unique(f'{context.created_at:%Y-%m-%d} {str(context)[:60]}')}/"
+            try:
+                async for piece in _session(stream, folder, context):
+                    yield piece
+            except (DamagedArchive, FileNotFoundError, Context.DoesNotExist):
+                log.exception("session %s could not be exported completely", context.pk)
+                missing.append(f"{folder}\n")
+    if missing:
+        yield stream.add_text("incomplete.txt", "These could not be read completely:\n" + "".join(missing))
+    yield stream.end()
+
+
+async def _session(stream: ZipStream, folder: str, context: Context) -> AsyncIterator[bytes]:
+    await db.run(restored, context)
+    text = await db.run(markdown_of, context)
+    yield await asyncio.to_thread(stream.add_text, f"{folder}session.md", text)
+    messages: list[Message] = await db.run(list, lineage.messages(context).order_by("index"))
+    names, said = UniqueNames(), list[JSON]()
+    for message in messages:
+        shown = []
+        for part in pieces_joined(message.parts):
+            if "stored" in part or "raw" in part:
+                name = f"sent/{names.unique(part.get('filename') or 'file')}"
+                async for piece in stream.add(folder + name, part, message.created_at):
+                    yield piece
+                part = {key: part[key] for key in ("filename", "mediaType") if key in part} | {"file": name}
+            shown.append(part)
+        said.append(_message(message, shown))
+    content = await db.run(_session_json, context, said)
+    yield await asyncio.to_thread(_add_json, stream, f"{folder}session.json", content)
+    bundle: Bundle = await db.run(lambda: bundle_of_session(context, every_version=True))
+    async for piece in bundle.written_to(stream, f"{folder}files/"):
+        yield piece
+
+
+def _message(message: Message, parts: list[JSON]) -> JSON:
+    return {
+        "index": message.index,
+        "role": message.role,
+        "at": message.created_at,
+        "task": message.task_id,
+        "parts": parts,
+    }
+
+
+def _session_json(context: Context, said: list[JSON]) -> JSON:
+    tasks = lineage.tasks(context).order_by("created_at", "pk").values("id", "agent__slug", "state", "created_at")
+    return {
+        "id": context.pk,
+        "title": context.title,
+        "agent": context.agent.slug,
+        "createdAt": context.created_at,
+        "updatedAt": context.updated_at,
+        "archivedAt": context.archived_at,
+        "messages": said,
+        "tasks": list(tasks),
+    }
+
+
+PROFILE_FIELDS = [
+    "email",
+    "name",
+    "date_joined",
+    "last_login",
+    "time_zone",
+    "theme",
+    "clock",
+    "text_size",
+    "notify_ended",
+    "notify_questions",
+]
+KEY_FIELDS = ("name", "prefix", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at")
+
+
+def _about(person: User) -> dict[str, Any]:
+    principal = person.principal
+    given = Credential.objects.visible_to(principal).usable().order_by("given_at")
+    remote = RemoteCredential.objects.visible_to(principal).untold().order_by("updated_at")
+    return {
+        "profile.json": {name: getattr(person, name) for name in PROFILE_FIELDS},
+        "keys.json": list(ApiKey.objects.visible_to(principal).order_by("created_at").values(*KEY_FIELDS)),
+        "credentials.json": [
+            *given.values("agent__slug", "service", "auth_type", "given_at", "last_used_at"),
+            *remote.values("agent__slug", "scheme", "kind", "updated_at", "last_used_at"),
+        ],
+    }
+
+
+def _add_json(stream: ZipStream, name: str, value: Any) -> bytes:
+    """Times and ids as text. For a thread: a session may have megabytes."""
+    as_text = lambda one: one.isoformat() if hasattr(one, "isoformat") else str(one)  # noqa: E731
+    return stream.add_text(name, json.dumps(value, ensure_ascii=False, indent=2, default=as_text) + "\n")

@@ -1,0 +1,132 @@
+"""API keys: their list, new ones, and the samples of an agent's page with a key in them."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from apps.accounts.keys import KeyRefused, make_key, revoke_key
+from apps.accounts.models import ApiKey
+from apps.accounts.principals import READ, SCOPES, WRITE
+from apps.accounts.quotas import QuotaExceeded
+from apps.agents.models import Agent
+from apps.web import agents
+from apps.web.settings.account import PasswordForm
+from apps.web.settings.sections import person_of, private_view, settings_page
+from apps.web.shell import agent_or_404, page
+
+LIFETIMES = {7: "7 days", 30: "30 days", 90: "90 days", 365: "1 year"}
+NEVER = 0
+MOST_SHOWN = 200  # keys on the page, the newest first
+SAMPLE_DAYS = 30  # that the key of a sample is good for
+
+
+class KeyForm(PasswordForm):
+    name = forms.CharField(
+        max_length=120,
+        help_text="So that you recognize it, such as “laptop”.",
+        widget=forms.TextInput({"autocomplete": "off"}),
+    )
+    scopes = forms.MultipleChoiceField(
+        label="What it may do",
+        choices=[(scope, words[:1].upper() + words[1:]) for scope, words in SCOPES.items()],
+        initial=[READ],
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+    )
+    days = forms.TypedChoiceField(
+        label="It expires after",
+        choices=[*LIFETIMES.items(), (NEVER, "Never")],
+        coerce=int,
+        initial=30,
+        widget=forms.RadioSelect,
+    )
+
+    field_order = ["name", "scopes", "days", "current_password"]
+
+    def make(self) -> tuple[ApiKey, str] | None:
+        """The key and its text; None, with the form's error, if it is refused."""
+        cleaned = self.cleaned_data
+        lifetime = datetime.timedelta(days=cleaned["days"]) if cleaned["days"] != NEVER else None
+        try:
+            return make_key(self.person.principal, self.person, cleaned["name"], cleaned["scopes"], lifetime)
+        except KeyRefused as refused:
+            self.add_error("scopes", str(refused))
+        except QuotaExceeded as exceeded:
+            self.add_error(None, str(exceeded))
+        return None
+
+
+@private_view
+def api_keys(request: HttpRequest) -> HttpResponse:
+    """The list and the form. A new key is shown once, as the form's own response: its text is stored nowhere."""
+    person = person_of(request)
+    form = KeyForm(person, request.POST if request.method == "POST" else None)
+    made = form.make() if request.method == "POST" and form.is_valid() else None
+    key, text = made or (None, "")
+    return settings_page(
+        request,
+        "keys",
+        form,
+        form=KeyForm(person) if made else form,
+        keys=ApiKey.objects.visible_to(person.principal).order_by("-created_at", "-pk")[:MOST_SHOWN],
+        made=key,
+        key_text=text,
+        check=check_command(text) if key and READ in key.scopes else "",
+        scopes=SCOPES,
+    )
+
+
+def check_command(key_text: str) -> str:
+    """A command that shows whether a key works: the agents that its person may use."""
+    address = shlex.quote(f"{settings.PUBLIC_BASE_URL}/api/v1/agents")
+    return f"curl -s {address} -H {shlex.quote(f'Authorization: Bearer {key_text}')}"
+
+
+@private_view
+def revoke(request: HttpRequest, number: int) -> HttpResponse:
+    """Asks first; then the key is refused at once."""
+    key = ApiKey.objects.visible_to(person_of(request).principal).filter(pk=number).first()
+    if key is None:
+        raise Http404
+    if request.method != "POST":
+        return settings_page(request, "keys", revoking=key)
+    try:
+        revoke_key(person_of(request).principal, number)
+    except QuotaExceeded as exceeded:
+        messages.error(request, str(exceeded))
+    else:
+        messages.success(request, f"“{key.name}” is revoked. Programs that use it are refused from now on.")
+    return redirect("web:settings-keys")
+
+
+class SampleKeyForm(PasswordForm):
+    """Makes a key for an agent's samples: it may only send messages, and expires soon."""
+
+    def make(self, agent: Agent) -> str:
+        """The key's text; "", with the form's error, if it is refused."""
+        lifetime = datetime.timedelta(days=SAMPLE_DAYS)
+        try:
+            return make_key(self.person.principal, self.person, agent.name, [WRITE], lifetime)[1]
+        except (KeyRefused, QuotaExceeded) as refused:
+            self.add_error("current_password", str(refused))
+            return ""
+
+
+@private_view
+def sample_key(request: HttpRequest, slug: str) -> HttpResponse:
+    """The samples of an agent with a new key in them, shown once; for htmx only the samples."""
+    agent = agent_or_404(request, slug)
+    form = SampleKeyForm(person_of(request), request.POST if request.method == "POST" else None)
+    text = form.make(agent) if request.method == "POST" and form.is_valid() else ""
+    about = {"agent": agent, "samples": agents.samples(agent, text or agents.KEY_PLACEHOLDER), "key_form": form}
+    about |= {"key_made": bool(text), "sample_days": SAMPLE_DAYS}
+    if "HX-Request" in request.headers:
+        return render(request, "web/_curl_sample.html", about)
+    return page(request, "web/settings_sample.html", **about)

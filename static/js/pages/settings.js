@@ -1,0 +1,35 @@
+// The settings: buttons that copy, fields that are needed or wrong, and the switch for notifications on this device.
+import "../clipboard.js"; // for its buttons
+import { isOn, toggleNotifications } from "../shell/notifications.js";
+
+document.querySelector(".settings [aria-invalid=true]")?.focus();
+
+// The password is asked for where the e-mail address changes
+const email = document.querySelector("#profile #id_email");
+if (email) {
+  const password = document.getElementById("id_current_password");
+  const ask = () => (password.closest(".field").hidden = email.value === email.form.dataset.email && !password.ariaInvalid);
+  email.addEventListener("input", ask);
+  ask();
+}
+
+const device = document.getElementById("on-this-device");
+
+function show(problem = "") {
+  const isMissing = !("Notification" in globalThis);
+  device.hidden = isMissing;
+  device.ariaChecked = isOn();
+  device.disabled = false; // until now the button did nothing
+  const words = isMissing ? "This browser has no notifications." : `Notifications are ${isOn() ? "on" : "off"} on this device.`;
+  document.getElementById("device-state").textContent = problem || words;
+}
+
+if (device) {
+  let problem = "";
+  device.addEventListener("click", async () => {
+    problem = await toggleNotifications();
+    show(problem);
+  });
+  document.addEventListener("notifications-switched", () => show());
+  show();
+}

@@ -1,0 +1,343 @@
+"""Operators connect language models in admin; agents use them at once."""
+
+import asyncio
+import contextlib
+import socket
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission
+from django.core.exceptions import ValidationError
+from django.urls import reverse
+
+import db
+from agentkit.llm import LlmFunction, NoModel, has_model
+from apps.agents import options
+from apps.agents.definitions import Definition
+from apps.agents.registration import register_hosted, register_model
+from apps.engine.send import send, wait_until_settled
+from apps.features.health.monitoring import examine_agents
+from apps.features.model_agents import checks, language_models
+from apps.features.model_agents.checks import check
+from apps.installation import current
+from apps.installation.current import Endpoint as Address
+from apps.installation.models import ModelConnection, NetworkAllowance
+from apps.record import wire
+from apps.record.models import Run, Task
+from tests.llm.endpoint import Endpoint, hangs, refuses, sends
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ADD = reverse("admin:installation_modelconnection_add")
+TEST = reverse("admin:installation_modelconnection_test")
+KEY = "sk-test-e7a1c0ffee"
+
+
+def filled(endpoint: Endpoint, **values: str) -> dict[str, str]:
+    known = {"provider": "other", "name": "Lab", "base_url": endpoint.url, "key": KEY, "model": "small"}
+    return {**known, "offers-TOTAL_FORMS": "0", "offers-INITIAL_FORMS": "0", **values}
+
+
+def offer(**values: str) -> dict[str, str]:
+    return {"offers-TOTAL_FORMS": "1", **{f"offers-0-{name}": value for name, value in values.items()}}
+
+
+def connect(endpoint: Endpoint, name: str = "Lab", **fields: Any) -> ModelConnection:
+    """A connection that may be called."""
+    entry = endpoint.url.removeprefix("http://").removesuffix("/v1")
+    NetworkAllowance.objects.get_or_create(entry=entry, defaults={"reason": "test"})
+    fields = {"slug": name.lower(), "base_url": endpoint.url, "api_key": KEY, "model": "small", **fields}
+    return ModelConnection.objects.create(name=name, **fields)
+
+
+def errors(answer: Any) -> dict[str, list[str]]:
+    return answer.context["adminform"].form.errors
+
+
+async def ask(text: str = "Hello", model: str | None = None) -> str:
+    return await LlmFunction("Help.", model=model)(None, text)
+
+
+async def test_a_connection_made_in_admin_is_used_at_once_by_every_agent(operator, endpoint):
+    assert not await has_model()
+    with pytest.raises(NoModel):
+        await ask()
+    answer = await asyncio.to_thread(operator.post, ADD, filled(endpoint, allow_private="on"))
+    assert answer.status_code == 302
+    row = await db.run(ModelConnection.objects.get)
+    assert (row.slug, row.is_default, row.problem, row.found) == ("lab", True, "", ["large", "small"])
+    assert await ask() == "Good day."
+    assert endpoint.headers[-1]["authorization"] == f"Bearer {KEY}"
+    assert endpoint.requests[-1]["model"] == "small"
+
+
+async def test_another_process_uses_it_after_a_second(endpoint, monkeypatch):
+    current.forget()
+    assert not (await current.latest()).endpoints
+    monkeypatch.setattr(current, "forget", lambda: None)  # a change by another process does not reach this one
+    await db.run(lambda: ModelConnection.objects.bulk_create([ModelConnection(name="Lab", slug="lab", model="small")]))
+    assert not (await current.latest()).endpoints
+    kept = current.snapshot()
+    current.keep(current.Snapshot(kept.endpoints, kept.allowances, kept.read_at - current.REFRESH_SECONDS))
+    assert [one.slug for one in (await current.latest()).endpoints] == ["lab"]
+
+
+def test_many_calls_within_a_second_read_the_rows_once(endpoint, django_assert_num_queries):
+    connect(endpoint)
+    current.forget()
+    with django_assert_num_queries(2):
+        for _ in range(50):
+            language_models.choose(current.snapshot(), None)
+
+
+def test_a_key_is_encrypted_and_shown_to_nobody(operator, endpoint):
+    operator.post(ADD, filled(endpoint, allow_private="on"))
+    row = ModelConnection.objects.get()
+    page = operator.get(reverse("admin:installation_modelconnection_change", args=[row.pk]))
+    listed = operator.get(reverse("admin:installation_modelconnection_changelist"))
+    log = str(list(LogEntry.objects.values_list("change_message", "object_repr")))
+    assert row.api_key == KEY
+    assert KEY not in page.content.decode() + listed.content.decode() + log + repr(current.snapshot())
+    assert LogEntry.objects.filter(content_type__model="modelconnection").exists()
+
+
+def test_a_stored_key_goes_to_no_other_host(operator, endpoint):
+    row = connect(endpoint)
+    change = reverse("admin:installation_modelconnection_change", args=[row.pk])
+    elsewhere = {"base_url": "https://models.example.org/v1", "key": "", "allow_private": "on"}
+    assert "key" in errors(operator.post(change, filled(endpoint, **elsewhere)))
+    told = operator.post(TEST, {**filled(endpoint, **elsewhere), "id": row.pk}).json()
+    assert (told["ok"], endpoint.requests) == (False, [])
+    row.refresh_from_db()
+    assert row.base_url == endpoint.url
+    assert operator.post(change, filled(endpoint, key="", model="large")).status_code == 302
+    row.refresh_from_db()
+    assert (row.api_key, row.model) == (KEY, "large")
+    operator.post(change, filled(endpoint, key="", forget_key="on"))
+    row.refresh_from_db()
+    assert row.api_key == ""
+
+
+def test_a_private_address_must_be_allowed_in_the_same_form(operator, endpoint):
+    assert "base_url" in errors(operator.post(ADD, filled(endpoint)))
+    told = operator.post(TEST, filled(endpoint)).json()
+    assert (told["ok"], told["private"], endpoint.headers) == (False, True, [])
+    operator.post(ADD, filled(endpoint, allow_private="on"))
+    row = NetworkAllowance.objects.get()
+    assert (row.entry, row.expires_at) == (endpoint.url.removeprefix("http://").removesuffix("/v1"), None)
+
+
+def test_a_metadata_address_is_no_endpoint(operator, endpoint):
+    values = filled(endpoint, base_url="http://169.254.169.254/v1", allow_private="on")
+    assert "base_url" in errors(operator.post(ADD, values))
+    assert not NetworkAllowance.objects.exists()
+
+
+def test_the_form_refuses_what_cannot_work(operator, endpoint):
+    for values, field in (
+        ({"base_url": "models"}, "base_url"),
+        ({"base_url": "http://user:pass@models.example.org"}, "base_url"),
+        ({"key": "two words"}, "key"),
+        ({"model": ""}, "model"),
+        ({"slug": "2nd"}, "slug"),
+        ({"provider": "openai", "key": ""}, "key"),
+        (offer(name="small", input_price="-1"), "offers"),
+    ):
+        assert field in errors(operator.post(ADD, filled(endpoint, **values))), values
+    assert not ModelConnection.objects.exists()
+
+
+def test_presets_fill_the_address(operator):
+    assert "?provider=ollama" in operator.get(ADD).content.decode()
+    page = operator.get(ADD, {"provider": "ollama"})
+    assert page.context["adminform"].form.initial["base_url"] == "http://127.0.0.1:11434/v1"
+
+
+def test_only_operators_with_the_permission_see_or_test_connections(client, ada, endpoint):
+    row = connect(endpoint)
+    client.force_login(ada)
+    pages = [ADD, reverse("admin:installation_modelconnection_change", args=[row.pk])]
+    assert {client.get(page).status_code for page in pages} == {302}  # to sign in as an operator
+    ada.is_staff = True
+    ada.save()
+    ada.user_permissions.set(Permission.objects.filter(codename="view_modelconnection"))
+    assert client.post(TEST, {**filled(endpoint), "id": row.pk}).status_code == 403
+    assert client.post(TEST, filled(endpoint)).status_code == 403
+    assert client.post(ADD, filled(endpoint)).status_code == 403
+    assert endpoint.headers == []
+
+
+async def test_an_agent_names_a_model_of_any_connection(endpoint):
+    await db.run(connect, endpoint, "Lab")
+    await db.run(connect, endpoint, "Other", api_key="sk-other", model="large")
+    for name, model, key in (
+        (None, "small", KEY),
+        ("tiny", "tiny", KEY),
+        ("tiny@other", "tiny", "sk-other"),
+        ("a@b/c@other", "a@b/c", "sk-other"),
+    ):
+        await ask(model=name)
+        assert (endpoint.requests[-1]["model"], endpoint.headers[-1]["authorization"]) == (model, f"Bearer {key}")
+
+
+def test_there_is_one_default_connection_and_a_removed_one_is_replaced(endpoint):
+    first, second = connect(endpoint, "First"), connect(endpoint, "Second", is_default=True)
+    first.refresh_from_db()
+    assert (first.is_default, second.is_default) == (False, True)
+    second.delete()
+    first.refresh_from_db()
+    assert first.is_default
+    assert current.snapshot().default.slug == "first"
+
+
+def test_one_that_stops_being_the_default_while_it_is_tested_leaves_a_default(operator, endpoint, monkeypatch):
+    first = connect(endpoint, "First")
+
+    async def check(*_: Any) -> checks.Checked:
+        await db.run(connect, endpoint, "Second", is_default=True)
+        return checks.Checked(True, "It answered.")
+
+    monkeypatch.setattr(checks, "check", check)
+    address = reverse("admin:installation_modelconnection_change", args=[first.pk])
+    assert operator.post(address, filled(endpoint, name="First", is_default="on")).status_code == 302
+    assert list(ModelConnection.objects.filter(is_default=True).values_list("name", flat=True)) == ["Second"]
+
+
+def definition(**fields: Any) -> Definition:
+    return Definition.read({"name": "Clerk", "description": "Helps.", "instructions": "Help.", **fields})
+
+
+async def test_an_agent_of_a_removed_connection_says_so_and_answers_by_the_default(endpoint, ada, said, worker):
+    await db.run(connect, endpoint, "Lab")
+    gone = await db.run(connect, endpoint, "Gone", model="large")
+    agent = await db.run(register_model, "clerk", definition(model="large@gone"))
+    await db.run(gone.delete)
+    receipt = await send(ada.principal, agent, said("Hello"))
+    async with asyncio.timeout(30):
+        await wait_until_settled(receipt.context, receipt.task, receipt.index, wire.load_task)
+    task = await db.run(Task.objects.get, pk=receipt.task)
+    assert (task.state, endpoint.requests[-1]["model"]) == ("completed", "small")
+    await db.run(examine_agents)
+    await db.run(agent.refresh_from_db)
+    assert agent.health == "degraded"
+    assert "gone was removed" in agent.ailment
+
+
+def test_an_agent_cannot_name_a_connection_that_is_not_there():
+    with pytest.raises(ValidationError) as refused:
+        register_model("clerk", definition(model="large@nowhere"))
+    assert "model" in refused.value.message_dict
+
+
+def test_people_choose_the_models_that_operators_offer(endpoint, settings):
+    settings.LLM_MODELS = ["of-the-environment"]
+    offers = [{"name": "small", "is_choice": True}, {"name": "large", "is_choice": False}]
+    connect(endpoint, "Lab", offers=offers)
+    connect(endpoint, "Other", model="large", offers=[{"name": "large", "is_choice": True}])
+    agent = register_model("clerk", definition())
+    assert options.model_choices(agent) == ["small", "large@other"]
+    assert options.read_options(agent, {"model": "large@other"}) == {"model": "large@other"}
+    with pytest.raises(ValidationError):
+        options.read_options(agent, {"model": "large"})
+
+
+async def test_prices_give_the_cost_of_a_run(operator, endpoint, ada, said, worker):
+    values = filled(endpoint, allow_private="on", **offer(name="small", input_price="2.5", output_price="10"))
+    await asyncio.to_thread(operator.post, ADD, values)
+    agent = await db.run(register_model, "clerk", definition())
+    receipt = await send(ada.principal, agent, said("Hello"))
+    async with asyncio.timeout(30):
+        await wait_until_settled(receipt.context, receipt.task, receipt.index, wire.load_task)
+    run = await db.run(Run.objects.get, task=receipt.task)
+    assert run.usage["cost"] == run.usage["models"]["small"]["cost"] == pytest.approx((20 * 2.5 + 5 * 10) / 1e6)
+    page = await asyncio.to_thread(operator.get, reverse("admin:record_run_change", args=[run.pk]))
+    assert "0.0001" in page.content.decode()
+
+
+async def test_the_environment_is_used_until_a_connection_is_made(endpoint, settings):
+    settings.LLM_MODEL, settings.LLM_BASE_URL = "of-the-environment", endpoint.url
+    await ask()
+    assert endpoint.requests[-1]["model"] == "of-the-environment"
+    await db.run(connect, endpoint)
+    await ask()
+    assert endpoint.requests[-1]["model"] == "small"
+
+
+async def test_the_showcase_answers_by_the_model_without_a_restart(endpoint, ada, said, worker):
+    agent = await db.run(register_hosted, "assistant", "examples.agents.assistant:Assistant")
+
+    async def said_by(text: str) -> list[str]:
+        receipt = await send(ada.principal, agent, said(text))
+        if receipt.task is None:
+            return receipt.answer["metadata"]["models"]
+        async with asyncio.timeout(30):
+            await wait_until_settled(receipt.context, receipt.task, receipt.index, wire.load_task)
+        run = await db.run(Run.objects.get, task=receipt.task)
+        return list(run.usage["models"])
+
+    assert await said_by("What time is it?") == ["scripted:assistant"]
+    await db.run(connect, endpoint)
+    assert await said_by("What time is it?") == ["small"]
+
+
+@pytest.fixture
+def address(endpoint) -> Address:
+    connect(endpoint)
+    return Address("Lab", "lab", endpoint.url, KEY, "small", {})
+
+
+async def sentence_of(address: Address, endpoint: Endpoint, reply: Any) -> str:
+    endpoint.replies = [reply]
+    found = await check(address, "other")
+    assert not found.is_ok
+    assert KEY not in found.sentence
+    return found.sentence
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_errors_of_an_endpoint_are_sentences(address, endpoint, monkeypatch):
+    async def all_of_them() -> None:
+        quota = "You exceeded your current quota."
+        for status, words in (
+            (401, f"Incorrect API key provided: {KEY}."),
+            (404, "The model `small` does not exist."),
+            (429, quota),
+            (400, "This model is deprecated."),
+            (503, "Overloaded."),
+        ):
+            sentence = await sentence_of(address, endpoint, refuses(status, words))
+            assert words.replace(KEY, "***") in sentence
+            assert sentence[0].isupper()
+        beyond = "x" * (checks.MAX_MESSAGE_LENGTH - 4) + KEY
+        assert KEY[:4] not in await sentence_of(address, endpoint, refuses(401, beyond))
+        assert "base URL" in await sentence_of(address, endpoint, lambda asking: asking.respond(404, b"<html>"))
+        assert "base URL" in await sentence_of(address, endpoint, sends(b"<html>", "text/html"))
+        assert "base URL" in await sentence_of(address, endpoint, sends(b"[1]"))
+        monkeypatch.setattr(checks, "CALL_LIMITS", checks.Limits(seconds=0.2))
+        assert "in time" in await sentence_of(address, endpoint, hangs())
+
+    asyncio.run(all_of_them())
+
+
+async def test_an_endpoint_that_is_not_there_is_said_in_a_sentence(settings):
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+    await db.run(NetworkAllowance.objects.create, entry=f"127.0.0.1:{port}", reason="test")
+    found = await check(Address("", "lab", f"http://127.0.0.1:{port}/v1", "", "small", {}), "other")
+    assert (found.is_ok, "127.0.0.1 cannot be reached" in found.sentence) == (False, True)
+
+
+async def test_a_test_without_a_model_lists_those_there_are(address, endpoint):
+    unnamed = Address("", "lab", endpoint.url, KEY, "", {})
+    found = await check(unnamed, "other")
+    assert (found.is_ok, found.models, endpoint.requests) == (True, ["large", "small"], [])
+    endpoint.models = None
+    assert not (await check(unnamed, "other")).is_ok
+    assert (await check(address, "other")).is_ok  # it answers, although it has no list
+
+
+def test_short_names_are_made_and_differ(operator, endpoint):
+    for name in ("Größe 1", "Große 1", "1 2"):
+        operator.post(ADD, filled(endpoint, allow_private="on", name=name))
+    assert set(ModelConnection.objects.values_list("slug", flat=True)) == {"groe-1", "groe-1-2", "models"}

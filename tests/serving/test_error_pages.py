@@ -1,0 +1,95 @@
+"""Error pages obey the Content-Security-Policy that they are sent with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html.parser import HTMLParser
+
+import pytest
+from django.contrib import admin
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.test import Client, override_settings
+from django.urls import include, path
+
+from config import urls
+
+pytestmark = pytest.mark.django_db
+
+
+def failing(request: HttpRequest, kind: str) -> HttpResponse:
+    raise {"400": BadRequest, "403": PermissionDenied, "500": RuntimeError}[kind]("broken")
+
+
+handler400, handler500 = urls.handler400, urls.handler500
+urlpatterns = [
+    path("fails/<str:kind>", failing),
+    path("admin/fails/<str:kind>", failing),
+    path("admin/", admin.site.urls),
+    path("", include("config.urls")),
+]
+
+
+class Violations(HTMLParser):
+    """Inline scripts, styles and handlers that a policy does not allow."""
+
+    def __init__(self, policy: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._rules = {rule.split()[0]: rule.split()[1:] for rule in policy.split("; ") if rule}
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        scripts, styles = (self._rules.get(f"{kind}-src", ["'unsafe-inline'"]) for kind in ("script", "style"))
+        nonce = f"'nonce-{given.get('nonce')}'"
+        if tag == "script" and nonce not in scripts and "'unsafe-inline'" not in scripts:
+            by_address = "src" in given and "'self'" in scripts and "'strict-dynamic'" not in scripts
+            if not by_address:
+                self.found.append(f"<script {given}>")
+        if (tag == "style" or "style" in given) and "'unsafe-inline'" not in styles:
+            self.found.append(f"<{tag} {given}>")
+        if any(name.startswith("on") for name in given) and "'unsafe-inline'" not in scripts:
+            self.found.append(f"<{tag} {given}>")
+
+
+def violations(answer: HttpResponse) -> list[str]:
+    parser = Violations(answer.headers.get("Content-Security-Policy", ""))
+    parser.feed(answer.content.decode())
+    return parser.found
+
+
+@pytest.fixture
+def calls() -> Iterator[Client]:
+    with override_settings(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["testserver"]):
+        yield Client(raise_request_exception=False, enforce_csrf_checks=True)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("place", ["", "admin/"])
+@pytest.mark.parametrize("kind", ["400", "403", "404", "500"])
+def test_an_error_page_runs_what_it_brings(calls: Client, kind: str, place: str, debug: bool) -> None:
+    with override_settings(DEBUG=debug):
+        answer = calls.get(f"/{place}nowhere/at/all" if kind == "404" and not place else f"/{place}fails/{kind}")
+    assert answer.status_code in (int(kind), 500)
+    assert "<html" in answer.content.decode()
+    assert violations(answer) == []
+
+
+@pytest.mark.parametrize("address", ["/sign-in", "/admin/login/"])
+def test_the_page_of_a_form_that_is_out_of_date_runs_what_it_brings(calls: Client, address: str) -> None:
+    answer = calls.post(address, {})
+    assert answer.status_code == 403
+    assert violations(answer) == []
+
+
+def test_the_page_of_a_wrong_host_runs_what_it_brings(calls: Client) -> None:
+    answer = calls.get("/", headers={"host": "evil.example"})
+    assert answer.status_code == 400
+    assert violations(answer) == []
+
+
+def test_the_page_of_a_failure_needs_no_database(calls: Client, django_db_blocker: pytest.FixtureRequest) -> None:
+    with django_db_blocker.block():  # type: ignore[attr-defined]
+        answer = calls.get("/fails/500")
+    assert answer.status_code == 500
+    assert violations(answer) == []
