@@ -90,6 +90,20 @@ async def test_what_a_failed_task_had_streamed_is_unfinished_and_listed_on_reque
         assert (await bob_calls.get(path)).status == 404
 
 
+async def test_a_page_token_stays_good_when_something_unfinished_is_added(ada_calls: Caller, made: Making) -> None:
+    session = await session_of(await made.delivered())
+    await made.delivered(**again(session))
+    listed = f"/artifacts?session={session.pk}&unfinished=true&limit=1"
+    first = (await ada_calls.get(listed)).body
+    held = await db.run(begin, (await made.sent(**again(session))).run)
+    await db.run(say, held, chunk("late", "hello"))
+    await db.run(end, held, Failed("No."))
+    second = (await ada_calls.get(f"{listed}&cursor={first['nextCursor']}")).body
+    third = (await ada_calls.get(f"{listed}&cursor={second['nextCursor']}")).body
+    assert [one["unfinished"] for page in (first, second, third) for one in page["items"]] == [False, False, True]
+    assert third["nextCursor"] == ""
+
+
 async def test_a_large_file_that_was_left_unfinished_can_be_downloaded(ada_calls: Caller, made: Making) -> None:
     receipt = await made.sent()
     held = await db.run(begin, receipt.run)
