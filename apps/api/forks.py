@@ -17,14 +17,14 @@ from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Shape
 from apps.api.framework.views import Endpoint
 from apps.api.messages import Content, find_session, read_parts
-from apps.api.sessions import MAX_TITLE, NOTHING_SENT, usable_agent
+from apps.api.sessions import NOTHING_SENT, usable_agent
 from apps.api.shapes import JSON, SentShape, timestamp
 from apps.engine.send import Sent
 from apps.features.forks import branches, editing, forking
 from apps.features.sessions import commands
 from apps.record.content.parts import words_of
 from apps.record.errors import InvalidFields, InvalidParams
-from apps.record.models import Message
+from apps.record.models import MAX_TITLE, Message
 
 RUNNING = [
     ("cancel", "cancel running tasks"),

@@ -46,10 +46,8 @@ from apps.features.sessions import commands, deletion, marks
 from apps.record import lineage, projection, sync, wire
 from apps.record.content.rendering import title_of
 from apps.record.errors import ContextNotFound, InvalidFields
-from apps.record.models import Artifact, Context, Message, Task
+from apps.record.models import MAX_TITLE, Artifact, Context, Message, Task
 from apps.record.sync import PositionTooOld
-
-MAX_TITLE = 200  # characters
 
 EXAMPLE_SESSION = {"agent": "echo", "message": {"text": "Hello"}, "wait": True}
 

@@ -100,6 +100,9 @@ class ContextQuerySet(models.QuerySet["Context"]):
         return self.filter(parent_task=None)
 
 
+MAX_TITLE = 200  # characters
+
+
 class Context(models.Model):
     """One conversation: A2A's context, the client API's session."""
 
@@ -110,7 +113,7 @@ class Context(models.Model):
     )
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="contexts")
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="contexts")
-    title = models.CharField(max_length=200, blank=True)
+    title = models.CharField(max_length=MAX_TITLE, blank=True)
     parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="forks")
     forked_at = models.PositiveBigIntegerField(
         null=True, blank=True, help_text="Index of the last event shared with the parent."

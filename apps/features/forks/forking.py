@@ -20,13 +20,12 @@ from apps.record import ledger, lineage, notifications
 from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
 from apps.record.events import Edited, EventType, Fork, Opening
 from apps.record.lookup import check_may_use, find_session, restored
-from apps.record.models import ENDLESS, UNFINISHED_STATES, Context, Segment, Task, TaskState
+from apps.record.models import ENDLESS, MAX_TITLE, UNFINISHED_STATES, Context, Segment, Task, TaskState
 from db.sql import write_transaction
 
 Reason = Literal["fork", "edit", "retry", "agent"]
 RunningPolicy = Literal["finish", "cancel"]
 
-MAX_TITLE = 200  # characters
 FORK_TITLE = re.compile(r"(Fork|Retry|Run|Edit)( \d+)?: ")
 WORKING_STATES = (TaskState.SUBMITTED, TaskState.WORKING)
 
