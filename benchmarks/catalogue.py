@@ -6,16 +6,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from benchmarks import (
+    big,
+    crowd,
     forking,
     orchestrating,
     pages,
     pictures,
-    reading,
     remote,
     sending,
     starting,
     streaming,
-    subscribing,
     syncing,
 )
 from benchmarks.figures import Figures
@@ -52,10 +52,24 @@ BENCHMARKS = (
     Benchmark("nothing", "GET /healthz, for comparison", sending.nothing),
     Benchmark("send", "Blocking SendMessage of echo", sending.send),
     Benchmark("first-event", "SendStreamingMessage of echo", streaming.first_event),
-    Benchmark("chunks", "A stream of artifact chunks", streaming.chunks, inside=True),
-    Benchmark("get", "GetTask", reading.get),
-    Benchmark("list", "ListTasks, first page", reading.page, prepare=reading.fill, inside=True, any_broker=True),
-    Benchmark("subscribers", "Idle subscribers", subscribing.idle, inside=True, rounds=1, any_broker=True),
+    Benchmark(
+        "noisy-neighbor",
+        "Echo beside another key's streams",
+        crowd.noisy_neighbor,
+        inside=True,
+        rounds=3,
+        longest=600,
+        any_broker=True,
+    ),
+    Benchmark(
+        "many-sessions",
+        "An event heard by a client of many sessions",
+        crowd.many_sessions,
+        inside=True,
+        rounds=3,
+        longest=300,
+        any_broker=True,
+    ),
     Benchmark("remote", "A call to a remote agent", remote.calls, prepare=remote.register, inside=True),
     Benchmark(
         "remote-streams", "Streams of a remote agent, at once", remote.streams, remote.register, inside=True, rounds=2
@@ -66,6 +80,7 @@ BENCHMARKS = (
         "cuts", "Lines of events that are cut", syncing.cuts, inside=True, rounds=1, longest=600, any_broker=True
     ),
     Benchmark("pages", "A session in a browser", pages.session, pages.fill, inside=True, rounds=3, any_broker=True),
+    Benchmark("big", "Big pages", big.pages, big.fill, inside=True, longest=600, any_broker=True),
     Benchmark("pictures", "Drawing a plan", pictures.draw, inside=True, rounds=3, embedded_only=True),
     Benchmark("plans", "Plans under load", orchestrating.plans, inside=True, rounds=1, longest=3600, any_broker=True),
     Benchmark("start", "./manage.py serve", starting.start, inside=True, rounds=3, embedded_only=True),

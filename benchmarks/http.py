@@ -5,59 +5,94 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 from urllib.parse import urlsplit
 
-LARGEST = 64 * 1024 * 1024  # bytes of an answer at most
+import httptools
 
 
-class Connection:
+class Connection(asyncio.Protocol):
     """A kept-alive connection with one request at a time."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         address = urlsplit(url)
         self._host, self._port = address.hostname or "127.0.0.1", address.port or 80
         self._head = "".join(f"{name}: {value}\r\n" for name, value in {"Host": address.netloc, **headers}.items())
-        self._reader: asyncio.StreamReader
-        self._writer: asyncio.StreamWriter
+        self._transport: asyncio.Transport
+        self._parser = httptools.HttpResponseParser(self)
+        self._chunk: list[bytes] = []  # pieces of the chunk that is being received
+        self._chunks: list[bytes] = []
+        self._ended = self._streams = False
+        self._news: asyncio.Future[None]
 
     async def __aenter__(self) -> Self:
-        self._reader, self._writer = await asyncio.open_connection(self._host, self._port, limit=LARGEST)
+        await asyncio.get_running_loop().create_connection(lambda: self, self._host, self._port)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._writer.close()
+        self._transport.close()
 
     async def fetch(self, method: str, path: str, body: bytes = b"") -> bytes:
         """The body. Raises RuntimeError for a status other than 200."""
-        length = await self._ask(method, path, body)
-        if length is not None:
-            return await self._reader.readexactly(length)
-        return b"".join([chunk async for chunk in self._chunks()])
+        self._ask(method, path, body, streams=False)
+        await self._news
+        return self._taken(f"{method} {path}")
 
     async def stream(self, method: str, path: str, body: bytes = b"") -> AsyncGenerator[bytes]:
         """The body in the server's chunks. Raises RuntimeError for a status other than 200."""
-        length = await self._ask(method, path, body)
-        if length is not None:
-            yield await self._reader.readexactly(length)
-            return
-        async for chunk in self._chunks():
-            yield chunk
+        self._ask(method, path, body, streams=True)
+        while not self._ended:
+            await self._news
+            self._news = asyncio.get_running_loop().create_future()
+            chunks, self._chunks = self._chunks, []
+            if self._parser.get_status_code() != 200:
+                raise RuntimeError(f"{method} {path}: {self._parser.get_status_code()} {chunks}")
+            for chunk in chunks:
+                yield chunk
 
-    async def _ask(self, method: str, path: str, body: bytes) -> int | None:
-        """Send a request and read the head; returns the body's length, None if chunked."""
+    def _ask(self, method: str, path: str, body: bytes, *, streams: bool) -> None:
+        self._ended, self._streams, self._chunks = False, streams, []
+        self._news = asyncio.get_running_loop().create_future()
         head = f"{method} {path} HTTP/1.1\r\n{self._head}Content-Length: {len(body)}\r\n\r\n"
-        self._writer.write(head.encode() + body)
-        status, *lines = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin1").split("\r\n")
-        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        length = int(headers["content-length"]) if "content-length" in headers else None
-        if status.split()[1] != "200":
-            raise RuntimeError(f"{method} {path}: {status} {(await self._reader.read(2000)).decode(errors='replace')}")
-        return length
+        self._transport.write(head.encode() + body)
 
-    async def _chunks(self) -> AsyncGenerator[bytes]:
-        while size := int(await self._reader.readline(), 16):
-            yield (await self._reader.readexactly(size + 2))[:-2]
-        await self._reader.readline()
+    def _taken(self, asked: str) -> bytes:
+        body = b"".join(self._chunks)
+        if (status := self._parser.get_status_code()) != 200:
+            raise RuntimeError(f"{asked}: {status} {body[:2000].decode(errors='replace')}")
+        return body
+
+    def _wake(self) -> None:
+        if not self._news.done():
+            self._news.set_result(None)
+
+    # Called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if hasattr(self, "_news") and not (self._ended or self._news.done()):
+            self._news.set_exception(error or ConnectionError(f"{self._host}:{self._port} closed the connection"))
+
+    # Called by the parser
+
+    def on_body(self, piece: bytes) -> None:
+        self._chunk.append(piece)
+
+    def on_chunk_complete(self) -> None:
+        if self._chunk:
+            self._chunks.append(b"".join(self._chunk))
+            self._chunk = []
+            if self._streams:
+                self._wake()
+
+    def on_message_complete(self) -> None:
+        self.on_chunk_complete()
+        self._ended = True
+        self._wake()

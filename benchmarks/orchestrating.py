@@ -2,7 +2,7 @@
 
 The cost of a step is processor time of all the installation's processes, PostgreSQL's included, because a busy
 machine affects it less than wall time. *The engine's own* cost subtracts a plain send to the same agent, but not
-what Daphne takes for it, so the figure is rather too high.
+what the web process takes for it, so the figure is rather too high.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.scale import Scale
 from benchmarks.target import Target
 
 AGENT = "echo"
-SERVING = "daphne"
+SERVING = "web"
 
 
 async def plans(target: Target, scale: Scale) -> Figures:

@@ -27,10 +27,10 @@ def table(results: Sequence[Result], names: Sequence[str]) -> str:
     lines = []
     for result in results:
         title = f"{result.benchmark.title} ({result.rounds} round{'s' if result.rounds > 1 else ''})"
-        lines += ["", f"{title:<44}" + "".join(f"{name:>{WIDTH}}" for name in names)]
+        lines += ["", f"{title:<50}" + "".join(f"{name:>{WIDTH}}" for name in names)]
         for figure in next(iter(result.medians.values())):
             values = (shown(found[figure]) if (found := result.medians.get(name)) else "" for name in names)
-            lines.append(f"  {figure:<42}" + "".join(f"{value:>{WIDTH}}" for value in values))
+            lines.append(f"  {figure:<48}" + "".join(f"{value:>{WIDTH}}" for value in values))
     return "\n".join(lines)
 
 

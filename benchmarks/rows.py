@@ -1,6 +1,7 @@
-"""Rows for a throwaway database: `python -m benchmarks.rows agents|tasks SLUG COUNT`.
+"""Rows for a throwaway database: `python -m benchmarks.rows agents|tasks SLUG COUNT|record SLUG COUNT`.
 
-SQL makes the tasks without the ledger, a million in a minute or two.
+SQL makes the tasks without the ledger, a million in a minute or two. `record` adds for each task a run, two events, an
+entry of the search index, and a session without tasks; a million take a few minutes.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from string import Template
 
@@ -32,6 +35,7 @@ PER_TASK = 7  # events of an `echo` task
 BATCH = 20_000  # tasks in a transaction
 BEGAN = "2026-01-01 00:00:00"
 PARTS = '[{"text": "hello"}]'
+TEXT = "'hello word' || n %% 1000 || ' only' || n"
 SAID = f"""'{{"messageId": "answer ' || n || '", "role": "ROLE_AGENT", "parts": {PARTS}}}'"""
 
 
@@ -44,12 +48,14 @@ class Dialect:
         key: a deterministic UUID of a text.
         at: seconds after BEGAN.
         json: JSON of a text.
+        words: TEXT in the search index.
     """
 
     numbers: str
     key: str
     at: str
     json: str
+    words: str
 
 
 DIALECTS = {
@@ -58,6 +64,7 @@ DIALECTS = {
         "md5({})::uuid",
         f"timestamptz '{BEGAN}+00' + ({{}}) * interval '1 second'",
         "({})::jsonb",
+        "('@' || CAST(%(owner)s AS text) || ' hello:1 word' || n %% 1000 || ':2 only' || n || ':3')::tsvector",
     ),
     "sqlite": Dialect(
         "(WITH RECURSIVE numbers (n) AS (SELECT %(first)s UNION ALL SELECT n + 1 FROM numbers WHERE n < %(last)s)"
@@ -65,6 +72,7 @@ DIALECTS = {
         "md5({})",
         f"strftime('%%Y-%%m-%%d %%H:%%M:%%f', '{BEGAN}', ({{}}) || ' seconds')",
         "({})",
+        TEXT,
     ),
 }
 
@@ -77,19 +85,45 @@ def register_agents() -> None:
         register_plan(slug, PlanDefinition.read(definition), access=Agent.Access.AUTHENTICATED)
 
 
-def make_tasks(slug: str, count: int) -> None:
+def make_tasks(slug: str, count: int, *, whole: bool = False) -> None:
+    """Tasks with contexts, messages and artifacts; `whole`: and the rest of the record."""
     agent, owner = Agent.objects.get(slug=slug), User.objects.get(email=DEMO)
-    with connection.cursor() as cursor:
+    is_quick = whole and connection.vendor == "postgresql"
+    with connection.cursor() as cursor, quick_filling() if is_quick else nullcontext():
         if connection.vendor == "sqlite":
             connection.connection.create_function("md5", 1, md5, deterministic=True)
         for first in range(0, count, BATCH):
             last = min(count, first + BATCH) - 1
-            of = {"slug": slug, "agent": agent.pk, "owner": owner.pk, "workspace": agent.workspace_id}
+            of: dict[str, int | str] = {
+                "slug": slug,
+                "agent": agent.pk,
+                "owner": owner.pk,
+                "workspace": owner.membership.workspace_id,
+            }
             with transaction.atomic():
-                cursor.execute(statement(CONTEXTS), of | {"first": first // PER_CONTEXT, "last": last // PER_CONTEXT})
-                for template in (TASKS, QUESTIONS, ANSWERS, ARTIFACTS):
-                    cursor.execute(statement(template), of | {"first": first, "last": last})
+                for template in (*LISTED, *(REST if whole else ())):
+                    per = PER_CONTEXT if template in OF_CONTEXTS else 1
+                    cursor.execute(statement(template), of | {"first": first // per, "last": last // per})
+    with connection.cursor() as cursor:
         cursor.execute("ANALYZE")  # which a slowly grown database already has
+
+
+@contextmanager
+def quick_filling() -> Iterator[None]:
+    """Without checks of foreign keys, and with indexes made afterwards. For PostgreSQL's superusers."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index"
+            " WHERE indrelid = ANY(%s::regclass[]) AND NOT indisunique",
+            [FILLED],
+        )
+        indexes = dict(cursor.fetchall())
+        cursor.execute(f"DROP INDEX {', '.join(indexes)}")
+        cursor.execute("SET session_replication_role = replica")
+        yield
+        cursor.execute("SET maintenance_work_mem = '256MB'")
+        for definition in indexes.values():
+            cursor.execute(definition)
 
 
 def md5(text: str) -> str:
@@ -99,16 +133,21 @@ def md5(text: str) -> str:
 def statement(template: Template) -> str:
     """Fills a template; keys and times derive from `n`."""
     say = DIALECTS[connection.vendor]
-    of_context = "n" if template is CONTEXTS else f"(n / {PER_CONTEXT})"
+    of_context = "n" if template in OF_CONTEXTS else f"(n / {PER_CONTEXT})"
     return template.substitute(
         numbers=say.numbers,
         task=say.key.format("'task ' || CAST(%(slug)s AS text) || n"),
         context=say.key.format(f"'context ' || CAST(%(slug)s AS text) || {of_context}"),
         question=say.key.format("'question ' || CAST(%(slug)s AS text) || n"),
+        run=say.key.format("'run ' || CAST(%(slug)s AS text) || n"),
         answer=say.key.format("'answer ' || CAST(%(slug)s AS text) || n"),
-        at=say.at.format(f"n * {PER_CONTEXT}" if template is CONTEXTS else "n"),
+        at=say.at.format(f"n * {PER_CONTEXT}" if template in OF_CONTEXTS else "n"),
         parts=say.json.format(f"'{PARTS}'"),
         said=say.json.format(SAID),
+        asked=say.json.format(f"""'{{"message": {{"role": "ROLE_USER", "parts": {PARTS}}}}}'"""),
+        completed=say.json.format("""'{"artifacts": ["answer ' || n || '"]}'"""),
+        text=TEXT,
+        words=say.words,
         none=say.json.format("'[]'"),
         nothing=say.json.format("'{}'"),
         first=f"n %% {PER_CONTEXT} * {PER_TASK}",
@@ -119,9 +158,9 @@ def statement(template: Template) -> str:
 CONTEXTS = Template("""
 INSERT INTO record_context
     (id, context_id, owner_id, workspace_id, agent_id, title, fork_reason, last_event, is_watched,
-     memory, options, cold_file, cold_messages, created_at, updated_at)
+     memory, approved_tools, options, cold_file, cold_messages, created_at, updated_at)
 SELECT $context, 'bulk ' || %(slug)s || n, %(owner)s, %(workspace)s, %(agent)s, 'Bulk', '', $events, false,
-    $nothing, $nothing, '', 0, $at, $at
+    $nothing, $none, $nothing, '', 0, $at, $at
 FROM $numbers
 """)
 TASKS = Template("""
@@ -152,6 +191,46 @@ INSERT INTO record_artifact
 SELECT $task, 'answer ' || n, 'delivered', 'answer', '', $parts, '', $nothing, $none, $nothing, $first + 4, $at
 FROM $numbers
 """)
+RUNS = Template("""
+INSERT INTO record_run
+    (id, task_id, message_id, turn, state, attempt, fence, worker, interrupted, resumed, memory, input, input_hash,
+     usage, notes, remote, traceparent, queued_at, started_at, finished_at)
+SELECT $run, $task, $question, 1, CASE n %% 1000 WHEN 0 THEN 'failed' ELSE 'done' END, 1, 1,
+    'worker ' || n %% 8, false, false, $nothing, $nothing, '', $nothing, $none, $nothing, '', $at, $at, $at
+FROM $numbers
+""")
+ASKED = Template("""
+INSERT INTO record_event (context_id, "index", type, task_id, artifact_id, payload, at)
+SELECT $context, $first + 1, 'user_message', $task, '', $asked, $at
+FROM $numbers
+""")
+COMPLETED = Template("""
+INSERT INTO record_event (context_id, "index", type, task_id, run, artifact_id, payload, at)
+SELECT $context, $first + 7, 'agent_complete', $task, $run, '', $completed, $at
+FROM $numbers
+""")
+INDEXED = Template("INSERT INTO search_indexed (context_id, upto) SELECT $context, $events FROM $numbers")
+ENTRIES = Template("""
+INSERT INTO search_searchentry (context_id, owner_id, kind, key, "index", at, name, text, words)
+SELECT $context, %(owner)s, 'message', CAST($question AS text), $first + 1, $at, 'user', $text, $words
+FROM $numbers
+""")
+SESSIONS = Template("""
+INSERT INTO record_context
+    (id, context_id, owner_id, workspace_id, agent_id, title, fork_reason, last_event, is_watched,
+     memory, approved_tools, options, cold_file, cold_messages, created_at, updated_at)
+SELECT $run, 'session ' || %(slug)s || n, %(owner)s, %(workspace)s, %(agent)s, 'Session ' || n, '', 1, false,
+    $nothing, $none, $nothing, '', 0, $at, $at
+FROM $numbers
+""")
+SESSIONS_INDEXED = Template("INSERT INTO search_indexed (context_id, upto) SELECT $run, 1 FROM $numbers")
+OF_CONTEXTS = (CONTEXTS, INDEXED)
+LISTED = (CONTEXTS, TASKS, QUESTIONS, ANSWERS, ARTIFACTS)
+REST = (RUNS, ASKED, COMPLETED, INDEXED, ENTRIES, SESSIONS, SESSIONS_INDEXED)
+FILLED = [
+    *(f"record_{name}" for name in ("context", "task", "message", "artifact", "run", "event")),
+    "search_searchentry",
+]
 
 
 if __name__ == "__main__":
@@ -160,5 +239,7 @@ if __name__ == "__main__":
             register_agents()
         case ["tasks", slug, count]:
             make_tasks(slug, int(count))
+        case ["record", slug, count]:
+            make_tasks(slug, int(count), whole=True)
         case _:
             raise SystemExit(__doc__)

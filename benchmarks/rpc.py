@@ -28,9 +28,6 @@ class Client(Connection):
     def send_streaming(self, slug: str, text: str = "hello") -> AsyncGenerator[bytes]:
         return self.stream("POST", f"/a2a/{slug}", request("SendStreamingMessage", said(text)))
 
-    def subscribe(self, slug: str, task_id: str) -> AsyncGenerator[bytes]:
-        return self.stream("POST", f"/a2a/{slug}", request("SubscribeToTask", {"id": task_id}))
-
 
 def request(method: str, params: dict[str, Any]) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()

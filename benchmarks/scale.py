@@ -11,11 +11,10 @@ class Scale:
         seconds: after which no round begins; the stacks' start is extra.
         rounds: of each benchmark on each target.
         requests: of a round, by concurrency.
-        reads: GetTask and ListTasks of a round.
         streams: short streams of a round.
-        chunks: of the long stream.
-        few, many: tasks of a caller of ListTasks.
-        subscribers: idle streams.
+        many: rows of the big tables.
+        crowd, echoes: streams of one key, and measured sends of another.
+        heard_sessions, renames: of one client, and heard events.
         remote_calls: of a round, in sequence, by each way.
         remote_streams: open at once.
         sessions, events: of a restored client, and of its active session.
@@ -29,12 +28,12 @@ class Scale:
     seconds: float
     rounds: int
     requests: dict[int, int]
-    reads: int
     streams: int
-    chunks: int
-    few: int
     many: int
-    subscribers: int
+    crowd: int
+    echoes: int
+    heard_sessions: int
+    renames: int
     remote_calls: int
     remote_streams: int
     sessions: int
@@ -53,12 +52,12 @@ FULL = Scale(
     seconds=200,
     rounds=5,
     requests={1: 40, 8: 80, 32: 128},
-    reads=60,
     streams=30,
-    chunks=1000,
-    few=1000,
     many=100_000,
-    subscribers=1000,
+    crowd=2000,
+    echoes=150,
+    heard_sessions=1000,
+    renames=300,
     remote_calls=40,
     remote_streams=200,
     sessions=500,
@@ -76,12 +75,12 @@ QUICK = Scale(
     seconds=60,
     rounds=1,
     requests={1: 5, 8: 16},
-    reads=5,
     streams=3,
-    chunks=50,
-    few=60,
     many=120,
-    subscribers=20,
+    crowd=60,
+    echoes=20,
+    heard_sessions=40,
+    renames=20,
     remote_calls=3,
     remote_streams=5,
     sessions=20,

@@ -31,12 +31,13 @@ WORDS = "Some words of an answer, about as many as a stream brings at once. "
 
 def make(count: int, events: int, turn: int = TURN) -> uuid.UUID:
     owner, agent = User.objects.get(email=DEMO), Agent.objects.get(slug="echo")
+    workspace = owner.membership.workspace
     began = timezone.now() - datetime.timedelta(days=3)
     lengths = [*[1] * count, events]
     contexts = []
     for number, length in enumerate(lengths):
         key, at = uuid.uuid4(), began + datetime.timedelta(seconds=number)
-        about = {"owner": owner, "workspace_id": agent.workspace_id, "agent": agent, "title": f"Session {number}"}
+        about = {"owner": owner, "workspace": workspace, "agent": agent, "title": f"Session {number}"}
         contexts.append(Context(pk=key, context_id=str(key), last_event=length, created_at=at, updated_at=at, **about))
     Context.objects.bulk_create(contexts)
     log = [event for context in contexts for event in lines(context, turn)]

@@ -50,7 +50,7 @@ class Target:
     def _proc(self, *, worker: bool = False) -> Path:
         """Of the process that serves requests, or executes runs."""
         stack = self.inside
-        return Path(f"/proc/{stack.processes['serve' if stack.is_embedded else 'worker' if worker else 'daphne'].pid}")
+        return Path(f"/proc/{stack.processes['serve' if stack.is_embedded else 'worker' if worker else 'web'].pid}")
 
     def resident_kilobytes(self, *, worker: bool = False) -> float:
         """Private memory, without shared libraries."""
@@ -68,10 +68,7 @@ class Target:
         return found
 
     def _database_processes(self) -> list[int]:
-        stack = self.inside
-        with psycopg.connect(stack.services["DATABASE_URL"], autocommit=True) as connection:
-            found = connection.execute("SELECT pid FROM pg_stat_activity WHERE datname = %s", [stack.name])
-            return [pid for (pid,) in found]
+        return backends(self.inside.services["DATABASE_URL"], self.inside.name)
 
     def database_connections(self) -> int:
         """On PostgreSQL connections; on SQLite the database's open files."""
@@ -82,10 +79,28 @@ class Target:
         return len(self._database_processes())
 
 
+def backends(database_url: str, name: str) -> list[int]:
+    """Processes of PostgreSQL that serve the database `name`."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        return [pid for (pid,) in connection.execute("SELECT pid FROM pg_stat_activity WHERE datname = %s", [name])]
+
+
+def ended_backends_seconds(database_url: str) -> float:
+    """Processor time of all processes that this PostgreSQL server has started and that have ended."""
+    with psycopg.connect(database_url) as connection:
+        server = int(_times_of(connection.info.backend_pid)[1])
+    return sum(map(int, _times_of(server)[13:15])) / os.sysconf("SC_CLK_TCK")
+
+
 def seconds_of(process: int) -> float:
     """Processor time of a local process; 0 if it has ended."""
     try:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        fields = _times_of(process)
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _times_of(process: int) -> list[str]:
+    """The fields of /proc/PID/stat after the name (proc_pid_stat(5))."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
