@@ -1,14 +1,7 @@
 """The module that Django admin loads."""
 
-from apps.operators import (  # noqa: F401
-    accounts,
-    agents,
-    credentials,
-    plans,
-    record,
-    remote_agents,
-    remote_health,
-    tasks,
-    webhooks,
-)
-from apps.operators.installation import connections, network  # noqa: F401
+from apps.operators import actions  # noqa: F401
+from apps.operators.access import accounts, credentials, holds, limits, programs  # noqa: F401
+from apps.operators.installation import audit, budgets, connections, housekeeping, network, operation  # noqa: F401
+from apps.operators.registry import agent_versions, agents, evaluations, peers, remote_agents, remote_health  # noqa: F401
+from apps.operators.work import plans, record, tasks, webhooks  # noqa: F401

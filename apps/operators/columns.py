@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from django.contrib.admin import display
 from django.utils.safestring import SafeString
 
 from apps.record.content.rendering import RATINGS, summarize, summarize_parts
-from apps.record.models import Artifact, Context, Event, Feedback, Message, Run, Task, TaskState
+from apps.record.execution import Run
+from apps.record.models import Artifact, Context, Event, Feedback, Message, Task, TaskState
 from console import cells
-from console.admin import column, count_cell, id_cell, key_cell, related_cell, state_cell, time_cell
+from console.admin import Column, column, count_cell, id_cell, key_cell, related_cell, state_cell, time_cell
 from console.cells import Tone
 
 TASK_TONES = {
@@ -33,6 +36,25 @@ ARTIFACT_TONES = {
     Artifact.State.DELIVERED: Tone.DONE,
     Artifact.State.DISCARDED: Tone.STOPPED,
 }
+
+
+CREDENTIAL_LINK = re.compile(r"(/credentials/)[\w-]{16,}")  # whoever has the link may answer the request
+
+
+def without_secrets(text: str) -> str:
+    """Links that would let their reader give a credential lose their token."""
+    return CREDENTIAL_LINK.sub(r"\1…", text)
+
+
+def gist(text: str, length: int = 80) -> str:
+    """One line of a text, without secrets; "" for an empty one."""
+    return cells.shortened(without_secrets(text), length)
+
+
+def content_cell(field: str) -> Column:
+    """JSON that people and agents wrote, without secrets."""
+    show = lambda row: SafeString(without_secrets(cells.json_block(getattr(row, field))))  # noqa: E731
+    return column(field.replace("_", " "), show, field=field)
 
 
 created = time_cell("created_at")
@@ -62,8 +84,8 @@ took = column("took", lambda run: cells.duration(seconds_taken(run)))
 worker = id_cell("worker", "worker", ordering="worker")
 index = column("#", lambda row: cells.link(row.index, cells.page_url(type(row), row.pk)), "index")
 type_ = column("event", lambda event: cells.link(event.type, cells.page_url(Event, event.pk)), "type")
-event_gist = column("summary", lambda event: cells.shortened(summarize(event)) or "–")
-artifact_gist = column("content", lambda artifact: cells.shortened(summarize_parts(artifact.parts), 60) or "–")
+event_gist = column("summary", lambda event: gist(summarize(event)) or "–")
+artifact_gist = column("content", lambda artifact: gist(summarize_parts(artifact.parts), 60) or "–")
 
 
 def seconds_taken(run: Run) -> float | None:
@@ -101,7 +123,7 @@ def problem(row: Run) -> str:
 
 @display(description="text")
 def message_gist(row: Message) -> SafeString:
-    return cells.link(cells.shortened(summarize_parts(row.parts)) or "(empty)", cells.page_url(Message, row.pk))
+    return cells.link(gist(summarize_parts(row.parts)) or "(empty)", cells.page_url(Message, row.pk))
 
 
 @display(description="name", ordering="name")

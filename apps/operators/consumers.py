@@ -9,17 +9,20 @@ import asyncio
 import uuid
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qs
 
 from django.contrib.sessions.backends.base import SessionBase
 from django.urls import path
 
 import db
+from apps.accounts import revocation
 from apps.accounts.consumers import NOT_FOUND, SIGNED_OUT, Closed, PageConsumer, signed_in_user
 from apps.accounts.models import User
 from apps.operators.panels import Subject, may_view, panel
 from apps.record import feed
-from apps.record.models import Context, Event, Run, Task, TaskState
+from apps.record.execution import Run
+from apps.record.models import Context, Event, Task, TaskState
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class Snapshot:
     html: str
     reached: int
     is_active: bool
+    sender: str  # who sees it
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class Watcher:
             Run.objects.unfinished().filter(task__context=self.context).exists()
             or Task.objects.filter(context=self.context, state=TaskState.WORKING).exists()  # a plan has no run
         )
-        return Snapshot(panel(subject, viewer), reached, is_active)
+        return Snapshot(panel(subject, viewer), reached, is_active, f"user:{viewer.pk}")
 
     def _viewer(self) -> User:
         user = signed_in_user(self.session)
@@ -94,10 +98,14 @@ class LivePanelConsumer(PageConsumer):
         snapshot = await db.run(watcher.render)
         async with aclosing(feed.follow(watcher.context, snapshot.reached)) as batches:
             news: asyncio.Task[list[Event]] = asyncio.create_task(anext(batches))
+            changed = revocation.next_change(snapshot.sender)
             try:
                 while True:
                     await self._show(snapshot)
-                    await asyncio.wait({news}, timeout=self.ACTIVE_SECONDS if snapshot.is_active else self.IDLE_SECONDS)
+                    seconds = self.ACTIVE_SECONDS if snapshot.is_active else self.IDLE_SECONDS
+                    waited: set[asyncio.Future[Any]] = {news, changed}
+                    await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                    changed = revocation.next_change(snapshot.sender)
                     if news.done():
                         news.result()
                         news = asyncio.create_task(anext(batches))

@@ -14,14 +14,18 @@ from django.utils.safestring import SafeString
 
 from apps.accounts.models import User
 from apps.operators import columns
+from apps.operators.lists import ListAdmin
+from apps.operators.work.causes import causes_of
+from apps.operators.work.documents import Timeline
 from apps.record import lineage
 from apps.record.content.rendering import summarize_parts
-from apps.record.models import Artifact, Context, Event, Feedback, Message, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Artifact, Context, Event, Feedback, Message, Task
 from console import cells
-from console.admin import Column, ReadOnlyAdmin
+from console.admin import Column
 
 
-class LiveAdmin(ReadOnlyAdmin):
+class LiveAdmin(ListAdmin):
     """A page with a live panel, which `live.js` updates over `live_path`."""
 
     change_form_outer_before_template = "admin/console/live.html"
@@ -76,18 +80,27 @@ class Table:
         }
 
 
+AnyTable = Table | Timeline
+
+
 def panel(subject: Subject, viewer: User) -> SafeString:
     """Has only the tables that `viewer` may see."""
     facts, tables = PANELS[type(subject)](subject)
+    causes = causes_of(subject) if isinstance(subject, Task) else []
+    heading = (
+        "How it ended" if isinstance(subject, Task) and subject.is_finished else "Why it waits, or what happens now"
+    )
     allowed = [table.rendered() for table in tables if may_view(viewer, table.model)]
-    return render_to_string("admin/console/panel.html", {"facts": facts, "tables": allowed})
+    return render_to_string(
+        "admin/console/panel.html", {"facts": facts, "tables": allowed, "causes": causes, "heading": heading}
+    )
 
 
 def may_view(viewer: User, model: type[Model]) -> bool:
     return viewer.has_perm(f"{model._meta.app_label}.view_{model._meta.model_name}")
 
 
-def _context_panel(context: Context) -> tuple[list[tuple[str, Any]], list[Table]]:
+def _context_panel(context: Context) -> tuple[list[tuple[str, Any]], list[AnyTable]]:
     facts: list[tuple[str, Any]] = [
         ("agent", columns.agent(context)),
         ("owner", columns.owner(context)),
@@ -104,11 +117,11 @@ def _context_panel(context: Context) -> tuple[list[tuple[str, Any]], list[Table]
     ]
 
 
-def _task_panel(task: Task) -> tuple[list[tuple[str, Any]], list[Table]]:
+def _task_panel(task: Task) -> tuple[list[tuple[str, Any]], list[AnyTable]]:
     facts = [
         ("state", columns.task_state(task)),
         ("since", columns.since(task)),
-        ("message", cells.shortened(summarize_parts((task.status_message or {}).get("parts", [])), 200) or "–"),
+        ("message", columns.gist(summarize_parts((task.status_message or {}).get("parts", [])), 200) or "–"),
         ("agent", columns.agent(task)),
         ("owner", columns.owner(task)),
         ("session", columns.context(task)),
@@ -117,6 +130,7 @@ def _task_panel(task: Task) -> tuple[list[tuple[str, Any]], list[Table]]:
     given = Feedback.objects.filter(task=task)
     messages, events = Message.objects.filter(task=task), Event.objects.filter(task=task)
     return facts, [
+        Timeline(task),
         Table("Runs", runs.order_by("-turn"), RUNS, whole := {"task__id__exact": task.pk}),
         Table("Artifacts", artifacts, ARTIFACTS, whole),
         Table("Messages", messages.order_by("-index"), MESSAGES, whole),
@@ -125,7 +139,7 @@ def _task_panel(task: Task) -> tuple[list[tuple[str, Any]], list[Table]]:
     ]
 
 
-def _run_panel(run: Run) -> tuple[list[tuple[str, Any]], list[Table]]:
+def _run_panel(run: Run) -> tuple[list[tuple[str, Any]], list[AnyTable]]:
     facts = [
         ("state", columns.run_state(run)),
         ("attempt", run.attempt),
@@ -159,7 +173,7 @@ ARTIFACTS = (columns.artifact_name, columns.artifact_state, columns.artifact_gis
 MESSAGES = (columns.index, columns.role, columns.message_gist, columns.created)
 FEEDBACK = (columns.rating, columns.comment, columns.at)
 EVENTS = (columns.index, columns.type_, columns.event_gist, columns.at)
-PANELS: dict[type[Subject], Callable[[Any], tuple[list[tuple[str, Any]], list[Table]]]] = {
+PANELS: dict[type[Subject], Callable[[Any], tuple[list[tuple[str, Any]], list[AnyTable]]]] = {
     Context: _context_panel,
     Task: _task_panel,
     Run: _run_panel,

@@ -6,20 +6,20 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
-from django.contrib.auth.tokens import default_token_generator
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
-from django.urls import path, reverse
+from django.urls import path
 from django.utils.decorators import method_decorator
-from django.utils.encoding import force_bytes
-from django.utils.http import urlsafe_base64_encode
 from django.views.decorators.cache import never_cache
 from unfold.decorators import action
 from unfold.widgets import UnfoldAdminEmailInputWidget, UnfoldAdminTextInputWidget, UnfoldBooleanSwitchWidget
 
+from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User
+from apps.accounts.people.links import sign_in_link
+from db.sql import write_transaction
 
 DAY = 24 * 3600
 
@@ -92,8 +92,9 @@ class Invitations:
         form = InvitationForm(data, may_give_rights=bool(getattr(request.user, "is_superuser", False)))
         if not form.is_valid():
             return self._page(request, "Invite somebody", "invite.html", form=form)
-        person = form.make()
-        self.log_addition(request, person, "Invited.")
+        with write_transaction():
+            person = form.make()
+            self.log_addition(request, person, "Invited as an operator." if person.is_superuser else "Invited.")
         return self._show_link(request, person)
 
     @method_decorator(never_cache)
@@ -104,7 +105,7 @@ class Invitations:
             raise PermissionDenied
         if request.method != "POST":
             return self._page(request, f"Sign-in link for {person}", "link.html", person=person)
-        self.log_change(request, person, "Made a sign-in link.")
+        self.log_change(request, person, "Made a sign-in link.", AuditAction.SIGN_IN_LINK_MADE)
         return self._show_link(request, person)
 
     def _show_link(self: Any, request: HttpRequest, person: User) -> HttpResponse:
@@ -117,10 +118,3 @@ class Invitations:
         page = {**self.admin_site.each_context(request), "title": title, "opts": self.opts, **about}
         headers = {"Cache-Control": "no-store"}
         return TemplateResponse(request, f"admin/installation/{template}", page, headers=headers)
-
-
-def sign_in_link(person: User) -> str:
-    """Works until the person signs in or changes the password, at most PASSWORD_RESET_TIMEOUT seconds."""
-    key = urlsafe_base64_encode(force_bytes(person.pk))
-    token = default_token_generator.make_token(person)
-    return settings.PUBLIC_BASE_URL + reverse("web:welcome", args=[key, token])

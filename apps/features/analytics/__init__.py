@@ -1,0 +1,1 @@
+"""Sums of what agents did over time, for dashboards and comparisons of versions."""

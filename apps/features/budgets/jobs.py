@@ -1,0 +1,41 @@
+"""Sends notices about budgets."""
+
+from __future__ import annotations
+
+from celery import shared_task
+from django.utils import timezone
+
+from apps.features.budgets.models import Budget, BudgetNotice
+from apps.features.budgets.spending import Snapshot, forget, snapshot
+from apps.limits.notices import tell
+
+
+@shared_task(name="budgets.watch")  # type: ignore[untyped-decorator]
+def watch() -> None:
+    """Notes which limits of budgets were reached, and tells operators and the workspace's owners, once a month."""
+    forget()
+    known = snapshot()
+    for budget in known.budgets:
+        _note_reached_limits(known, budget)
+    unsent = BudgetNotice.objects.filter(sent_at=None, month=known.month)
+    for notice in unsent.select_related("budget__workspace", "budget__agent"):
+        if unsent.filter(pk=notice.pk).update(sent_at=timezone.now()) and not _tell(notice):
+            BudgetNotice.objects.filter(pk=notice.pk).update(sent_at=None)  # tried again a minute later
+
+
+def _note_reached_limits(known: Snapshot, budget: Budget) -> None:
+    spent = known.spent_of(budget)
+    for level, limit in budget.thresholds:
+        if spent >= limit:
+            values = {"budget": budget, "month": known.month, "level": level, "limit": limit}
+            BudgetNotice.objects.get_or_create(**values, defaults={"spent": spent})
+
+
+def _tell(notice: BudgetNotice) -> bool:
+    """Log the notice and send it by e-mail. Returns False if it could not be sent."""
+    budget = notice.budget
+    subject = f"Budget: {budget} has reached {notice.get_level_display()}"
+    text = f"Spent in {notice.month:%B %Y}: {notice.spent:.2f}. This notice is sent at {notice.limit:.2f}."
+    if notice.level == BudgetNotice.Level.HARD:
+        text += " Language models are not called any more until the next month, or until an operator raises the limit."
+    return tell(subject, text, budget.workspace)

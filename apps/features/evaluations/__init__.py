@@ -1,0 +1,1 @@
+"""Examples that an agent must answer as expected, and evaluations of its versions by them."""

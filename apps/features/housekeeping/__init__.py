@@ -1,0 +1,1 @@
+"""Live processes, and the runs of periodic jobs."""

@@ -1,0 +1,1 @@
+"""Admin pages of people, API keys and credentials."""

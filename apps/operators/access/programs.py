@@ -1,0 +1,76 @@
+"""Admin's page of programs that get access by OAuth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allauth.idp.oidc.adapter import get_adapter
+from allauth.idp.oidc.models import Client
+from django import forms
+from django.contrib import admin
+from django.core.exceptions import ValidationError
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+from apps.accounts.oauth import AGENT_SCOPE, IDENTITY_SCOPES
+from apps.accounts.principals import TASK_SCOPES
+from apps.operators.access.accounts import is_superuser
+from console.admin import LoggedAdmin, column, related_cell, time_cell
+
+SCOPES = (*TASK_SCOPES, *IDENTITY_SCOPES)
+
+
+class ProgramForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = Client
+        fields = ("name", "owner", "type", "grant_types", "redirect_uris", "scopes", "skip_consent")
+
+    def clean_scopes(self) -> str:
+        wanted = str(self.cleaned_data["scopes"]).split()
+        if unknown := [one for one in wanted if one not in SCOPES and not one.startswith(AGENT_SCOPE)]:
+            known = ", ".join((*SCOPES, f"{AGENT_SCOPE}<slug>"))
+            raise ValidationError(f"Unknown scope: {', '.join(unknown)}. Available scopes: {known}.")
+        return "\n".join(wanted)
+
+    def clean_grant_types(self) -> str:
+        wanted = str(self.cleaned_data["grant_types"]).split()
+        if unknown := [one for one in wanted if one not in Client.GrantType.values]:
+            raise ValidationError(
+                f"Unknown grant: {', '.join(unknown)}. There are: {', '.join(Client.GrantType.values)}."
+            )
+        return "\n".join(wanted)
+
+
+@admin.register(Client)
+class ProgramAdmin(LoggedAdmin):
+    """A program's secret is shown once. Deleting a program ends its tokens."""
+
+    form = ProgramForm
+    identifier = column("client ID", lambda client: client.pk, "id")
+    person = related_cell("owner", ordering="owner__email")
+    created = time_cell("created_at")
+    list_display = ("name", identifier, "type", person, "skip_consent", created)
+    list_filter = ("type", "skip_consent")
+    list_select_related = ("owner",)
+    search_fields = ("id", "name", "owner__email")
+    ordering = ("-created_at",)
+    autocomplete_fields = ("owner",)
+    fields = (identifier, "name", "owner", "type", "grant_types", "redirect_uris", "scopes", "skip_consent", created)
+    readonly_fields = (identifier, created)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
+        """Only superusers choose whom a service acts for, and let a program in without asking people."""
+        return self.readonly_fields if is_superuser(request) else (*self.readonly_fields, "owner", "skip_consent")
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        if not change:
+            obj.shown_secret = get_adapter().generate_client_secret()
+            obj.set_secret(obj.shown_secret)
+        super().save_model(request, obj, form, change)
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
+        """Shows the secret once, as the form's own response."""
+        page = {**self.admin_site.each_context(request), "title": "Copy the secret", "opts": self.opts, "program": obj}
+        headers = {"Cache-Control": "no-store"}
+        return TemplateResponse(request, "admin/accounts/program_registered.html", page, headers=headers)

@@ -1,0 +1,223 @@
+"""Buttons and list actions made from `bulk.RowAction`s, and the pages of bulk actions."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Any, ClassVar
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect
+from django.template.loader import render_to_string
+from django.urls import path
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_POST
+from unfold.dataclasses import ActionDialog
+from unfold.decorators import action as page_action
+
+from apps.accounts.models import User
+from apps.operators import bulk
+from apps.operators.bulk import ACTIONS, AT_ONCE, MOST_ROWS, Doing, Result, RowAction
+from apps.operators.models import BulkAction, BulkRow
+from apps.record.models import Task
+from console import cells
+from console.admin import ConsoleAdmin, ReadOnlyAdmin, column, redirect_dialog, related_cell, time_cell
+from console.cells import Tone
+
+TASK_NAMED = re.compile(r"(?<=task )([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+SHOWN_ROWS = 500  # results on a page
+FLASH = "bulk-action"  # in the session: the action whose results the next list shows
+LEVELS = {
+    BulkRow.Outcome.DONE: messages.SUCCESS,
+    BulkRow.Outcome.SKIPPED: messages.WARNING,
+    BulkRow.Outcome.FAILED: messages.ERROR,
+}
+OUTCOME_TONES = {
+    BulkRow.Outcome.WAITING: Tone.QUEUED,
+    BulkRow.Outcome.STARTED: Tone.WORKING,
+    BulkRow.Outcome.DONE: Tone.DONE,
+    BulkRow.Outcome.SKIPPED: Tone.STOPPED,
+    BulkRow.Outcome.FAILED: Tone.FAILED,
+}
+STATE_TONES = {
+    BulkAction.State.RUNNING: Tone.WORKING,
+    BulkAction.State.DONE: Tone.DONE,
+    BulkAction.State.STOPPED: Tone.STOPPED,
+}
+
+
+def list_action(action: RowAction, *, permission: str = "operate") -> Any:
+    """An action of a list, on chosen rows. `permission` is the name in admin of what the action requires."""
+
+    @admin.action(description=action.label, permissions=[permission])
+    def run(self: ActingAdmin, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponse | None:
+        return self.act_on_rows(request, action, rows)
+
+    return run
+
+
+def button(action: RowAction, *, icon: str, url_path: str, dialog: ActionDialog) -> Any:
+    """A button of a row's page, which asks first."""
+
+    def run(self: ActingAdmin, request: HttpRequest, form: object, object_id: str) -> HttpResponse:
+        self.act_on_row(request, action, object_id)
+        return redirect_dialog(self.model, object_id)
+
+    run.__name__ = url_path.replace("-", "_")
+    return page_action(description=action.label, permissions=["operate"], icon=icon, url_path=url_path, dialog=dialog)(
+        run
+    )
+
+
+class ActingAdmin(ConsoleAdmin):
+    """An admin whose lists show the results of their last action, row by row."""
+
+    list_before_template = "admin/console/narrowed.html"
+
+    def act_on_row(self, request: HttpRequest, action: RowAction, key: object) -> Result | None:
+        """Act on one row, and tell the operator. None if there is no such row that they may see."""
+        visible = self.get_queryset(request).filter(pk=key).values("pk")
+        row = action.rows().filter(pk__in=visible).first()
+        if row is None:
+            return None
+        operator: User = request.user  # type: ignore[assignment]
+        if not operator.has_perm(action.permission):
+            raise PermissionDenied
+        result = bulk.act(action, row, Doing(operator, uuid.uuid4(), before=action.mark(row)))
+        messages.add_message(request, LEVELS[result.outcome], with_links(result.note))
+        return result
+
+    def act_on_rows(self, request: HttpRequest, action: RowAction, rows: QuerySet[Any]) -> HttpResponse | None:
+        """Act on chosen rows: at once, or by a job whose page follows."""
+        operator: User = request.user  # type: ignore[assignment]
+        if not operator.has_perm(action.permission):
+            raise PermissionDenied
+        if len(keys := bulk.keys_of(rows)) > MOST_ROWS:
+            messages.error(request, f"Nothing was done: more than {MOST_ROWS:,} rows are chosen. Narrow the filter.")
+            return None
+        started = bulk.begin(action, operator, keys, request.GET.urlencode())
+        if len(keys) > AT_ONCE:
+            return redirect(cells.page_url(BulkAction, started.pk))
+        clean = set(started.counts()) <= {BulkRow.Outcome.DONE}
+        messages.add_message(
+            request, messages.SUCCESS if clean else messages.WARNING, f"{action.label}: {bulk.summary(started)}."
+        )
+        request.session[FLASH] = str(started.pk)
+        return None
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        more: dict[str, Any] = {}
+        if request.method == "GET" and (key := request.session.pop(FLASH, None)):
+            last = BulkAction.objects.filter(pk=key, operator=request.user.pk).first()
+            more = {"results": results_panel(last)} if last else {}
+        return super().changelist_view(request, {**more, **(extra_context or {})})
+
+
+def with_links(note: str) -> SafeString:
+    """The note of a result; tasks that it names are links."""
+    parts = TASK_NAMED.split(note)
+    linked = (cells.link(part, cells.page_url(Task, part)) if at % 2 else part for at, part in enumerate(parts))
+    return format_html_join("", "{}", ((part,) for part in linked))
+
+
+def results_panel(bulk_action: BulkAction) -> SafeString:
+    """The state of a bulk action and the results of its rows, what failed first."""
+    counts = bulk_action.counts()
+    done = sum(counts.get(one, 0) for one in LEVELS)
+    order = (BulkRow.Outcome.FAILED, BulkRow.Outcome.SKIPPED, BulkRow.Outcome.DONE)
+    rows: list[BulkRow] = []
+    for outcome in order:
+        if (room := SHOWN_ROWS - len(rows)) > 0 and counts.get(outcome):
+            rows += bulk_action.rows.filter(outcome=outcome)[:room]
+    model = ACTIONS[bulk_action.action].model if bulk_action.action in ACTIONS else None
+    shown = {
+        "bulk": bulk_action,
+        "done": done,
+        "summary": bulk.summary(bulk_action),
+        "state": cells.state(bulk_action.get_state_display(), STATE_TONES[BulkAction.State(bulk_action.state)]),
+        "percent": 100 * done // bulk_action.total if bulk_action.total else 100,
+        "is_cut": done > len(rows),
+        "table": {"headings": ("row", "result", "note"), "rows": [_result_line(row, model) for row in rows]},
+    }
+    return render_to_string("admin/operators/results.html", shown)
+
+
+def _result_line(row: BulkRow, model: Any) -> tuple[str, tuple[Any, ...]]:
+    result = cells.state(row.get_outcome_display().lower(), OUTCOME_TONES[BulkRow.Outcome(row.outcome)])
+    return f"bulk-row-{row.pk}", (cells.row_link(model, row.key) if model else row.key, result, with_links(row.note))
+
+
+@admin.register(BulkAction)
+class BulkActionAdmin(ReadOnlyAdmin):
+    """Operators see what they started; who may view bulk actions sees all."""
+
+    list_display = (
+        column("action", lambda row: cells.link(row.label, cells.page_url(BulkAction, row.pk))),
+        related_cell("operator", "by", empty="a deleted account"),
+        column("state", lambda row: cells.state(row.get_state_display(), STATE_TONES[row.state]), "state"),
+        column("rows", lambda row: f"{row.total:,}", "total"),
+        time_cell("created_at", "started"),
+        time_cell("finished_at", "ended"),
+    )
+    list_filter = ("state",)
+    search_fields = ("label", "operator__email")
+    ordering = ("-created_at",)
+    select_related = ("operator",)
+    fields = (*list_display[1:], column("filter", lambda row: _filter_link(row)))
+    change_form_outer_before_template = "admin/operators/bulk_action.html"
+    operate_permission = "operators.change_bulkaction"
+    every_one: ClassVar[str] = "operators.view_bulkaction"
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.is_staff)
+
+    def has_view_permission(self, request: HttpRequest, obj: BulkAction | None = None) -> bool:
+        if obj is None or obj.operator_id == request.user.pk:
+            return bool(request.user.is_active and request.user.is_staff)
+        return request.user.has_perm(self.every_one)
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        rows = super().get_queryset(request)
+        return rows if request.user.has_perm(self.every_one) else rows.filter(operator=request.user.pk)
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view
+        return [
+            path("<uuid:pk>/progress/", view(self.progress), name="operators_bulkaction_progress"),
+            path("<uuid:pk>/stop/", view(require_POST(self.stop)), name="operators_bulkaction_stop"),
+            *super().get_urls(),
+        ]
+
+    def page_context(self, request: HttpRequest, row: BulkAction) -> dict[str, Any]:
+        return {"results": results_panel(row), "may_stop": row.is_running and self._may_stop(request, row)}
+
+    def progress(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+        """The panel alone, which the page fetches while the action goes on."""
+        row = self.get_or_404(request, pk)
+        return HttpResponse(results_panel(row))
+
+    def stop(self, request: HttpRequest, pk: uuid.UUID) -> HttpResponse:
+        row = self.get_or_404(request, pk)
+        if not self._may_stop(request, row):
+            raise PermissionDenied
+        if bulk.stop(row, f"{request.user} stopped it."):
+            self.log_change(request, row, "Stopped.")
+            messages.success(request, "It stops. What was done stays done.")
+        else:
+            messages.warning(request, "It had ended.")
+        return redirect(cells.page_url(BulkAction, pk))
+
+    def _may_stop(self, request: HttpRequest, row: BulkAction) -> bool:
+        return row.operator_id == request.user.pk or self.has_operate_permission(request)
+
+
+def _filter_link(row: BulkAction) -> Any:
+    if row.action not in ACTIONS:
+        return row.chosen or cells.NOTHING
+    filters = {name: value for name, value in QueryDict(row.chosen).items() if name not in ("p", "e")}
+    words = ", ".join(f"{name} = {value}" for name, value in filters.items()) or "none"
+    return cells.link(words, cells.list_url(ACTIONS[row.action].model, **filters))

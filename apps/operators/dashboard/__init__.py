@@ -1,0 +1,1 @@
+"""The admin's first page, and the pages of analytics."""

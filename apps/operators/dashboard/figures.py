@@ -1,0 +1,261 @@
+"""What happened in the range, from the sums: throughput, run times, failures, tokens and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from apps.accounts.models import User, Workspace
+from apps.agents.models import Agent
+from apps.features.analytics.counting import MICRO, Amount
+from apps.features.analytics.reading import Key, Reading, Sums, percentiles, total
+from apps.operators import columns
+from apps.operators.dashboard.ranges import TimeRange
+from apps.operators.dashboard.tables import (
+    SERIES,
+    Chart,
+    Series,
+    Table,
+    Tile,
+    full_label,
+    money,
+    point_label,
+)
+from apps.operators.panels import may_view
+from apps.plans.models import PlanRun
+from apps.record.execution import Run
+from console import cells
+from console.cells import Tone
+
+MOST_ROWS = 12  # of a table on the dashboard
+STATES = (Run.State.DONE, Run.State.FAILED, Run.State.CANCELED)
+OTHERS = -1
+NO_RUNS = "No run ended in this range. Choose a longer one, or send an agent a message."
+
+
+@dataclass(slots=True)
+class Figures:
+    """All that the dashboard shows of a range. It needs permission to view runs."""
+
+    tiles: list[Tile] = field(default_factory=list)
+    charts: list[Chart] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+
+
+class Overview:
+    """Reads the sums once, and knows the names and links of what they are of."""
+
+    def __init__(self, reading: Reading, shown: TimeRange, viewer: User) -> None:
+        self.reading, self.shown, self.viewer = reading, shown, viewer
+        self.step = reading.period.step
+        self.totals = reading.sums(
+            "run.state", "run.time", "run.error", "run.model", "plan.state", by=("agent", "label")
+        )
+        self.in_time = reading.sums("run.state", by=("agent", "label"), step=self.step)
+        self.times = reading.sums("run.time", by=("label",), step=self.step)
+        self.names = dict(Agent.objects.values_list("pk", "name")) if may_view(viewer, Agent) else {}
+
+    def runs(self, **filters: Any) -> str:
+        """The list of runs that ended in the range."""
+        return cells.list_url(Run, **self.shown.within("finished_at"), **filters)
+
+    def figures(self) -> Figures:
+        charts = [self._throughput(), self._times()]
+        tables = [self._reasons()]
+        if self.names or may_view(self.viewer, Agent):
+            charts.insert(2, self._times_by_agent())
+            tables.append(self._spent("agent"))
+        tables.append(self._spent("model"))
+        if may_view(self.viewer, Workspace):
+            tables.append(self._spent("workspace"))
+        return Figures(self._tiles(), charts, tables)
+
+    def _tiles(self) -> list[Tile]:
+        found = [
+            Tile(
+                cells.state(f"runs {state}", columns.RUN_TONES[state]),
+                cells.link(
+                    f"{total(self.totals, topic='run.state', label=state).number:,}", self.runs(state__exact=state)
+                ),
+            )
+            for state in STATES
+        ]
+        p50, p95 = percentiles(self.totals, topic="run.time")
+        spent = total(self.totals, topic="run.state")
+        tokens = f"{spent.input_tokens:,} in, {spent.output_tokens:,} out"
+        found.append(
+            Tile("run time, median", cells.link(cells.duration(p50), self.runs()), f"95% within {cells.duration(p95)}")
+        )
+        found.append(Tile("cost", cells.link(money(spent.cost / MICRO), self.runs()), f"tokens: {tokens}"))
+        if may_view(self.viewer, PlanRun):
+            ended = total(self.totals, topic="plan.state").number
+            url = cells.list_url(PlanRun, **self.shown.within("finished_at"))
+            found.append(Tile(cells.state("plan runs ended", Tone.DONE), cells.link(f"{ended:,}", url)))
+        return found
+
+    def _largest(self) -> list[int]:
+        """The agents with the most runs; OTHERS last, if there are more."""
+        runs = _by(self.totals, "run.state", lambda key: key.agent)
+        most = sorted(runs, key=lambda agent: (-runs[agent].number, agent))
+        return most if len(most) <= SERIES else [*most[: SERIES - 1], OTHERS]
+
+    def _throughput(self) -> Chart:
+        """By agent; by outcome for those who may not see agents."""
+        points, by_agent = self.reading.period.points(), bool(self.names)
+        groups: list[Any] = self._largest() if by_agent else list(STATES)
+        counted = {group: dict.fromkeys(points, 0) for group in groups}
+        for key, amount in self.in_time.items():
+            group: Any = (key.agent if key.agent in counted else OTHERS) if by_agent else key.label
+            counted[group][key.point] = counted[group].get(key.point, 0) + amount.number
+        series = [
+            Series(self._name(group), [counted[group][point] for point in points], number if by_agent else str(group))
+            for number, group in enumerate(groups)
+        ]
+        table = _points_table("throughput", points, self.step, series, lambda value: f"{value or 0:,}")
+        runs = total(self.totals, topic="run.state").number
+        summary = (
+            f"{runs:,} runs ended in the {self.shown.title}."
+            if self.shown.choice
+            else f"{runs:,} runs ended, {self.shown.title}."
+        )
+        labels = [point_label(point, self.step) for point in points]
+        return Chart(
+            "throughput",
+            "Runs that ended" + (", by agent" if by_agent else ""),
+            summary,
+            "stacked",
+            "runs",
+            labels,
+            series,
+            table,
+        )
+
+    def _times(self) -> Chart:
+        points = self.reading.period.points()
+        found = [percentiles(self.times, point=point) for point in points]
+        series = [
+            Series("median", [p50 for p50, _ in found], 0),
+            Series("95% within", [p95 for _, p95 in found], 1, dash=True),
+        ]
+        table = _points_table("run-times", points, self.step, series, cells.duration)
+        p50, p95 = percentiles(self.totals, topic="run.time")
+        summary = f"The median run took {cells.duration(p50)}; 95% took at most {cells.duration(p95)}."
+        labels = [point_label(point, self.step) for point in points]
+        return Chart("run-times", "Run time", summary, "lines", "seconds", labels, series, table)
+
+    def _times_by_agent(self) -> Chart:
+        agents = [agent for agent in self._largest() if agent != OTHERS]
+        measured = {agent: percentiles(self.totals, topic="run.time", agent=agent) for agent in agents}
+        names = [self._name(agent) for agent in agents]
+        series = [
+            Series("median", [measured[agent][0] for agent in agents], 0),
+            Series("95% within", [measured[agent][1] for agent in agents], 1),
+        ]
+        runs = _by(self.totals, "run.state", lambda key: key.agent)
+        rows = [
+            (
+                self._agent(agent),
+                cells.link(f"{runs[agent].number:,}", self.runs(by_agent=agent)),
+                *map(cells.duration, measured[agent]),
+            )
+            for agent in agents
+        ]
+        table = Table("times-by-agent", "", ("agent", "runs", "median", "95% within"), rows, NO_RUNS)
+        return Chart(
+            "times-by-agent",
+            "Run time by agent",
+            "The agents with the most runs.",
+            "bars",
+            "seconds",
+            names,
+            series,
+            table,
+        )
+
+    def _reasons(self) -> Table:
+        by_reason = _by(self.totals, "run.error", lambda key: key.label)
+        rows: list[tuple[Any, ...]] = []
+        for reason, amount in _most(by_reason, lambda amount: amount.number):
+            number = cells.link(f"{amount.number:,}", self.runs(state__exact="failed", reason=reason))
+            rows.append((reason, number, *([self._failing(reason)] if self.names else [])))
+        headings = ("reason", "failed runs", *(["agents"] if self.names else []))
+        return Table("reasons", "Failed runs by reason", headings, rows, "No run failed in this range.")
+
+    def _failing(self, reason: str) -> Any:
+        """The agents that failed for it, the most first."""
+        agents = _by(self.totals, "run.error", lambda key: key.agent, label=reason)
+        filters = {"state__exact": "failed", "reason": reason}
+        shown = [
+            cells.link(f"{self._name(agent)} {amount.number:,}", self.runs(by_agent=agent, **filters))
+            for agent, amount in _most(agents, lambda amount: amount.number)[:3]
+        ]
+        return cells.lines(shown)
+
+    def _spent(self, by: str) -> Table:
+        """Tokens and cost by agent, language model or workspace; what cost most first."""
+        groups: dict[Any, Amount]
+        if by == "workspace":
+            sums = self.reading.sums("run.workspace", by=("label",))
+            groups = _by(sums, "run.workspace", lambda key: key.label)
+        elif by == "model":
+            groups = _by(self.totals, "run.model", lambda key: key.label)
+        else:
+            groups = _by(self.totals, "run.state", lambda key: key.agent)
+        most = _most(groups, lambda amount: (amount.cost, amount.input_tokens + amount.output_tokens, amount.number))
+        names = self._names_of(by, [group for group, _ in most])
+        rows = [
+            (
+                names[group],
+                cells.link(f"{amount.number:,}", self.runs(**{FILTERS[by]: group})),
+                f"{amount.input_tokens:,}",
+                f"{amount.output_tokens:,}",
+                money(amount.cost / MICRO),
+            )
+            for group, amount in most
+        ]
+        left = len(groups) - len(most)
+        note = f"{left:,} more with less." if left else ""
+        headings = (by if by != "model" else "language model", "runs", "tokens in", "tokens out", "cost")
+        empty = NO_RUNS if by != "model" else "No run called a language model in this range."
+        return Table(f"cost-by-{by}", f"Tokens and cost by {headings[0]}", headings, rows, empty, note)
+
+    def _names_of(self, by: str, groups: Iterable[Any]) -> Mapping[Any, Any]:
+        if by == "workspace":
+            found = Workspace.objects.in_bulk([int(group) for group in groups])
+            return {str(pk): cells.link(one, cells.page_url(Workspace, pk)) for pk, one in found.items()} | {
+                group: f"(deleted, {group})" for group in groups if int(group) not in found
+            }
+        return {group: self._agent(group) if by == "agent" else group for group in groups}
+
+    def _agent(self, agent: int) -> Any:
+        return cells.link(self._name(agent), cells.page_url(Agent, agent)) if agent in self.names else self._name(agent)
+
+    def _name(self, group: Any) -> str:
+        if group == OTHERS:
+            return "other agents"
+        return str(self.names.get(group, "(deleted)")) if isinstance(group, int) else str(group)
+
+
+FILTERS = {"agent": "by_agent", "model": "language_model", "workspace": "in_workspace"}
+
+
+def _by[K](sums: Sums, topic: str, group: Callable[[Key], K], **parts: Any) -> dict[K, Amount]:
+    found: dict[K, Amount] = {}
+    for key, amount in sums.items():
+        if key.topic == topic and all(getattr(key, name) == value for name, value in parts.items()):
+            found[group(key)] = found[group(key)].plus(amount) if group(key) in found else amount
+    return found
+
+
+def _most[K](groups: Mapping[K, Amount], rank: Callable[[Amount], Any]) -> list[tuple[K, Amount]]:
+    return sorted(groups.items(), key=lambda one: (rank(one[1]), str(one[0])), reverse=True)[:MOST_ROWS]
+
+
+def _points_table(id_: str, points: list[int], step: int, series: list[Series], show: Callable[[Any], Any]) -> Table:
+    rows = [
+        (full_label(point, step), *(show(one.values[at]) for one in series))
+        for at, point in enumerate(points)
+        if any(one.values[at] for one in series)
+    ]
+    return Table(id_, "", ("from (UTC)", *(one.name for one in series)), rows, NO_RUNS)

@@ -1,0 +1,195 @@
+"""What waits now: for people, and for machines. Each number leads to its rows, and costs one indexed query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Model, QuerySet
+
+from apps.a2a.models import Delivery
+from apps.accounts.models import User
+from apps.features.analytics.models import StorageSize
+from apps.features.housekeeping.models import SEEN_WITHIN, ServerProcess
+from apps.features.uploads.models import Upload
+from apps.operators import columns
+from apps.operators.dashboard.ranges import TimeRange
+from apps.operators.dashboard.tables import Table, Tile, ago, bytes_of
+from apps.operators.panels import may_view
+from apps.operators.work.webhooks import DELIVERY_TONES
+from apps.plans.models import PlanRun, Step
+from apps.record.content.rendering import summarize_parts
+from apps.record.execution import Run
+from apps.record.models import INTERRUPTED_STATES, Blob, Context, Task, TaskState
+from apps.remote.models import RemoteAgent
+from console import cells
+from console.cells import Tone
+from db import sql
+
+MOST = 10_000  # counted; lists may only estimate more
+FAILURES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TileGroup:
+    id: str
+    title: str
+    tiles: list[Tile]
+
+
+def waiting_groups(viewer: User) -> list[TileGroup]:
+    """What the viewer may see of it."""
+    people = [
+        *(_waiting_tasks() if may_view(viewer, Task) else ()),
+        *(_approvals() if may_view(viewer, PlanRun) else ()),
+        *(_changed_cards() if may_view(viewer, RemoteAgent) else ()),
+    ]
+    machines = [
+        *(_runs() if may_view(viewer, Run) else ()),
+        *(_deliveries() if may_view(viewer, Delivery) else ()),
+    ]
+    groups = (
+        TileGroup("people", "Waiting for people", people),
+        TileGroup("machines", "Waiting for machines", machines),
+    )
+    return [group for group in groups if group.tiles]
+
+
+def counted(rows: QuerySet[Any], model: type[Model], **filters: Any) -> Any:
+    """The number of rows, as a link to them; "10,000+" for more."""
+    number = rows.order_by().values("pk")[: MOST + 1].count()
+    shown = f"{number:,}" if number <= MOST else f"{MOST:,}+"
+    return cells.link(shown, cells.list_url(model, **filters))
+
+
+def _waiting_tasks() -> list[Tile]:
+    found = []
+    for state in INTERRUPTED_STATES:
+        rows = Task.objects.unfinished().filter(state=state)
+        title = cells.state(state, columns.TASK_TONES[state])
+        found.append(Tile(title, counted(rows, Task, state__exact=state), _oldest(rows, "status_at")))
+    return found
+
+
+def _approvals() -> list[Tile]:
+    """Plan runs with a step that asks a person for a decision."""
+    asking = PlanRun.objects.unfinished().filter(pk__in=Step.objects.asking().values("run"))
+    return [
+        Tile(
+            cells.state("plans that ask", Tone.WAITING),
+            counted(asking, PlanRun, asking=1),
+            _oldest(asking, "created_at"),
+        )
+    ]
+
+
+def _changed_cards() -> list[Tile]:
+    changed = RemoteAgent.objects.filter(proposed__isnull=False)
+    return [Tile(cells.state("changed cards", Tone.WAITING), counted(changed, RemoteAgent, proposed__isempty=0))]
+
+
+def _runs() -> list[Tile]:
+    queued, running = (Run.objects.unfinished().filter(state=state) for state in (Run.State.QUEUED, Run.State.RUNNING))
+    return [
+        Tile(
+            cells.state("queued", Tone.QUEUED),
+            counted(queued, Run, state__exact="queued"),
+            _oldest(queued, "queued_at"),
+        ),
+        Tile(
+            cells.state("running", Tone.WORKING),
+            counted(running, Run, state__exact="running"),
+            _oldest(running, "started_at"),
+        ),
+    ]
+
+
+def _deliveries() -> list[Tile]:
+    """Each state has an index of its own."""
+    found = []
+    for state, title in ((Delivery.State.WAITING, "webhook backlog"), (Delivery.State.DEAD, "dead letters")):
+        rows = Delivery.objects.filter(state__any_of=(state,))
+        number = counted(rows, Delivery, state__exact=state)
+        oldest = _oldest(rows, "pk", "created_at") if state == Delivery.State.WAITING else ""
+        found.append(Tile(cells.state(title, DELIVERY_TONES[state]), number, oldest))
+    return found
+
+
+def _oldest(rows: QuerySet[Any], order: str, moment: str = "") -> Any:
+    """Since when the oldest row waits, as a link to it; "" for none."""
+    oldest = rows.order_by(order).only("pk", moment or order).first()
+    if oldest is None:
+        return ""
+    return cells.link(ago(getattr(oldest, moment or order)), cells.page_url(rows.model, oldest.pk))
+
+
+def faulty_tasks(shown: TimeRange) -> list[Tile]:
+    """Tasks that failed, were rejected or canceled in the range, by their index."""
+    found = []
+    for state in (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED):
+        begin, end = shown.period.start, shown.period.end
+        rows = Task.objects.filter(state__any_of=(state,), status_at__gte=begin, status_at__lt=end)
+        number = counted(rows, Task, state__exact=state, **shown.within("status_at"))
+        found.append(Tile(cells.state(f"tasks {state}", columns.TASK_TONES[state]), number))
+    return found
+
+
+def newest_failures(shown: TimeRange) -> Table:
+    begin, end = shown.period.start, shown.period.end
+    failed = Task.objects.filter(
+        state__any_of=(TaskState.FAILED, TaskState.REJECTED), status_at__gte=begin, status_at__lt=end
+    )
+    newest = failed.select_related("agent").order_by("-status_at")[:FAILURES]
+    rows = [
+        (
+            columns.id_(task),
+            columns.task_state(task),
+            columns.agent(task),
+            cells.shortened(summarize_parts((task.status_message or {}).get("parts", []))) or "–",
+            columns.since(task),
+        )
+        for task in newest
+    ]
+    headings = ("task", "state", "agent", "message", "since")
+    return Table("failed-tasks", "Newest failed tasks", headings, rows, "No task failed in this range.", numeric=False)
+
+
+def workers(viewer: User) -> Table:
+    """The processes that gave a heartbeat in the last day."""
+    now = sql.database_time()
+    rows = []
+    for process in ServerProcess.objects.order_by("-kind", "host", "pid"):
+        is_seen = process.seen_at > now - SEEN_WITHIN
+        load: Any = "–"
+        if process.kind == ServerProcess.Kind.WORKER:
+            load = f"{process.busy:,} of {process.capacity:,}" + (f", {process.waiting:,} wait" * bool(process.waiting))
+            if may_view(viewer, Run):
+                own = {"state__exact": Run.State.RUNNING, "q": f"{process.host}:{process.pid}:"}
+                load = cells.link(load, cells.list_url(Run, **own))
+        state = cells.state("alive", Tone.DONE) if is_seen else cells.state("not seen", Tone.FAILED)
+        name = f"{process.get_kind_display()} {process.host}:{process.pid}"
+        rows.append((name, state, load, ago(process.seen_at)))
+    return Table(
+        "workers", "Workers", ("process", "state", "runs of its capacity", "heartbeat"), rows,
+        "No worker has been seen. Tasks wait until one starts: celery -A config worker.",
+    )  # fmt: skip
+
+
+STORED: dict[str, tuple[type[Model], dict[str, Any]]] = {
+    "files": (Blob, {}),
+    "uploads": (Upload, {}),
+    "archives": (Context, {"cold_at__isempty": 0}),
+}
+
+
+def storage(viewer: User) -> list[Tile]:
+    """What the periodic job measured last."""
+    found = []
+    for size in StorageSize.objects.order_by("name"):
+        model, filters = STORED.get(size.name, (None, {}))
+        if model is not None and not may_view(viewer, model):
+            continue
+        number: Any = bytes_of(size.bytes)
+        rows = "" if size.rows is None else f"{size.rows:,} stored"
+        found.append(Tile(size.name, cells.link(number, cells.list_url(model, **filters)) if model else number, rows))
+    return found

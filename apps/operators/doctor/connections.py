@@ -1,0 +1,145 @@
+"""Checks of what Parley connects to: broker, channel layer, mail server, language model; and of what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import smtplib
+import time
+import uuid
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+from celery import current_app
+from channels.layers import get_channel_layer
+from django.conf import settings
+from django.core import mail
+from kombu import Queue
+from kombu.exceptions import OperationalError
+
+import outbound
+from apps.features.model_agents import checks
+from apps.installation import current
+from apps.installation.models import ModelConnection, Provider
+from apps.operators.doctor.examination import Finding, Patient, describe, ok, problem, warning
+
+ANSWER_SECONDS = 5.0
+LOOPBACK, METADATA = "http://127.0.0.1:1/", "http://169.254.169.254/latest/meta-data/"
+
+
+def broker(_: Patient) -> Finding:
+    """Publish a message to a queue of its own, and get it back."""
+    url = settings.CELERY_BROKER_URL
+    if url.startswith("memory://"):
+        return ok("In memory, inside the server's process.")
+    sent, name = uuid.uuid4().hex, f"{settings.INSTALLATION}.doctor.{uuid.uuid4().hex[:8]}"
+    try:
+        with current_app.connection_for_write(connect_timeout=ANSWER_SECONDS) as connection:
+            connection.ensure_connection(max_retries=1, interval_start=0, timeout=ANSWER_SECONDS)
+            came = _round_trip(connection, name, sent)
+    except (OperationalError, OSError) as error:
+        advice = "Check CELERY_BROKER_URL: host, port, user, password and virtual host; and that the broker runs."
+        return problem(f"{_place(url)} cannot be reached. {describe(error)}", advice)
+    if came != sent:
+        return problem(f"A message to {_place(url)} did not come back.", "Look at the broker's log and its disk alarm.")
+    return ok(f"A message to {_place(url)} came back.")
+
+
+def _round_trip(connection: Any, name: str, sent: str) -> object:
+    """What comes out of the queue; None after ANSWER_SECONDS."""
+    queue = Queue(name, expires=60, channel=connection.default_channel)
+    queue.declare()
+    try:
+        connection.Producer().publish(sent, routing_key=name)
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while time.monotonic() < deadline:
+            if (message := queue.get(no_ack=True)) is not None:
+                return message.payload
+            time.sleep(0.05)
+        return None
+    finally:
+        queue.delete()
+
+
+def channel_layer(_: Patient) -> Finding:
+    """Send a message to a channel, and receive it."""
+    url = settings.CHANNEL_LAYER_URL
+    if url.startswith("memory://"):
+        return ok("In memory, inside the server's process.")
+    try:
+        asyncio.run(_message_by_channel())
+    except TimeoutError:
+        return problem(
+            f"A message to {_place(url)} did not come back.", "Look whether Redis allows PUBLISH and SUBSCRIBE."
+        )
+    except (redis.RedisError, OSError) as error:
+        advice = "Check CHANNEL_LAYER_URL: host, port and password; and that Redis runs."
+        return problem(f"{_place(url)} cannot be reached. {describe(error)}", advice)
+    return ok(f"A message to {_place(url)} came back.")
+
+
+async def _message_by_channel() -> None:
+    layer = get_channel_layer()
+    async with asyncio.timeout(ANSWER_SECONDS):
+        channel = await layer.new_channel()
+        await layer.send(channel, {"type": "doctor"})
+        await layer.receive(channel)
+        await layer.flush()
+
+
+def _place(url: str) -> str:
+    """Without user and password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+
+
+def mail_server(patient: Patient) -> Finding:
+    """Connect and sign in; send a message only if asked to."""
+    if not (settings.EMAIL_URL or settings.ADMINS or patient.test_email):
+        return ok("EMAIL_URL is not set: nobody gets mail about budgets or errors.")
+    options = settings.MAILERS["default"].get("OPTIONS", {})
+    place = f"{options.get('host')}:{options.get('port')}"
+    try:
+        with mail.mailers.default as server:
+            if patient.test_email:
+                subject, text = "A test from Parley", f"{patient.url} can send mail."
+                server.send_messages([mail.EmailMessage(subject, text, to=[patient.test_email])])
+    except (smtplib.SMTPException, OSError) as error:
+        advice = "Check EMAIL_URL: smtp+tls://USER:PASSWORD@HOST:587, or smtp+ssl://…:465; and EMAIL_FROM."
+        return problem(f"{place} does not take mail. {describe(error)}", advice)
+    return ok(f"{place} took a message to {patient.test_email}." if patient.test_email else f"{place} lets Parley in.")
+
+
+def language_model(_: Patient) -> Finding:
+    """Ask the default model for a word."""
+    endpoint = current.snapshot().default
+    if not endpoint.is_usable:
+        return ok("None is connected. Agents without code need one.")
+    provider = ModelConnection.objects.filter(slug=endpoint.slug).values_list("provider", flat=True).first() or ""
+    asked = replace(endpoint, base_url=endpoint.base_url or Provider.OPENAI.base_url)
+    found = asyncio.run(checks.check(asked, provider))
+    if found.is_ok:
+        return ok(found.sentence)
+    where = (
+        f"the model connection {endpoint.name} in admin" if endpoint.slug else "LLM_MODEL, LLM_BASE_URL and LLM_API_KEY"
+    )
+    return problem(found.sentence, f"Check {where}.")
+
+
+def outgoing_calls(_: Patient) -> Finding:
+    """Are this machine and the cloud's metadata refused to agents and webhooks?"""
+    if _may_call(METADATA):
+        return problem("Metadata of the cloud can be called.", "Remove 169.254.169.254 from OUTBOUND_ALLOW.")
+    if _may_call(LOOPBACK):
+        advice = "Allow one host and port in OUTBOUND_ALLOW or under Private addresses, not all of this machine."
+        return warning("Whoever registers an agent can make Parley call every port of this machine.", advice)
+    return ok("Calls to this machine and to cloud metadata are refused.")
+
+
+def _may_call(url: str) -> bool:
+    try:
+        outbound.guard().check(url)
+    except outbound.Forbidden:
+        return False
+    return True

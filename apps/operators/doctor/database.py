@@ -1,0 +1,148 @@
+"""Checks of the database and of what it says: migrations, secrets, clock, processes, queue."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from typing import Any
+
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, NotSupportedError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.db.utils import ConnectionHandler
+
+from apps.accounts.encryption import encrypted_fields, unreadable
+from apps.features.housekeeping import processes
+from apps.features.housekeeping.models import PeriodicJob, ServerProcess
+from apps.operators.doctor.examination import Finding, Patient, describe, ok, problem, warning
+from apps.operators.metrics import oldest_startable
+from db import sql
+
+SKEW_SECONDS, BAD_SKEW_SECONDS = 2.0, 15.0
+OLD_RUN_SECONDS, STUCK_RUN_SECONDS = 60.0, 600.0
+FULL_SHARE = 0.9  # of the server's connections in use
+START_WORKER = "Start ./manage.py serve, or celery -A config worker. If one runs, look at its log and its broker."
+START_BEAT = "Start one: celery -A config beat, or ./manage.py serve, which has its own."
+
+
+def database(_: Patient) -> Finding:
+    """By a connection without a pool, whose error says why."""
+    chosen = {**settings.DATABASES["default"]}
+    chosen["OPTIONS"] = {name: value for name, value in chosen["OPTIONS"].items() if name != "pool"}
+    if not settings.EMBEDDED:
+        chosen["OPTIONS"]["connect_timeout"] = 5
+    fresh = ConnectionHandler({"default": chosen})[DEFAULT_DB_ALIAS]
+    try:
+        with fresh.cursor() as cursor:
+            fresh.check_database_version_supported()
+            return _described(fresh, cursor)
+    except NotSupportedError as error:
+        return problem(str(error).splitlines()[0], "Upgrade the database server.")
+    except DatabaseError as error:
+        advice = "Check DATABASE_URL: host, port, name, user and password; and that the server runs."
+        return problem(f"It cannot be reached. {describe(error)}", advice)
+    finally:
+        fresh.close()
+
+
+def _described(fresh: Any, cursor: Any) -> Finding:
+    if fresh.vendor == "sqlite":
+        cursor.execute("SELECT sqlite_version()")
+        return ok(f"SQLite {cursor.fetchone()[0]} at {fresh.settings_dict['NAME']}.")
+    cursor.execute("SELECT current_setting('server_version'), current_setting('server_encoding')")
+    version, encoding = cursor.fetchone()
+    if encoding != "UTF8":
+        advice = "Make a database with ENCODING 'UTF8' TEMPLATE template0, and restore a dump into it."
+        return problem(f"The database is encoded in {encoding}, which cannot hold every text.", advice)
+    return ok(f"PostgreSQL {version}, {encoding}.")
+
+
+def connections_left(_: Patient) -> Finding:
+    """Can all processes have the connections that their pools may open?"""
+    if connection.vendor != "postgresql":
+        return ok("SQLite has no limit of connections.")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,"
+            " (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')"
+        )
+        limit, used = cursor.fetchone()
+    pool = settings.DATABASES["default"]["OPTIONS"].get("pool", {}).get("max_size", settings.BRIDGE_THREADS)
+    known = (
+        len(set(ServerProcess.objects.seen(sql.database_time()).values_list("host", "pid"))) + 1
+    )  # and one web process
+    advice = "Raise max_connections of PostgreSQL, or run fewer processes."
+    if used >= limit * FULL_SHARE:
+        return problem(f"{used} of {limit} connections are in use.", advice)
+    if known * pool > limit:
+        return warning(f"{known} processes may open {pool} connections each, but the server has {limit}.", advice)
+    return ok(f"{used} of {limit} connections are in use; a process opens at most {pool}.")
+
+
+def migrations(_: Patient) -> Finding:
+    executor = MigrationExecutor(connection)
+    missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if missing:
+        first = missing[0][0]
+        text = f"{len(missing)} migrations are missing, first {first.app_label} {first.name}."
+        return problem(text, "Run ./manage.py migrate. Make a backup before an upgrade.")
+    return ok("All migrations are applied.")
+
+
+def stored_secrets(_: Patient) -> Finding:
+    counts = [unreadable(field) for field in encrypted_fields()]
+    if bad := [count for count in counts if count.unreadable]:
+        total, columns = sum(count.unreadable for count in bad), ", ".join(count.column for count in bad)
+        advice = "Put the key that they were written with behind the others in MASTER_KEY."
+        return problem(f"{total} stored secrets cannot be decrypted ({columns}). {bad[0].reason}", advice)
+    return ok("MASTER_KEY decrypts the stored secrets.")
+
+
+def database_clock(_: Patient) -> Finding:
+    """Leases go by the database's clock, and pages by this machine's."""
+    before = time.time()
+    there = sql.database_time().timestamp()
+    skew = there - (before + time.time()) / 2
+    advice = "Let both machines set their clock by NTP (timedatectl set-ntp true)."
+    text = f"The database's clock differs by {abs(skew):.1f} s from this machine's."
+    if abs(skew) > BAD_SKEW_SECONDS:
+        return problem(text, advice)
+    return warning(text, advice) if abs(skew) > SKEW_SECONDS else ok(text)
+
+
+def workers(_: Patient) -> Finding:
+    return _seen(ServerProcess.Kind.WORKER, START_WORKER)
+
+
+def beat(_: Patient) -> Finding:
+    return _seen(ServerProcess.Kind.BEAT, START_BEAT)
+
+
+def _seen(kind: ServerProcess.Kind, advice: str) -> Finding:
+    if (sentence := processes.missing().get(kind)) is not None:
+        return problem(sentence, advice)
+    names = [f"{row.host}:{row.pid}" for row in ServerProcess.objects.seen(sql.database_time()).filter(kind=kind)]
+    if kind == ServerProcess.Kind.BEAT and len(names) > 1:
+        return warning(f"{len(names)} were seen: {', '.join(names)}.", "Run one: each sends every periodic job.")
+    return ok(f"{len(names)} seen: {', '.join(names)}.")
+
+
+def queue(_: Patient) -> Finding:
+    """Runs that a pause holds back wait on purpose."""
+    oldest = oldest_startable()
+    if oldest is None:
+        return ok("No run waits for a worker.")
+    age = (sql.database_time() - oldest).total_seconds()
+    text = f"The oldest queued run waits for {datetime.timedelta(seconds=int(age))}."
+    advice = "Start more workers, or look in admin under Runs what the running ones do."
+    if age > STUCK_RUN_SECONDS:
+        return problem(text, advice)
+    return warning(text, advice) if age > OLD_RUN_SECONDS else ok(text)
+
+
+def periodic_jobs(_: Patient) -> Finding:
+    failed = list(PeriodicJob.objects.filter(has_failed=True))
+    if failed:
+        text = f"The last run failed of {', '.join(job.name for job in failed)}. {failed[0].problem[:200]}"
+        return warning(text, "See Housekeeping in admin, and the workers' log.")
+    return ok("None failed the last time.")

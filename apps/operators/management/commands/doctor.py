@@ -1,0 +1,49 @@
+"""`./manage.py doctor [--json] [--url PUBLIC_BASE_URL] [--send-test-email ADDRESS]`."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandError, CommandParser
+
+from apps.operators.doctor import CHECKS, Finding, Patient, State, examine
+from console.commands import QuickCommand, program
+
+
+class Command(QuickCommand):
+    help = (
+        "Examines this installation from end to end: settings, database, broker, proxy, mail, language model and more. "
+        "Prints a line for each check, and what to do where it is not ok. Exits with 1 if there is a problem."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON document")
+        parser.add_argument("--url", default=settings.PUBLIC_BASE_URL, help="default: PUBLIC_BASE_URL")
+        parser.add_argument("--send-test-email", metavar="ADDRESS", default="", help="also send a message there")
+
+    def handle(self, *args: Any, as_json: bool, url: str, send_test_email: str, **options: Any) -> None:
+        patient = Patient(url.rstrip("/"), send_test_email)
+        findings: list[tuple[str, Finding]] = []
+        for name, finding in examine(CHECKS, patient):
+            finding = replace(finding, advice=finding.advice.replace("./manage.py", program()))
+            findings.append((name, finding))
+            if not as_json:
+                self._print(name, finding)
+        states = [finding.state for _, finding in findings]
+        if as_json:
+            worst = next((one for one in (State.PROBLEM, State.WARNING) if one in states), State.OK)
+            checks = [
+                {"name": name, "state": found.state, "text": found.text, "advice": found.advice}
+                for name, found in findings
+            ]
+            self.stdout.write(json.dumps({"status": worst, "checks": checks}, indent=2))
+        if number := states.count(State.PROBLEM):
+            raise CommandError(f"{number} problem{'s' if number > 1 else ''} found.", returncode=1)
+
+    def _print(self, name: str, finding: Finding) -> None:
+        styles = {State.OK: self.style.SUCCESS, State.WARNING: self.style.WARNING, State.PROBLEM: self.style.ERROR}
+        self.stdout.write(f"{styles[finding.state](f'{finding.state:8}')} {name:21} {finding.text}")
+        if finding.advice:
+            self.stdout.write(f"{'':31}→ {finding.advice}")
+        self.stdout.flush()

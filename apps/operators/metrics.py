@@ -1,0 +1,262 @@
+"""`/metrics`: what all processes count (`telemetry.metrics`), and what the database knows about queues and agents.
+
+Scrapers need METRICS_TOKEN, or an address in METRICS_ALLOW; without both, only this machine may scrape. Others get a
+404. Workers and beat have no web server: METRICS_PORT gives each one of its own, with its own counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import http.server
+import ipaddress
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
+from django.db.models import Count, Min, Q
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.crypto import constant_time_compare
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+import db
+from apps.a2a.models import Delivery
+from apps.agents.models import Agent
+from apps.engine import activity
+from apps.record.execution import Run
+from apps.record.models import UNFINISHED_STATES, Task
+from apps.remote.models import Breaker
+from db import sql
+from telemetry.metrics import MOST_VALUES, exposition
+
+log = logging.getLogger("parley.metrics")
+
+CACHE_SECONDS = 5.0
+CURRENT_SECONDS = 3 * CACHE_SECONDS  # older numbers are not shown as those of now
+WAIT_SECONDS = 1.0  # for another thread that reads them
+TIMEOUT_SECONDS = 4.0  # a scrape without the database's numbers is better than none
+FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
+HEALTH = {Agent.Health.OK: 1.0, Agent.Health.DEGRADED: 0.5, Agent.Health.UNAVAILABLE: 0.0}
+
+
+async def metrics(request: HttpRequest) -> HttpResponse:
+    """Raises Http404 for whoever may not scrape."""
+    if not may_scrape(request.headers, str(request.META.get("REMOTE_ADDR", ""))):
+        raise Http404
+    numbers = None
+    try:
+        numbers = await asyncio.wait_for(db.run(current_numbers), TIMEOUT_SECONDS)
+    except (DatabaseError, InterfaceError, TimeoutError) as error:
+        log.warning("metrics without the database's numbers: %s", error or "it did not answer in time")
+    accept = request.headers.get("Accept", "")
+    text, content_type = await asyncio.to_thread(exposition, accept, [DatabaseGauges(numbers)])
+    return HttpResponse(text, content_type=content_type, headers={"Cache-Control": "no-store"})
+
+
+class Headers(Protocol):
+    def get(self, name: str, default: str, /) -> str: ...
+
+
+def may_scrape(headers: Headers, peer: str) -> bool:
+    """May a request with these headers, from the address `peer`, read the metrics?
+
+    What a proxy passes on comes from nobody knows where, so it needs the token.
+    """
+    scheme, _, token = headers.get("Authorization", "").partition(" ")
+    if settings.METRICS_TOKEN and scheme.lower() == "bearer":
+        return constant_time_compare(token.strip(), settings.METRICS_TOKEN)
+    if any(headers.get(name, "") for name in FORWARDED):
+        return False
+    try:
+        address = ipaddress.ip_address(peer)
+    except ValueError:
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    if settings.METRICS_ALLOW:
+        return any(address in network for network in settings.METRICS_ALLOW)
+    return not settings.METRICS_TOKEN and address.is_loopback
+
+
+Labels = tuple[str, ...]
+"""Values of a metric's labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Rows of one state."""
+
+    count: int = 0
+    oldest_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What the database knows at one moment."""
+
+    runs: Mapping[str, Waiting] = field(default_factory=dict)  # by state
+    expired_leases: int = 0
+    tasks: Mapping[str, Waiting] = field(default_factory=dict)  # by state
+    webhooks: Waiting = field(default_factory=Waiting)
+    dead_letters: int = 0
+    health: Mapping[Labels, float] = field(default_factory=dict)  # by agent and its kind
+    open_circuits: Mapping[Labels, float] = field(default_factory=dict)  # 1 or 0 by remote agent
+
+
+_lock = threading.Lock()
+_newest: tuple[float, Numbers] | None = None
+
+
+def current_numbers() -> Numbers | None:
+    """The numbers of the last CACHE_SECONDS, so that scrapes cannot load the database. None: it does not answer."""
+    global _newest
+    known = _newest
+    age = time.monotonic() - known[0] if known else CURRENT_SECONDS
+    if known is not None and age < CACHE_SECONDS:
+        return known[1]
+    if not _lock.acquire(timeout=0 if age < CURRENT_SECONDS else WAIT_SECONDS):  # another thread reads them just now
+        return known[1] if known and age < CURRENT_SECONDS else None
+    try:
+        if _newest is known:
+            _newest = time.monotonic(), read_numbers()
+        assert _newest is not None
+        return _newest[1]
+    finally:
+        _lock.release()
+
+
+def forget_numbers() -> None:
+    """Read them again with the next scrape."""
+    global _newest
+    _newest = None
+
+
+def read_numbers() -> Numbers:
+    """Ten short queries on indexes of what is unfinished."""
+    now = sql.database_time()
+    expired = Count("pk", filter=Q(state=Run.State.RUNNING, lease_until__lt=now))
+    unfinished = Run.objects.unfinished().order_by().values_list("state")
+    runs: Any = unfinished.annotate(count=Count("*"), oldest=Min("queued_at"), expired=expired)
+    open_tasks = Task.objects.unfinished().order_by().values_list("state")
+    tasks: Any = open_tasks.annotate(count=Count("*"), oldest=Min("status_at"))
+    undelivered = Delivery.objects.filter(state=Delivery.State.WAITING)
+    waiting = undelivered.aggregate(count=Count("*"), oldest=Min("queued_at"))
+    rows = list(runs)
+    agents = Agent.objects.filter(is_enabled=True).order_by("pk").values_list("slug", "kind", "health")
+    remote = Agent.objects.enabled().filter(kind=Agent.Kind.REMOTE).order_by("pk").values_list("pk", "slug")
+    opened = set(Breaker.objects.filter(opened_at__isnull=False).values_list("pk", flat=True))
+    waits = {state: Waiting(count, _age(oldest, now)) for state, count, oldest, _ in rows}
+    if queued := waits.get(Run.State.QUEUED):
+        waits[Run.State.QUEUED] = Waiting(queued.count, _age(oldest_startable(), now))
+    return Numbers(
+        runs=waits,
+        expired_leases=sum(row[3] for row in rows),
+        tasks={state: Waiting(count, _age(oldest, now)) for state, count, oldest in tasks},
+        webhooks=Waiting(waiting["count"], _age(waiting["oldest"], now)),
+        dead_letters=Delivery.objects.filter(state=Delivery.State.DEAD).count(),
+        health={(slug, kind): HEALTH[Agent.Health(health)] for slug, kind, health in agents[: MOST_VALUES["agent"]]},
+        open_circuits={(slug,): float(key in opened) for key, slug in remote[: MOST_VALUES["agent"]]},
+    )
+
+
+def oldest_startable() -> datetime.datetime | None:
+    """Since when the oldest run waits that no pause holds back."""
+    queued = activity.startable(Run.objects.filter(state=Run.State.QUEUED)).order_by("queued_at")
+    return queued.values_list("queued_at", flat=True).first()
+
+
+def _age(since: datetime.datetime | None, now: datetime.datetime) -> float:
+    return max(0.0, (now - since).total_seconds()) if since else 0.0
+
+
+class DatabaseGauges(Collector):
+    """The numbers as metrics; None: the database did not answer."""
+
+    def __init__(self, numbers: Numbers | None) -> None:
+        self.numbers = numbers
+
+    def collect(self) -> Iterator[Metric]:
+        is_up = float(self.numbers is not None)
+        yield _gauge("parley_database_up", "Whether the database answered this scrape.", is_up)
+        if self.numbers is not None:
+            yield from _gauges(self.numbers)
+
+
+def _gauges(numbers: Numbers) -> Iterator[Metric]:
+    runs = {state.value: numbers.runs.get(state, Waiting()) for state in (Run.State.QUEUED, Run.State.RUNNING)}
+    tasks = {state.value: numbers.tasks.get(state, Waiting()) for state in UNFINISHED_STATES}
+    yield _labelled("parley_runs", "Unfinished runs.", ["state"], _counts(runs))
+    oldest = runs[Run.State.QUEUED.value].oldest_seconds
+    yield _gauge("parley_queue_oldest_seconds", "Age of the oldest queued run that no pause holds back.", oldest)
+    yield _gauge(
+        "parley_expired_leases", "Runs whose worker was lost, until another takes them.", float(numbers.expired_leases)
+    )
+    yield _labelled("parley_tasks", "Unfinished tasks.", ["state"], _counts(tasks))
+    yield _labelled(
+        "parley_task_oldest_seconds", "How long the oldest task has been in a state.", ["state"], _ages(tasks)
+    )
+    yield _gauge("parley_webhook_backlog", "Deliveries that wait.", float(numbers.webhooks.count))
+    yield _gauge("parley_webhook_oldest_seconds", "Age of the oldest of them.", numbers.webhooks.oldest_seconds)
+    yield _gauge("parley_webhook_dead_letters", "Deliveries that were given up.", float(numbers.dead_letters))
+    health = "Health of enabled agents: 1 healthy, 0.5 degraded, 0 unavailable."
+    yield _labelled("parley_agent_health", health, ["agent", "kind"], numbers.health)
+    stopped = "Whether a remote agent is left alone for a while (1)."
+    yield _labelled("parley_remote_circuit_open", stopped, ["agent"], numbers.open_circuits)
+
+
+def _counts(rows: Mapping[str, Waiting]) -> dict[Labels, float]:
+    return {(state,): float(waiting.count) for state, waiting in rows.items()}
+
+
+def _ages(rows: Mapping[str, Waiting]) -> dict[Labels, float]:
+    return {(state,): waiting.oldest_seconds for state, waiting in rows.items()}
+
+
+def _gauge(name: str, help_: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, help_, value=value)
+
+
+def _labelled(name: str, help_: str, labels: list[str], values: Mapping[Labels, float]) -> Metric:
+    family = GaugeMetricFamily(name, help_, labels=labels)
+    for key, value in values.items():
+        family.add_metric(list(key), value)
+    return family
+
+
+class MetricsServer(http.server.ThreadingHTTPServer):
+    """`/metrics` of a process without a web server, in threads of its own, for as long as the process lives."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int) -> None:
+        """Raises OSError where nothing can listen."""
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host.strip("[]"), port), MetricsHandler)
+        threading.Thread(target=self.serve_forever, name="metrics", daemon=True).start()
+
+
+class MetricsHandler(http.server.BaseHTTPRequestHandler):
+    server_version, sys_version = "Parley", ""
+    timeout = 10  # seconds without a request
+
+    def do_GET(self) -> None:
+        if self.path.partition("?")[0] != "/metrics" or not may_scrape(self.headers, self.client_address[0]):
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        text, content_type = exposition(self.headers.get("Accept", ""))
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: Any) -> None:
+        """Scrapes are not logged."""

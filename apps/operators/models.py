@@ -1,0 +1,95 @@
+"""What operators did to many rows, and the filters that they saved."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.db.models import Count
+from django.utils import timezone
+
+from apps.accounts.models import User
+
+
+class BulkAction(models.Model):
+    """An action on chosen rows. A process that holds the lease works off its rows in order."""
+
+    class State(models.TextChoices):
+        RUNNING = "running"
+        DONE = "done"
+        STOPPED = "stopped"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    action = models.CharField(max_length=60, help_text="The key of the action (see `apps.operators.bulk`).")
+    label = models.CharField("action", max_length=80)
+    operator = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    chosen = models.CharField(max_length=500, blank=True, help_text="The filter of the list, as its query string.")
+    total = models.PositiveIntegerField()
+    state = models.CharField(max_length=10, choices=State, default=State.RUNNING)
+    why = models.CharField(max_length=300, blank=True, help_text="Why it was stopped.")
+    created_at = models.DateTimeField(default=timezone.now)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    lease_until = models.DateTimeField(null=True, blank=True)
+    fence = models.PositiveIntegerField(default=0, help_text="Grows with every claim. Older numbers are void.")
+
+    class Meta:
+        verbose_name = "bulk action"
+        indexes = [
+            models.Index(fields=["lease_until"], condition=models.Q(state="running"), name="running_bulk_actions"),
+            models.Index(fields=["-created_at"], name="bulk_actions_by_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.label}, {self.total:,} rows"
+
+    @property
+    def is_running(self) -> bool:
+        return self.state == BulkAction.State.RUNNING
+
+    def counts(self) -> dict[str, int]:
+        """The number of rows by outcome."""
+        counted = self.rows.order_by().values_list("outcome").annotate(Count("pk"))
+        return dict(counted)
+
+
+class BulkRow(models.Model):
+    class Outcome(models.TextChoices):
+        WAITING = "waiting"
+        STARTED = "started"
+        DONE = "done"
+        SKIPPED = "skipped"
+        FAILED = "failed"
+
+    bulk = models.ForeignKey(BulkAction, on_delete=models.CASCADE, db_index=False, related_name="rows")
+    number = models.PositiveIntegerField(help_text="Counts from 1.")
+    key = models.CharField(max_length=64, help_text="The primary key of the row.")
+    outcome = models.CharField(max_length=10, choices=Outcome, default=Outcome.WAITING)
+    note = models.CharField(max_length=300, blank=True)
+    before = models.CharField(max_length=64, blank=True, help_text="The action's mark of the row before the first try.")
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [models.UniqueConstraint(fields=["bulk", "number"], name="rows_of_a_bulk_action_in_order")]
+        indexes = [models.Index(fields=["bulk", "outcome", "number"], name="rows_of_a_bulk_action")]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class SavedFilter(models.Model):
+    """A list's filters and order under a name, for one operator."""
+
+    operator = models.ForeignKey(User, on_delete=models.CASCADE, db_index=False, related_name="+")
+    model = models.CharField(max_length=80, help_text="The list, such as `record.task`.")
+    name = models.CharField(max_length=60)
+    query = models.CharField(max_length=1000, help_text="The list's query string.")
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(fields=["operator", "model", "name"], name="one_filter_of_a_name_in_a_list")
+        ]
+        permissions = [("export_rows", "Can export lists")]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,1 @@
+"""Admin pages of agents, hosted and remote, and their health."""

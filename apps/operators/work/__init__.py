@@ -1,0 +1,1 @@
+"""Admin pages of the record: sessions, tasks, plans and webhooks."""

@@ -1,0 +1,201 @@
+"""What operators do to tasks and runs: cancel, run again, give back to the queue, answer."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django import forms
+from django.http import HttpRequest
+from unfold.forms import BaseDialogForm
+from unfold.widgets import (
+    UnfoldAdminCheckboxSelectMultipleWidget,
+    UnfoldAdminPasswordWidget,
+    UnfoldAdminSelectWidget,
+    UnfoldAdminTextareaWidget,
+    UnfoldAdminTextInputWidget,
+)
+
+from apps.engine import cancel
+from apps.engine.claim import give_back
+from apps.engine.delegation import principal_of
+from apps.engine.send import accept_and_publish, run_again
+from apps.operators.bulk import Doing, RowAction, Skipped, register
+from apps.record.content.rendering import summarize_parts
+from apps.record.errors import InvalidParams
+from apps.record.events import JSON
+from apps.record.execution import Run
+from apps.record.models import Task, TaskState
+from apps.web import questions
+from apps.web.questions import Field
+
+CHANGE_TASK = "record.change_task"
+
+
+def _cancel(task: Task, doing: Doing) -> str:
+    if task.state == TaskState.CANCELED and doing.again:
+        return "Canceled."
+    if task.is_finished:
+        raise Skipped(f"It had ended: {task.state}.")
+    cancel.cancel_task(task)
+    return "Canceled."
+
+
+def _run_again(task: Task, doing: Doing) -> str:
+    return f"Runs again as task {run_again(task, doing.key).task}."
+
+
+def _newest_run(task: Task) -> Run | None:
+    return task.runs.order_by("-turn").first()
+
+
+def _give_back(task: Task, doing: Doing) -> str:
+    newest = _newest_run(task)
+    return _give_run_back(newest, doing) if newest else _no_run()
+
+
+def _give_run_back(run: Run, doing: Doing) -> str:
+    """A second try does not take the run from a worker that claimed it after the first one."""
+    if doing.again and _mark_of_run(run) != doing.before:
+        return "Queued again."
+    if run.state == Run.State.QUEUED:
+        raise Skipped("It is in the queue already.")
+    if run.state != Run.State.RUNNING:
+        raise Skipped("No worker has it.")
+    return f"Taken from {give_back(run.pk, run.fence)} and queued again."
+
+
+def _mark_of_run(run: Run) -> str:
+    return f"{run.pk} {run.fence}"
+
+
+def _mark_of_newest_run(task: Task) -> str:
+    return _mark_of_run(newest) if (newest := _newest_run(task)) else ""
+
+
+def _no_run() -> str:
+    raise Skipped("No worker has it.")
+
+
+OF_TASK = ("context", "agent", "owner")
+CANCEL = register(RowAction("task.cancel", "Cancel", Task, CHANGE_TASK, _cancel, OF_TASK))
+RUN_AGAIN = register(RowAction("task.run-again", "Run again", Task, CHANGE_TASK, _run_again, OF_TASK))
+GIVE_BACK = register(
+    RowAction(
+        "task.give-back", "Give back to the queue", Task, CHANGE_TASK, _give_back, OF_TASK, mark=_mark_of_newest_run
+    )
+)
+GIVE_RUN_BACK = register(
+    RowAction(
+        "run.give-back",
+        "Give back to the queue",
+        Run,
+        "record.change_run",
+        _give_run_back,
+        ("task",),
+        mark=_mark_of_run,
+    )
+)
+
+CANCEL_DIALOG = {
+    "title": "Cancel this task?",
+    "description": "The agent stops, and its unfinished results are discarded. This cannot be undone.",
+    "form_submit_text": "Cancel the task",
+}
+RUN_AGAIN_DIALOG = {
+    "title": "Run this task again?",
+    "description": "Sends the task's first message again for its owner, as a new task in the same session.",
+    "form_submit_text": "Run again",
+}
+GIVE_BACK_DIALOG = {
+    "title": "Give the run back to the queue?",
+    "description": "Its worker loses it, and another one starts the turn again. Do this if the worker is stuck.",
+    "form_submit_text": "Give back",
+}
+
+
+class AnswerForm(BaseDialogForm):
+    """The answer to a task's question. Its fields are those that people see; files are left to the task's owner."""
+
+    words = forms.CharField(
+        label="Answer in words", required=False, max_length=10_000, widget=UnfoldAdminTextareaWidget
+    )
+    asked = forms.IntegerField(widget=forms.HiddenInput)
+
+    def __init__(
+        self, request: HttpRequest, object_id: str | None = None, data: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(request, object_id, data, **kwargs)
+        self.task = _asking_task(object_id)
+        self.fields["asked"].initial = self.task.status_event if self.task else 0
+        self.asked_fields = (
+            [one for one in questions.fields_of(self.task.slot) if one.kind != "file"] if self.task else []
+        )
+        for one in self.asked_fields:
+            self.fields[one.html_name] = _form_field(one)
+        if self.task and self.task.status_message:
+            self.fields["words"].help_text = summarize_parts(self.task.status_message.get("parts", []))
+        self.answer: JSON | None = None
+
+    def clean(self) -> dict[str, Any]:
+        values = super().clean() or {}
+        if self.task is None:
+            raise forms.ValidationError("The task asks nothing any more. Reload the page.")
+        given: dict[str, Sequence[str]] = {
+            one.html_name: chosen if isinstance(chosen := values.get(one.html_name) or "", list) else [chosen]
+            for one in self.asked_fields
+        }
+        if any(any(texts) for texts in given.values()) or not values.get("words"):
+            try:
+                self.answer = questions.answer_from(self.asked_fields, given)
+            except InvalidParams as error:
+                self.add_error(error.field if error.field in self.fields else None, str(error))
+        if self.answer is None and not values.get("words") and not self.errors:
+            raise forms.ValidationError("Write an answer.")
+        return values
+
+    def send(self) -> str:
+        """Send the answer for the task's owner; returns a sentence. Raises Refusal."""
+        assert self.task is not None
+        words = self.cleaned_data.get("words")
+        parts: list[JSON] = [{"text": words}] if words else []
+        parts += [{"data": self.answer}] if self.answer is not None else []
+        message: JSON = {
+            "messageId": str(uuid.uuid4()),
+            "taskId": str(self.task.pk),
+            "role": "ROLE_USER",
+            "parts": parts,
+        }
+        message["metadata"] = {"answeredBy": "operator"}
+        accept_and_publish(principal_of(self.task), self.task.agent, message, question_index=self.cleaned_data["asked"])
+        return "Answered."
+
+
+ANSWER_DIALOG: Any = {
+    "title": "Answer for the task's owner",
+    "description": "The agent gets the answer as its owner's, marked as given by an operator.",
+    "form_submit_text": "Send answer",
+    "form_class": AnswerForm,
+}
+
+
+def _asking_task(key: Any) -> Task | None:
+    asking = Task.objects.select_related(*OF_TASK).filter(state=TaskState.INPUT_REQUIRED)
+    return asking.filter(pk=key).first()
+
+
+def _form_field(asked: Field) -> forms.Field:
+    """A field whose texts `questions.answer_from` reads."""
+    common: dict[str, Any] = {"label": asked.label, "required": False, "help_text": asked.hint}
+    match asked.kind:
+        case "choices":
+            boxes = UnfoldAdminCheckboxSelectMultipleWidget
+            return forms.MultipleChoiceField(choices=asked.options, widget=boxes, **common)
+        case "choice" | "boolean":
+            return forms.ChoiceField(choices=[("", "–"), *asked.options], widget=UnfoldAdminSelectWidget, **common)
+        case "long-text":
+            return forms.CharField(widget=UnfoldAdminTextareaWidget, initial=asked.default_text, **common)
+        case _:
+            widget = UnfoldAdminPasswordWidget if asked.is_secret else UnfoldAdminTextInputWidget
+            return forms.CharField(widget=widget, initial=asked.default_text, **common)

@@ -1,0 +1,1 @@
+"""Metrics, traces, logs and reports of errors: what a running Parley tells its operators."""

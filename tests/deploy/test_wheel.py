@@ -1,0 +1,138 @@
+"""The wheel is complete: installed in an environment of its own, `parley serve` runs in an empty folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import time
+import tomllib
+import urllib.request
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.stack import ROOT, START_SECONDS, free_port
+
+BUILD = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory"]
+KEPT = ("PATH", "HOME", "LANG", "TMPDIR")  # no settings, and no PYTHONPATH
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([*BUILD, str(folder)], cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.glob("parley_platform-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def parley(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of an environment that has the wheel, and this one's packages without the checkout."""
+    folder = tmp_path_factory.mktemp("installed")
+    venv.create(folder, with_pip=True, symlinks=True)
+    python = folder / "bin" / "python"
+    install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run(install, check=True, capture_output=True)
+    site = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    # Python reads no .pth files there, so the checkout's editable installation stays out.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin" / "parley"
+
+
+@pytest.fixture(scope="module")
+def served(parley: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """Address and folder of `parley serve`."""
+    folder, port = tmp_path_factory.mktemp("empty"), free_port()
+    environment = {key: os.environ[key] for key in KEPT if key in os.environ} | {"PORT": str(port)}
+    written = tmp_path_factory.mktemp("log") / "serve.log"
+    with written.open("wb") as log:
+        process = subprocess.Popen(
+            [str(parley), "serve"], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+    try:
+        wait_until_ready(process, f"http://127.0.0.1:{port}/readyz", written)
+        yield f"http://127.0.0.1:{port}", folder
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        except OSError:
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text()  # noqa: PT018
+            time.sleep(0.05)
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return str(answer.read().decode())
+
+
+def test_the_code_asks_for_its_version_by_the_wheels_name() -> None:
+    name = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
+    asked = {
+        asked
+        for part in ("apps", "platform", "examples")
+        for path in (ROOT / part).rglob("*.py")
+        for asked in re.findall(r'\bversion\("([\w-]+)"\)', path.read_text())
+        if asked.startswith("parley")
+    }
+    assert asked == {name}
+
+
+def test_it_has_every_file_of_the_checkout_and_nothing_else(wheel: Path) -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    places = {"platform/": "", "docs/extensions/": "config/assets/docs/extensions/", "static/": "config/assets/static/",
+              "templates/": "config/assets/templates/", "apps/": "apps/", "examples/": "examples/"}  # fmt: skip
+    wanted = {
+        place + path.removeprefix(folder)
+        for path in tracked
+        for folder, place in places.items()
+        if path.startswith(folder) and (ROOT / path).exists()
+    } - {"agentkit/pyproject.toml", "agentkit/README.md"}
+    ours = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    new = {name for name in ours - wanted if name.endswith(".py")}  # not yet in version control
+    assert wanted - ours == set()
+    assert ours - wanted - new == set()
+
+
+@pytest.mark.services("it runs in a process of its own, which compiles all modules", only=True)
+def test_it_serves_pages_with_their_styles_and_agents_from_an_empty_folder(served: tuple[str, Path]) -> None:
+    base, folder = served
+    page = get(f"{base}/sign-in")
+    (style, *_) = re.findall(r'href="(/static/[^"]+\.css)"', page)
+    assert "{" in get(base + style)
+    assert "cursor" in get(f"{base}/ext/cursor/v1")
+    (key,) = re.findall(r"API key of \S+: (\S+)", (folder / "var" / "first-login.txt").read_text())
+    message = {"messageId": "from-a-wheel", "role": "ROLE_USER", "parts": [{"text": "Hello, wheel"}]}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    headers = {"Authorization": f"Bearer {key}", "A2A-Version": "1.0", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{base}/a2a/echo", json.dumps(call).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        task = json.load(answer)["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert task["artifacts"][0]["parts"][0]["text"] == "Hello, wheel"
+    assert [path.name for path in folder.iterdir()] == ["var"]
+
+
+def test_its_program_runs_every_command_and_says_its_version(parley: Path, tmp_path: Path) -> None:
+    def say(*arguments: str) -> str:
+        environment = {key: os.environ[key] for key in KEPT if key in os.environ}
+        done = subprocess.run([str(parley), *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert re.fullmatch(r"Parley \d+\.\d+\.\d+\S*\n", say("--version"))
+    assert {"serve", "prepare", "create_user", "replay", "ask"} <= set(say("help", "--commands").split())

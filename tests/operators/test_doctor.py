@@ -1,0 +1,371 @@
+"""`./manage.py doctor`: all is well where it is, and each kind of fault has its red line and its advice."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import os
+import socketserver
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.utils import timezone
+
+import outbound
+from apps.accounts.encryption import Keyring
+from apps.engine import accept
+from apps.features.housekeeping import processes
+from apps.features.housekeeping.models import ServerProcess
+from apps.installation.models import ModelConnection
+from apps.operators.doctor import CHECKS, Check, Finding, Patient, State, configuration, examine
+from apps.record.execution import Run
+from config.environment import mailers
+from tests.stack import ROOT, free_port
+
+PATIENT = Patient("http://127.0.0.1:8000")
+OK, WARNING, PROBLEM = State
+KEYS = {"SECRET_KEY": "0123456789abcdefghij" * 3, "MASTER_KEY": base64.urlsafe_b64encode(b"x" * 32).decode()}
+
+
+def found(name: str, patient: Patient = PATIENT) -> Finding:
+    """What this one check finds."""
+    check = next(check for check in CHECKS if check.name == name)
+    return check.find(patient)
+
+
+# The whole
+
+
+def test_without_its_services_it_names_each_checks_the_rest_and_exits_with_1(tmp_path: Path) -> None:
+    away = {
+        "DATABASE_URL": f"postgres://parley:hunter2@127.0.0.1:{free_port()}/parley",
+        "CELERY_BROKER_URL": f"amqp://guest:hunter2@127.0.0.1:{free_port()}//",
+        "CHANNEL_LAYER_URL": f"redis://:hunter2@127.0.0.1:{free_port()}",
+    }
+    done = subprocess.run(
+        [sys.executable, "manage.py", "doctor", "--json", "--url", f"http://127.0.0.1:{free_port()}"],
+        cwd=ROOT, env={**os.environ, **KEYS, **away, "DATA_DIR": str(tmp_path)}, capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1
+    checks = {one["name"]: one for one in json.loads(done.stdout)["checks"]}
+    problems = {name for name, one in checks.items() if one["state"] == PROBLEM}
+    assert problems == {"static files", "database", "broker", "channel layer", "web server"}
+    for name, setting in zip(("database", "broker", "channel layer"), away, strict=True):
+        assert setting in checks[name]["advice"]
+    assert checks["workers"]["state"] == WARNING  # nobody knows
+    assert checks["allowed hosts"]["state"] == OK
+    assert "hunter2" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_settings_that_cannot_be_read_are_a_sentence_and_no_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "manage.py", "doctor"], cwd=ROOT, env={**os.environ, "DATABASE_URL": "mysql://host/parley"},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "DATABASE_URL" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_problem_is_printed_with_its_advice_and_makes_the_command_fail(
+    transactional_db: None, settings: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings.SECRET_KEY = "changeme"
+    with pytest.raises(CommandError) as raised:
+        call_command("doctor", url=f"http://127.0.0.1:{free_port()}")
+    assert raised.value.returncode == 1
+    lines = capsys.readouterr().out.splitlines()
+    at = next(number for number, line in enumerate(lines) if "SECRET_KEY" in line)
+    assert lines[at].startswith("problem")
+    assert "secrets.token_urlsafe" in lines[at + 1]
+
+
+def test_a_check_that_hangs_or_breaks_does_not_stop_the_others() -> None:
+    end = threading.Event()
+
+    def broken(_: Patient) -> Finding:
+        raise ZeroDivisionError("three apples for nobody")
+
+    def well(_: Patient) -> Finding:
+        return Finding(OK, "Well.")
+
+    checks = [
+        Check("hangs", lambda _: Finding(OK, str(end.wait(60))), seconds=0.05),
+        Check("breaks", broken),
+        Check("needs it", well, needs="breaks"),
+        Check("needs that", well, needs="needs it"),
+        Check("works", well),
+        Check("needs what works", well, needs="works"),
+    ]
+    states = {name: finding.state for name, finding in examine(checks, PATIENT)}
+    end.set()
+    assert states == {
+        "hangs": PROBLEM, "breaks": PROBLEM, "needs it": WARNING, "needs that": WARNING, "works": OK,
+        "needs what works": OK,
+    }  # fmt: skip
+
+
+# Settings and the machine
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "state"),
+    [
+        ("SECRET_KEY", {"SECRET_KEY": "django-insecure-0123456789abcdefghij0123456789abcdefghij"}, PROBLEM),
+        ("SECRET_KEY", {"SECRET_KEY": KEYS["SECRET_KEY"]}, OK),
+        ("MASTER_KEY", {"MASTER_KEY": "short"}, PROBLEM),
+        ("MASTER_KEY", {"MASTER_KEY": KEYS["MASTER_KEY"]}, OK),
+        ("DEBUG", {"DEBUG": True}, PROBLEM),
+        ("DEBUG", {"DEBUG": False}, OK),
+        ("allowed hosts", {"ALLOWED_HOSTS": ["other.example.org"]}, PROBLEM),
+        ("allowed hosts", {"ALLOWED_HOSTS": ["*"]}, PROBLEM),
+        ("allowed hosts", {"ALLOWED_HOSTS": ["parley.example.org"]}, OK),
+        ("proxies", {"FORWARDED_ALLOW_IPS": "*"}, PROBLEM),
+        ("proxies", {"FORWARDED_ALLOW_IPS": "", "IS_HTTPS": True}, WARNING),
+        ("proxies", {"FORWARDED_ALLOW_IPS": "10.0.0.0/8", "IS_HTTPS": True}, OK),
+        ("profile", {"EMBEDDED": False, "CELERY_BROKER_URL": "memory://"}, WARNING),
+        ("profile", {"CELERY_BROKER_URL": "redis://r", "CHANNEL_LAYER_URL": "memory://"}, WARNING),
+        ("e-mail", {"EMAIL_URL": "", "ADMINS": []}, OK),
+    ],
+)
+def test_settings_that_are_unsafe_or_do_not_fit_are_found(
+    settings: Any, name: str, changed: dict[str, Any], state: State
+) -> None:
+    for key, value in changed.items():
+        setattr(settings, key, value)
+    finding = found(name, Patient("https://parley.example.org"))
+    assert finding.state == state
+    assert bool(finding.advice) == (state != OK)
+
+
+@pytest.mark.parametrize(
+    ("url", "state"),
+    [
+        ("https://parley.example.org", OK),
+        ("http://127.0.0.1:8000", OK),
+        ("http://parley.example.org", WARNING),
+        ("parley.example.org", PROBLEM),
+        ("https://parley.example.org/parley", PROBLEM),
+    ],
+)
+def test_the_public_address_is_an_origin_and_encrypted_where_others_can_listen(url: str, state: State) -> None:
+    assert found("public address", Patient(url)).state == state
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """One that others may enter, unlike `tmp_path`."""
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
+def test_a_data_folder_that_others_can_read_or_nobody_can_write_is_found(settings: Any, folder: Path) -> None:
+    settings.DATA_DIR, settings.EMBEDDED = folder, False
+    (folder / "master-key").write_text("secret")
+    (folder / "master-key").chmod(0o644)
+    assert found("data folder").state == WARNING
+    (folder / "master-key").chmod(0o600)
+    assert found("data folder").state == OK
+    settings.DATA_DIR = folder / "nowhere"
+    assert found("data folder").state == PROBLEM
+
+
+def test_a_disk_without_room_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    for free, state in ((10**6, PROBLEM), (10**9, WARNING), (10**11, OK)):
+        usage = type("Usage", (), {"free": free})
+        monkeypatch.setattr(configuration.shutil, "disk_usage", lambda _, usage=usage: usage)
+        assert found("disk").state == state
+
+
+def test_static_files_must_be_collected_and_no_older_than_their_sources(settings: Any, tmp_path: Path) -> None:
+    settings.STATIC_ROOT = tmp_path
+    assert found("static files").state == PROBLEM
+    (tmp_path / "staticfiles.json").write_text("{}")
+    assert found("static files").state == OK
+    os.utime(tmp_path / "staticfiles.json", (0, 0))
+    assert found("static files").state == WARNING
+
+
+# What the database says
+
+
+@pytest.mark.services("the database's version and encoding")
+def test_the_database_is_described(db: None) -> None:
+    for name in ("database", "migrations", "database connections", "database clock"):
+        assert found(name).state in (OK, WARNING)
+    assert connection.vendor in found("database").text.lower()
+
+
+def test_a_missing_migration_is_found(transactional_db: None) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'housekeeping'")
+    finding = found("migrations")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO django_migrations (app, name, applied) VALUES ('housekeeping', '0001_initial', %s)",
+            [timezone.now()],
+        )
+    assert finding.state == PROBLEM
+    assert "manage.py migrate" in finding.advice
+
+
+def test_a_clock_that_is_wrong_is_found(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for ahead, state in ((0.0, OK), (5.0, WARNING), (60.0, PROBLEM)):
+        now = time.time() + ahead
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        assert found("database clock").state == state
+        monkeypatch.undo()
+
+
+def test_a_secret_under_a_lost_master_key_is_found(db: None, settings: Any) -> None:
+    ModelConnection.objects.create(name="One", slug="one", base_url="https://m.example.org", api_key="key", model="m")
+    assert found("stored secrets").state == OK
+    settings.MASTER_KEY = KEYS["MASTER_KEY"]
+    finding = found("stored secrets")
+    assert finding.state == PROBLEM
+    assert ModelConnection._meta.db_table in finding.text
+    assert "MASTER_KEY" in finding.advice
+    assert Keyring.read(settings.MASTER_KEY)
+
+
+def test_missing_workers_and_beats_are_found_and_so_is_a_second_beat(db: None) -> None:
+    assert {found(name).state for name in ("workers", "beat")} == {PROBLEM}
+    for kind in ServerProcess.Kind:
+        processes.note_heartbeat(kind)
+    assert {found(name).state for name in ("workers", "beat")} == {OK}
+    ServerProcess.objects.filter(kind="beat").update(host="other.example.org")
+    processes.note_heartbeat(ServerProcess.Kind.BEAT)
+    assert found("beat").state == WARNING
+
+
+def test_a_run_that_waits_too_long_is_found(ada: Any, echo: Any, said: Callable[..., Any]) -> None:
+    assert found("queue").state == OK
+    accept.accept(ada.principal, echo, said())
+    for waiting, state in ((1, OK), (100, WARNING), (1000, PROBLEM)):
+        Run.objects.update(queued_at=timezone.now() - datetime.timedelta(seconds=waiting))
+        assert found("queue").state == state
+    type(echo).objects.update(activity="paused")
+    assert found("queue").state == OK  # it waits on purpose
+
+
+# What it connects to
+
+
+class MailServer(socketserver.StreamRequestHandler):
+    """Takes every message."""
+
+    def handle(self) -> None:
+        self.wfile.write(b"220 mail.example.org ESMTP\r\n")
+        for line in self.rfile:
+            self.server.said.append(line)  # type: ignore[attr-defined]
+            in_data = line.upper().startswith(b"DATA")
+            self.wfile.write(b"354 go on\r\n" if in_data else b"250 ok\r\n")
+            while in_data and (text := self.rfile.readline()) != b".\r\n":
+                self.server.said.append(text)  # type: ignore[attr-defined]
+            if in_data:
+                self.wfile.write(b"250 taken\r\n")
+
+
+@contextmanager
+def serving(server: socketserver.BaseServer) -> Iterator[Any]:
+    threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def mail_at(settings: Any) -> Callable[[int], None]:
+    def use(port: int) -> None:
+        settings.EMAIL_URL = f"smtp://127.0.0.1:{port}"
+        settings.MAILERS = mailers(settings.EMAIL_URL)
+
+    return use
+
+
+def test_a_test_mail_is_sent_where_one_is_asked_for(mail_at: Callable[[int], None]) -> None:
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), MailServer)
+    server.said = []  # type: ignore[attr-defined]
+    with serving(server):
+        mail_at(server.server_address[1])
+        assert found("e-mail").state == OK
+        assert not any(line.startswith(b"DATA") for line in server.said)  # type: ignore[attr-defined]
+        assert found("e-mail", Patient(PATIENT.url, "ada@example.org")).state == OK
+    assert b"To: ada@example.org\r\n" in server.said  # type: ignore[attr-defined]
+
+
+def test_a_mail_server_that_is_away_is_found(mail_at: Callable[[int], None]) -> None:
+    mail_at(free_port())
+    finding = found("e-mail")
+    assert finding.state == PROBLEM
+    assert "EMAIL_URL" in finding.advice
+
+
+def test_a_language_model_that_does_not_answer_is_found_and_none_is_no_problem(db: None, settings: Any) -> None:
+    settings.LLM_MODEL = ""
+    assert found("language model").state == OK
+    settings.LLM_MODEL, settings.LLM_BASE_URL = "some-model", f"http://127.0.0.1:{free_port()}/v1"
+    finding = found("language model")
+    assert finding.state == PROBLEM
+    assert "LLM_BASE_URL" in finding.advice
+
+
+def test_a_guard_that_lets_everything_through_is_found() -> None:
+    try:
+        for allowed, state in (([], OK), (["127.0.0.0/8"], WARNING), (["169.254.169.254/32"], PROBLEM)):
+            outbound.configure(allowed)
+            assert found("outgoing calls").state == state
+    finally:
+        outbound.configure([])
+
+
+# The public address
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """Stands before no Parley at all, and holds streams back."""
+
+    def do_GET(self) -> None:
+        card = {"supportedInterfaces": [{"url": "http://internal:8000/a2a"}]}
+        answers = {"/healthz": {"status": "ok"}, "/.well-known/agent-card.json": card}
+        body = b"data: 0\n\ndata: 1\n\n" if "stream" in self.path else json.dumps(answers[self.path]).encode()
+        self.send_response_only(200)
+        self.send_header("Date", "Thu, 01 Jan 2026 00:00:00 GMT")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+def test_a_proxy_that_holds_streams_back_or_hides_the_address_is_found() -> None:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Proxy)) as proxy:
+        patient = Patient(f"http://127.0.0.1:{proxy.server_address[1]}")
+        findings = {name: found(name, patient) for name in ("web server", "agent card", "streaming", "web clock")}
+    assert {name: finding.state for name, finding in findings.items()} == {
+        "web server": OK, "agent card": PROBLEM, "streaming": PROBLEM, "web clock": WARNING,
+    }  # fmt: skip
+    assert "proxy_buffering off" in findings["streaming"].advice
+    assert "PUBLIC_BASE_URL" in findings["agent card"].advice
+
+
+def test_a_web_server_that_is_away_is_found() -> None:
+    assert found("web server", Patient(f"http://127.0.0.1:{free_port()}")).state == PROBLEM

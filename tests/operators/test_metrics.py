@@ -1,0 +1,380 @@
+"""`/metrics` tells what a Parley does, to those who may know."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from channels.testing import WebsocketCommunicator
+from django.db import OperationalError
+from django.test import Client
+from django.utils import timezone
+
+import db
+from agentkit import Completed, Failed, InputRequired, Usage
+from apps.a2a.models import Delivery, PushConfig
+from apps.a2a.requests import Webhook
+from apps.a2a.webhooks import CallResult, claim, create_with_task, record_result
+from apps.accounts.models import ApiKey
+from apps.agents.registration import register_hosted
+from apps.engine import accept, activity, cancel, jobs
+from apps.engine.claim import claim as claim_run
+from apps.engine.recorder import Recorder
+from apps.installation.models import Activity
+from apps.operators import jobs as operators_jobs
+from apps.operators import metrics as operators_metrics
+from apps.record import feed
+from apps.record.execution import Run
+from apps.record.models import Task
+from apps.remote import circuit_breaker
+from apps.remote.errors import Unreachable
+from config.asgi import application
+from telemetry import metrics
+from tests.operators.scraping import LOCAL, caller, scrape, status_for
+from tests.stack import ROOT, free_port
+from tests.working import begin, carry_out, end, let_the_lease_run_out
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.services("each database has SQL of its own"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _numbers_are_of_the_test(monkeypatch):
+    operators_metrics.forget_numbers()
+    monkeypatch.setattr(jobs, "publish", lambda run: None)
+
+
+@pytest.fixture
+def queued(ada, echo, said):
+    return accept.accept(ada.principal, echo, said())
+
+
+def asking(principal, agent, said):
+    """A task that waits for an answer."""
+    sent = accept.accept(principal, agent, said())
+    end(begin(sent.run), InputRequired("Which?", slot="which"))
+    return sent
+
+
+# What processes count
+
+
+async def test_a_send_is_counted_from_the_edge_to_its_followers(worker, ada, echo, said):
+    headers = {"Authorization": f"Bearer {(await db.run(ApiKey.issue, ada, 'test'))[1]}", "A2A-Version": "1.0"}
+    calls = {"SendMessage": {"message": said()}, "SendStreamingMessage": {"message": said()}, "GetTask": {"id": "none"}}
+    before = await scrape()
+    async with caller() as client:
+        for method, params in calls.items():
+            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            await client.post("/a2a/echo", json=body, headers=headers)
+    after = await scrape()
+    assert after.growth(before, "parley_requests_total", edge="a2a", code="200") == 3
+    assert after.growth(before, "parley_request_duration_seconds_count", edge="a2a") == 3
+    assert after.growth(before, "parley_a2a_requests_total", method="SendMessage", code="ok") == 1
+    assert after.growth(before, "parley_a2a_requests_total", method="GetTask", code="-32001") == 1
+    assert after.growth(before, "parley_a2a_request_duration_seconds_count", method="SendStreamingMessage") == 1
+    assert after.growth(before, "parley_events_recorded_total", type="user_message") == 2
+    assert after.growth(before, "parley_run_queue_seconds_count", agent="echo") == 2
+    assert after.growth(before, "parley_database_busy_seconds_total") > 0
+    assert after.value("parley_open_streams", edge="a2a") == before.value("parley_open_streams", edge="a2a")
+
+
+async def test_a_run_is_counted_by_its_agent_and_what_it_led_to(ada, echo, said):
+    broken = await db.run(register_hosted, "broken", "tests.engine.calling_agents:Failing")
+    before = await scrape()
+    for agent in (echo, broken):
+        await carry_out((await db.run(accept.accept, ada.principal, agent, said())).run)
+    after = await scrape()
+    completed = {"agent": "echo", "state": "completed", "reason": ""}
+    failed = {"agent": "broken", "state": "failed", "reason": "oven"}
+    assert after.growth(before, "parley_runs_ended_total", **completed) == 1
+    assert after.growth(before, "parley_runs_ended_total", **failed) == 1
+    assert after.growth(before, "parley_run_duration_seconds_count", agent="echo") == 1
+
+
+async def test_followers_and_the_lag_of_what_happens_while_they_follow_are_told(queued):
+    before = await scrape()
+    async with aclosing(feed.follow(queued.context)) as batches:
+        await anext(batches)  # the past
+        await db.run(begin, queued.run)
+        await anext(batches)
+        during = await scrape()
+    assert during.growth(before, "parley_followers", scope="context") == 1
+    assert during.growth(before, "parley_fanout_lag_seconds_count") == 1
+    assert (await scrape()).growth(before, "parley_followers", scope="context") == 0
+
+
+async def test_a_canceled_run_is_counted_once_though_its_worker_notices_later(queued):
+    before = await scrape()
+    await db.run(begin, queued.run)
+    await db.run(lambda: cancel.cancel_task(Task.objects.get(pk=queued.task)))
+    after = await scrape()
+    assert after.growth(before, "parley_runs_ended_total", agent="echo", state="canceled", reason="") == 1
+
+
+async def test_a_lost_worker_is_counted_when_another_takes_its_run(queued, echo):
+    def lose_twice():
+        echo.retry_safe, echo.attempts = True, 2
+        echo.save()
+        for _ in range(2):
+            let_the_lease_run_out(begin(queued.run).lease)
+        jobs.sweep()
+        assert claim_run(queued.run, "another") is None
+
+    before = await scrape()
+    await db.run(lose_twice)
+    after = await scrape()
+    assert after.growth(before, "parley_run_leases_lost_total", agent="echo") == 2
+    assert after.growth(before, "parley_run_queue_seconds_count", agent="echo") == 1
+    assert after.growth(before, "parley_sweep_found_total", found="lost_runs") == 1
+    ended = {"agent": "echo", "state": "failed", "reason": "worker_lost"}
+    assert after.growth(before, "parley_runs_ended_total", **ended) == 1
+
+
+async def test_what_models_use_is_counted_by_model(queued):
+    before = await scrape()
+    recorder = Recorder(await db.run(begin, queued.run))
+    await recorder.emit(Usage("gpt-test", requests=2, input_tokens=30, output_tokens=4, cost=0.5))
+    after = await scrape()
+    assert after.growth(before, "parley_model_calls_total", model="gpt-test") == 2
+    assert after.growth(before, "parley_model_tokens_total", model="gpt-test", direction="input") == 30
+    assert after.growth(before, "parley_model_tokens_total", model="gpt-test", direction="output") == 4
+    assert after.growth(before, "parley_model_cost_total", model="gpt-test") == 0.5
+
+
+async def test_webhook_calls_are_counted_by_result(ada, echo, said, settings):
+    settings.WEBHOOK_GIVE_UP_SECONDS = -1.0  # so the first failure is the last
+
+    def call(status):
+        keep = create_with_task(Webhook.model_construct(id="hook", url="http://127.0.0.1:9/"), "1.0")
+        sent = accept.accept(ada.principal, echo, said(), keep)
+        end(begin(sent.run), Completed("done"))
+        config = PushConfig.objects.get(task=sent.task)
+        record_result(claim(config.pk), CallResult(status))
+
+    before = await scrape()
+    await db.run(call, 200)
+    await db.run(call, 500)
+    after = await scrape()
+    assert after.growth(before, "parley_webhook_calls_total", result="delivered") == 1
+    assert after.growth(before, "parley_webhook_calls_total", result="dead") == 1
+
+
+async def test_calls_of_remote_agents_are_counted_by_result(echo):
+    before = await scrape()
+    await db.run(circuit_breaker.record_success, echo)
+    await db.run(circuit_breaker.record_failure, echo, Unreachable("gone"))
+    after = await scrape()
+    assert after.growth(before, "parley_remote_calls_total", agent="echo", result="answered") == 1
+    assert after.growth(before, "parley_remote_calls_total", agent="echo", result="agent_unreachable") == 1
+
+
+async def test_edges_count_pages_refusals_and_probes(ada):
+    before = await scrape()
+    async with caller() as client:
+        await client.get("/nothing-here")
+        await client.get("/api/v1/agents")
+        await client.post("/a2a/nobody", content=b"x", headers={"Content-Length": str(10**12)})
+    after = await scrape()
+    assert after.growth(before, "parley_requests_total", edge="pages", code="404") == 1
+    assert after.growth(before, "parley_requests_total", edge="api", code="401") == 1
+    assert after.growth(before, "parley_requests_total", edge="a2a", code="413") == 1
+    assert after.growth(before, "parley_requests_total", edge="probes", code="200") == 1
+
+
+async def test_sockets_are_counted_by_their_handshake_and_told_while_they_are_open(ada):
+    async def socket(cookies, origin="http://localhost"):
+        headers = [(b"host", b"localhost"), (b"origin", origin.encode()), (b"cookie", cookies.encode())]
+        opened = WebsocketCommunicator(application, "/ws/events", headers=headers)
+        await opened.connect(timeout=60)
+        return opened
+
+    browser = Client()
+    await db.run(browser.force_login, ada)
+    before = await scrape()
+    await socket("", origin="http://elsewhere.example")
+    opened = await socket(f"sessionid={browser.cookies['sessionid'].value}")
+    during = await scrape()
+    await opened.disconnect()
+    assert during.growth(before, "parley_requests_total", edge="websockets", code="403") == 1
+    assert during.growth(before, "parley_requests_total", edge="websockets", code="101") == 1
+    assert during.growth(before, "parley_open_streams", edge="websockets") == 1
+    assert (await scrape()).growth(before, "parley_open_streams", edge="websockets") == 0
+
+
+def test_values_that_people_choose_are_limited(monkeypatch):
+    monkeypatch.setitem(metrics.MOST_VALUES, "model", 0)
+    calls = metrics.MODEL_CALLS
+    for name in ("one of many", "two of many", "a surrogate \ud800 of many"):
+        calls[name].inc()
+    assert metrics.REGISTRY.get_sample_value("parley_model_calls_total", {"model": "other"}) >= 3
+    assert not [key for key in calls if "of many" in key]
+
+
+# What the database knows
+
+
+async def test_queues_and_what_waits_are_told_with_their_age(ada, echo, said, queued):
+    def prepare():
+        past = timezone.now() - datetime.timedelta(hours=2)
+        Run.objects.filter(pk=queued.run).update(queued_at=past)
+        asking(ada.principal, echo, said)
+        lost = begin(accept.accept(ada.principal, echo, said()).run)
+        let_the_lease_run_out(lost.lease)
+        keep = create_with_task(Webhook.model_construct(id="hook", url="http://127.0.0.1:9/"), "1.0")
+        told = accept.accept(ada.principal, echo, said(), keep)
+        end(begin(told.run), Failed("no"))
+        Delivery.objects.filter(pk=Delivery.objects.order_by("pk")[0].pk).update(state=Delivery.State.DEAD)
+
+    await db.run(prepare)
+    told = await scrape()
+    assert told.value("parley_database_up") == 1
+    assert told.value("parley_runs", state="queued") == 1
+    assert 7200 <= told.value("parley_queue_oldest_seconds") < 7300
+    assert told.value("parley_runs", state="running") == 1
+    assert told.value("parley_expired_leases") == 1
+    assert told.value("parley_tasks", state="input-required") == 1
+    assert told.value("parley_webhook_dead_letters") == 1
+    assert told.value("parley_webhook_backlog") >= 1
+    assert told.value("parley_agent_health", agent="echo", kind="hosted") == 1
+
+
+async def test_many_scrapes_read_the_database_once(queued, monkeypatch):
+    reads = []
+    read = operators_metrics.read_numbers
+    monkeypatch.setattr(operators_metrics, "read_numbers", lambda: reads.append(1) or read())
+    for _ in range(3):
+        await scrape()
+    assert len(reads) == 1
+
+
+async def test_without_the_database_what_processes_counted_is_still_told(monkeypatch):
+    def fails():
+        raise OperationalError("away")
+
+    monkeypatch.setattr(operators_metrics, "read_numbers", fails)
+    monkeypatch.setattr(db, "RECONNECT_SECONDS", ())
+    told = await scrape()
+    assert told.value("parley_database_up") == 0
+    assert "parley_requests_total" in told.described
+
+
+async def test_a_database_that_hangs_is_down_in_every_scrape(monkeypatch):
+    hangs, is_over = threading.Event(), threading.Event()
+    await scrape()
+    at, numbers = operators_metrics._newest
+    monkeypatch.setattr(operators_metrics, "_newest", (at - operators_metrics.CURRENT_SECONDS, numbers))
+    monkeypatch.setattr(operators_metrics, "read_numbers", lambda: hangs.set() or (is_over.wait(60) and numbers))
+    monkeypatch.setattr(operators_metrics, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(operators_metrics, "WAIT_SECONDS", 0.01)
+    try:
+        told = [(await scrape()).value("parley_database_up") for _ in range(3)]
+        assert hangs.is_set()
+    finally:
+        is_over.set()
+    assert told == [0, 0, 0]
+
+
+async def test_what_a_pause_holds_back_is_not_stuck(queued, echo):
+    def prepare():
+        Run.objects.update(queued_at=timezone.now() - datetime.timedelta(hours=2))
+        activity.set_activity(echo, Activity.PAUSED)
+
+    await db.run(prepare)
+    told = await scrape()
+    assert told.value("parley_runs", state="queued") == 1
+    assert told.value("parley_queue_oldest_seconds") == 0
+
+
+# Who may know
+
+
+@pytest.mark.parametrize(
+    ("allowed", "token", "peer", "headers", "status"),
+    [
+        ("", "", LOCAL, {}, 200),
+        ("", "", "::1", {}, 200),
+        ("", "", "::ffff:127.0.0.1", {}, 200),
+        ("", "", "192.0.2.7", {}, 404),
+        ("", "", "", {}, 404),
+        ("", "", LOCAL, {"X-Forwarded-For": "127.0.0.1"}, 404),
+        ("", "", "192.0.2.7", {"X-Forwarded-For": "127.0.0.1"}, 404),
+        ("192.0.2.0/24", "", "192.0.2.7", {}, 200),
+        ("192.0.2.0/24", "", "198.51.100.7", {}, 404),
+        ("192.0.2.0/24", "", "192.0.2.7", {"Forwarded": "for=198.51.100.7"}, 404),
+        ("", "secret", "192.0.2.7", {"Authorization": "Bearer secret"}, 200),
+        ("", "secret", "192.0.2.7", {"Authorization": "Bearer secret", "X-Forwarded-For": "10.1.1.1"}, 200),
+        ("", "secret", LOCAL, {}, 404),
+        ("", "secret", LOCAL, {"Authorization": "Bearer sécret"}, 404),
+        ("", "secret", LOCAL, {"Authorization": "secret"}, 404),
+        ("192.0.2.0/24", "secret", "192.0.2.7", {}, 200),
+        ("192.0.2.0/24", "secret", "192.0.2.7", {"Authorization": "Bearer wrong"}, 404),
+    ],
+)
+async def test_only_those_who_may_scrape_see_that_there_are_metrics(settings, allowed, token, peer, headers, status):
+    settings.METRICS_ALLOW = [ipaddress.ip_network(allowed)] if allowed else []
+    settings.METRICS_TOKEN = token
+    assert await status_for(peer, {name: value.encode() for name, value in headers.items()}) == status
+
+
+# Several processes
+
+COUNT = """
+from telemetry import metrics
+metrics.REQUESTS["a2a", "200"].inc()
+metrics.REQUEST_SECONDS["a2a"].observe(0.2)
+metrics.STREAMS["a2a"].inc()
+"""
+TELL = COUNT + "print(metrics.exposition('')[0].decode())"
+
+
+def test_processes_with_a_folder_count_together_and_an_ended_ones_streams_are_closed(tmp_path):
+    def run(code):
+        environment = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path), "PYTHONPATH": str(ROOT / "platform")}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    run(COUNT)
+    text = run(TELL)
+    assert 'parley_requests_total{code="200",edge="a2a"} 2.0' in text
+    assert 'parley_request_duration_seconds_count{edge="a2a"} 2.0' in text
+    assert 'parley_open_streams{edge="a2a"} 1.0' in text
+
+
+def test_a_worker_tells_its_metrics_at_a_port_of_its_own(settings):
+    settings.METRICS_PORT, settings.METRICS_TOKEN = free_port(), "secret"
+    url = f"http://127.0.0.1:{settings.METRICS_PORT}/metrics"
+    operators_jobs.listen()
+    request = urllib.request.Request(url, headers={"Authorization": "Bearer secret"})
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        assert b"parley_active_runs" in answer.read()
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(url, timeout=20)
+
+
+def test_a_taken_port_is_reported_and_stops_nothing(settings, caplog):
+    settings.METRICS_PORT = free_port()
+    operators_jobs.listen()
+    operators_jobs.listen()
+    assert "cannot listen" in caplog.text
+
+
+def test_a_network_that_is_none_is_refused_by_name():
+    done = subprocess.run(
+        [sys.executable, "-c", "import config.settings"],
+        env={"METRICS_ALLOW": "10.0.0.0/99", "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}", "PATH": str(Path.home())},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "METRICS_ALLOW" in done.stderr

@@ -1,0 +1,105 @@
+"""The dashboard, the alerts and the documentation name what `/metrics` has."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import yaml
+
+from apps.operators import metrics as operators_metrics
+from telemetry import metrics
+from tests.operators.scraping import Scrape, expressions_of, named_in, scrape
+from tests.stack import ROOT
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SUFFIXES = ("_bucket", "_count", "_sum")
+OF_PROMETHEUS = {"le", "instance"}
+DASHBOARD = json.loads((ROOT / "deploy/grafana/parley.json").read_text())
+RULES = [
+    rule
+    for group in yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text())["groups"]
+    for rule in group["rules"]
+]
+PAGE = (ROOT / "docs/running/monitoring.md").read_text()
+
+
+@pytest.fixture
+async def told(echo) -> Scrape:
+    """A scrape in which every metric has a sample, so that its labels are there."""
+    operators_metrics.forget_numbers()
+    for instrument in vars(metrics).values():
+        if isinstance(instrument, metrics.Labelled):
+            instrument[tuple("echo" for _ in instrument.labels)]
+    remote = operators_metrics.Numbers(open_circuits={("echo",): 0.0}, health={("echo", "hosted"): 1.0})
+    text, _ = metrics.exposition("", [operators_metrics.DatabaseGauges(remote)])
+    there = await scrape()
+    every = Scrape(text.decode())
+    assert set(there.described) == set(every.described)
+    return every
+
+
+def unknown_names(told: Scrape, expression: str) -> list[str]:
+    """What an expression names that no scrape has."""
+    named, grouped = named_in(expression)
+    assert named, f"no metric in {expression}"
+    missing = [name for name in named if name not in told.labels]
+    missing += [f"{name}{{{label}}}" for name in named for label in named[name] - told.labels.get(name, set())]
+    known = set().union(*(told.labels.get(name, set()) for name in named)) | OF_PROMETHEUS
+    return missing + [f"by ({label})" for label in grouped - known]
+
+
+async def test_every_panel_and_alert_names_metrics_and_labels_that_are_told(told):
+    expressions = expressions_of(DASHBOARD["panels"]) + [rule["expr"] for rule in RULES]
+    assert len(expressions) > 60
+    wrong = {expression: unknown for expression in expressions if (unknown := unknown_names(told, expression))}
+    assert wrong == {}
+
+
+async def test_what_is_not_told_is_noticed(told):
+    assert unknown_names(told, "sum by (agent) (rate(parley_requests_totals[5m]))")
+    assert unknown_names(told, 'rate(parley_requests_total{agent="echo"}[5m])')
+    assert unknown_names(told, "sum by (agent) (rate(parley_requests_total[5m]))")
+
+
+async def test_no_label_is_one_that_prometheus_sets_or_names_a_person_or_a_task(told):
+    labels = set().union(*told.labels.values())
+    assert labels.isdisjoint({"job", "instance", "task", "context", "user", "session", "run", "workspace"})
+
+
+def test_every_alert_says_what_happened_and_what_to_do():
+    for rule in RULES:
+        assert {"summary", "description"} <= rule["annotations"].keys(), rule["alert"]
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        labels = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
+        assert labels <= named_in(rule["expr"])[1], rule["alert"]
+
+
+def test_panels_have_places_of_their_own():
+    panels = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert place["x"] + place["w"] <= 24
+        assert taken.isdisjoint(cells), panel["title"]
+        taken |= cells
+
+
+async def test_the_page_lists_every_metric_with_its_labels(told):
+    listed = dict(re.findall(r"^\| `(parley_\w+)` \| ([^|]*) \|", PAGE, re.MULTILINE))
+    documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in listed.items()}
+    exported = {
+        name: set().union(*(told.labels.get(name + suffix, set()) for suffix in ("", *SUFFIXES))) - OF_PROMETHEUS
+        for name in told.described
+        if name.startswith("parley_")
+    }
+    assert documented == exported
+    assert set(re.findall(r"`(Parley\w+)`", PAGE)) == {rule["alert"] for rule in RULES}

@@ -1,0 +1,154 @@
+"""A line of the log says what happened to what, and never what people and agents said, or a secret."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+import db
+from apps.agents.registration import register_hosted
+from apps.engine.send import send, wait_until_settled
+from apps.record import wire
+from apps.record.execution import Run
+from outbound import Forbidden
+from telemetry import logs
+from tests.telemetry.agents import HERE
+from tests.telemetry.calling import ask, body, headers
+
+CANARY = "canary-5e1d-words"
+PASSWORD = "correct horse"
+
+
+def line_of(message: str, *args: object, error: BaseException | None = None, name: str = "parley.engine") -> str:
+    raised = (type(error), error, error.__traceback__) if error else None
+    record = logging.LogRecord(name, logging.ERROR, __file__, 1, message, args, raised)
+    return logs.formatter(as_json=True).format(record)
+
+
+def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
+    try:
+        raise error from cause
+    except BaseException as caught:
+        return caught
+
+
+def test_an_errors_stack_is_logged_without_its_text_and_that_of_its_causes() -> None:
+    line = line_of("it failed", error=raised(ValueError(CANARY), raised(KeyError(CANARY))))
+    stack = json.loads(line)["exception"]
+    assert stack.index("KeyError") < stack.index("ValueError")
+    assert stack.count("in raised") == 2
+    group = line_of("it failed: %s", ExceptionGroup(CANARY, [ValueError(CANARY)]), error=raised(OSError(CANARY)))
+    assert CANARY not in line + group
+
+
+def test_what_is_wrong_with_a_machine_or_an_address_is_said() -> None:
+    lost = OperationalError("connection to 10.0.0.7 refused")
+    assert "10.0.0.7 refused" in line_of("away: %s", lost)
+    assert "10.0.0.7 refused" in line_of("away", error=raised(lost))
+    assert "private" in line_of("no: %s", Forbidden("a private network"))
+    assert "No space left on device" in line_of("full: %s", OSError(28, CANARY, CANARY))
+
+
+def test_lines_of_libraries_are_without_texts_of_errors() -> None:
+    future = f"Task exception was never retrieved\nfuture: <Task exception=ValueError('{CANARY}')>"
+    job = {"name": "a2a.deliver", "id": "7", "exc": f"ValueError('{CANARY}')", "traceback": CANARY, "description": "x"}
+    record = logging.LogRecord("celery.app.trace", logging.ERROR, "", 1, "%(name)s %(exc)s %(traceback)s", (job,), None)
+    line = line_of(future, name="asyncio") + logs.formatter(as_json=True).format(record)
+    assert "never retrieved" in line
+    assert "a2a.deliver" in line
+    assert CANARY not in line
+
+
+def test_debugging_shows_the_texts() -> None:
+    record = logging.LogRecord("parley", logging.ERROR, "", 1, "%s", (ValueError(CANARY),), None)
+    assert CANARY in logs.formatter(as_json=False, texts=True).format(record)
+
+
+def test_level_format_and_kinds_of_lines_are_settings() -> None:
+    def levels(**given: object) -> dict[str, str]:
+        options = {"as_json": True, "level": "INFO", "access": True, "agent_output": True, "texts": False} | given
+        made = logs.logging_config(**options)
+        return {"": made["root"]["level"]} | {name: one.get("level", "") for name, one in made["loggers"].items()}
+
+    assert levels(level="DEBUG")["parley"] == "DEBUG"
+    assert levels(level="DEBUG")[""] == "WARNING"
+    assert levels(level="ERROR")[""] == "ERROR"
+    off = levels(access=False, agent_output=False)
+    assert {off["parley.access"], off["parley.agents"]} == {"ERROR"}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("worker")
+async def test_what_the_engine_logs_names_run_task_agent_and_trace(ada, said, lines):
+    agent = await db.run(register_hosted, "failing", f"{HERE}:Failing")
+    sent = await send(ada.principal, agent, said(CANARY))
+    await wait_until_settled(sent.context, sent.task, sent.index, wire.load_task)
+    [failed] = [event for event in lines.events if event["event"].startswith("agent failing failed")]
+    run = await db.run(Run.objects.get, task=sent.task)
+    named = {name: failed[name] for name in ("run", "task", "agent", "trace_id")}
+    assert named == {
+        "run": str(run.pk), "task": str(sent.task), "agent": "failing", "trace_id": run.traceparent[3:35]
+    }  # fmt: skip
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("worker")
+async def test_with_tracing_on_lines_name_the_span(ada, said, lines, spans):
+    agent = await db.run(register_hosted, "failing", f"{HERE}:Failing")
+    sent = await send(ada.principal, agent, said())
+    await wait_until_settled(sent.context, sent.task, sent.index, wire.load_task)
+    await spans.finished("run failing")
+    [failed] = [event for event in lines.events if event["event"].startswith("agent failing failed")]
+    context = spans.named["run failing"].context
+    assert (failed["trace_id"], failed["span_id"]) == (f"{context.trace_id:032x}", f"{context.span_id:016x}")
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_work_on_a_database_thread_logs_the_request(lines) -> None:
+    from structlog.contextvars import bound_contextvars
+
+    with bound_contextvars(request="abc"):
+        await db.run(logging.getLogger("parley.db").warning, "slow")
+    assert [event["request"] for event in lines.events if event["event"] == "slow"] == ["abc"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("worker", "ada")
+async def test_no_line_has_a_message_or_a_secret_whatever_happens(http, ada_key, lines, echo, monkeypatch):
+    """At the level DEBUG: messages that succeed, fail, are refused and malformed; sign-ins, keys, uploads, pages."""
+    known = headers(ada_key)
+    for name in ("Failing", "Choosing", "Answering", "Keeping"):
+        await db.run(register_hosted, name.lower(), f"{HERE}:{name}")
+        await http.post(f"/a2a/{name.lower()}", json=body(CANARY), headers=known)
+    await ask(http, ada_key, "echo", CANARY)
+    as_json = known | {"Content-Type": "application/json"}
+    await http.post("/a2a/echo", content=f'{{"{CANARY}": '.encode(), headers=as_json)
+    await http.post("/a2a/echo", json={"jsonrpc": "2.0", "id": CANARY, "method": CANARY}, headers=known)
+    await http.post("/a2a/echo", json=body(CANARY), headers=headers(f"{ada_key}-{CANARY}"))
+    await http.post("/api/v1/sessions", json={"agent": CANARY, "text": CANARY, CANARY: 1}, headers=known)
+    await http.get(f"/api/v1/search?q={CANARY}", headers=known)
+    await http.post(f"/api/v1/uploads?filename={CANARY}", content=CANARY.encode(), headers=known)
+    for password in (f"{PASSWORD} {CANARY}", PASSWORD):
+        form = {"username": "ada@example.org", "password": password}
+        await http.post("/sign-in", data=form, headers={"Origin": "http://localhost"})
+    monkeypatch.setattr("apps.features.sharing.shares.Share.objects", Breaking())
+    monkeypatch.setattr("apps.a2a.operations.send", Breaking())
+    assert (await http.get(f"/shared/{CANARY}?token={CANARY}")).status_code == 500
+    assert (await http.post("/a2a/echo", json=body(CANARY), headers=known)).json()["error"]["code"] == -32603
+    assert len(lines.written) > 20
+    assert sum("in __call__" in event.get("exception", "") for event in lines.events) == 2
+    assert [line for line in lines.written if CANARY in line or ada_key in line or PASSWORD in line] == []
+
+
+class Breaking:
+    """Fails, and quotes a message, whatever is done with it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise ValueError(CANARY)

@@ -1,0 +1,163 @@
+"""Spans: which there are, what is above each, and what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from opentelemetry.trace import INVALID_SPAN, StatusCode, format_span_id
+
+import db
+from agentkit.llm import LlmWorker
+from agentkit.llm.endpoints import openai_model
+from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
+from apps.engine.send import send, wait_until_settled
+from apps.plans.definitions import PlanDefinition
+from apps.plans.registry import register_plan
+from apps.record import wire
+from apps.record.execution import Run
+from telemetry import tracing
+from tests.llm import endpoint as endpoints
+from tests.telemetry.agents import HERE
+from tests.telemetry.calling import ask
+from tests.telemetry.collector import collecting
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+CALLER = f"00-{TRACE}-00f067aa0ba902b7-01"
+CANARY = "canary-5e1d-words"
+EDGE = "POST /a2a/<slug>"
+
+
+def register_chain() -> None:
+    register_hosted("front", f"{HERE}:Front")
+    register_hosted("near", "tests.llm.agents:Actor")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("worker")
+async def test_a_childs_model_and_tool_are_below_the_callers_span(http, ada_key, spans):
+    await db.run(register_chain)
+    task = await ask(http, ada_key, "front", CANARY, CALLER)
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    await spans.finished(EDGE, "run front", "run near")
+    line = [EDGE, "queue run", "run front", "queue run", "run near", "invoke_agent worker"]
+    assert spans.line("chat scripted:actor") == [*line, "chat scripted:actor"]
+    assert spans.line("execute_tool double") == [*line, "execute_tool double"]
+    assert {format(span.context.trace_id, "032x") for span in spans.get_finished_spans()} == {TRACE}
+    assert format_span_id(spans.named[EDGE].parent.span_id) == CALLER[36:52]
+    run = await db.run(Run.objects.get, task=task["id"])
+    assert run.traceparent[36:52] == format_span_id(spans.named["run front"].parent.span_id)
+    chat = spans.named["chat scripted:actor"].attributes
+    assert (chat["gen_ai.operation.name"], chat["gen_ai.request.model"]) == ("chat", "scripted:actor")
+    assert chat["gen_ai.usage.input_tokens"] > 0
+    assert CANARY not in spans.text
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("worker")
+async def test_the_text_of_messages_is_in_spans_if_that_is_switched_on(http, ada_key, spans, monkeypatch):
+    from apps.features.model_agents import language_models
+
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
+    language_models.trace_calls()
+    await db.run(register_hosted, "actor", "tests.llm.agents:Actor")
+    await ask(http, ada_key, "actor", CANARY)
+    assert CANARY in spans.named["chat scripted:actor"].attributes["gen_ai.input.messages"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("worker")
+async def test_an_error_marks_its_span_without_its_text(http, ada_key, spans):
+    await db.run(register_hosted, "failing", f"{HERE}:Failing")
+    await ask(http, ada_key, "failing", CANARY)
+    await spans.finished(EDGE, "run failing")
+    run = spans.named["run failing"]
+    assert (run.status.status_code, run.attributes["error.type"]) == (StatusCode.ERROR, "agent_error")
+    assert spans.named[EDGE].status.status_code is StatusCode.UNSET  # the request itself did not fail
+    assert CANARY not in spans.text
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("worker")
+async def test_a_caller_that_does_not_sample_is_not_sampled_and_the_record_says_so(http, ada_key, spans, echo):
+    task = await ask(http, ada_key, "echo", "hello", f"{CALLER[:-2]}00")
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert spans.get_finished_spans() == ()
+    run = await db.run(Run.objects.get, task=task["id"])
+    assert (run.traceparent[3:35], run.traceparent[-2:]) == (TRACE, "00")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("worker")
+async def test_steps_of_a_plan_are_below_the_run_of_the_plan(ada, said, spans, echo):
+    steps = {
+        "first": {"agent": "echo", "message": "one"},
+        "second": {"agent": "echo", "message": "two", "depends_on": ["first"]},
+    }
+    content: dict[str, Any] = {"name": "Plan", "description": "A plan.", "steps": steps}
+    plan = await db.run(register_plan, "plan", PlanDefinition.read(content), access=Agent.Access.AUTHENTICATED)
+    with tracing.span("page"):  # no caller's header: a person's page
+        sent = await send(ada.principal, plan, said())
+    await wait_until_settled(sent.context, sent.task, sent.index, wire.load_task)
+    await spans.finished("run echo", count=2)
+    await spans.finished("run plan")
+    assert spans.line("run echo") == ["page", "queue run", "queue run", "run echo"]
+    assert spans.line("run plan") == ["page", "queue run", "run plan"]
+
+
+async def test_the_cost_of_a_model_call_is_by_the_operators_prices(spans):
+    with endpoints.running() as endpoint:
+        for stream in (True, False):
+            spans.clear()
+            model = openai_model("gpt-5-mini", endpoint.url, "key")  # the library has a price of its own for it
+            model.prices = (3.0, 8.0)
+            endpoint.replies = [endpoints.says("Yes.")]
+            async with model:
+                await LlmWorker("Help.", model=model).run(message="Well?", stream=stream)
+            [chat] = [span for span in spans.get_finished_spans() if span.name.startswith("chat ")]
+            assert chat.attributes["operation.cost"] == pytest.approx((20 * 3 + 5 * 8) / 1_000_000)
+
+
+def test_off_there_are_no_spans():
+    with tracing.span("any") as span:
+        assert span is INVALID_SPAN
+        assert tracing.current_traceparent() == ""
+    assert not tracing.is_on()
+
+
+def test_the_environment_says_where_spans_go_and_as_whose(monkeypatch):
+    with collecting() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        monkeypatch.setenv("OTEL_SERVICE_NAME", "ours")
+        provider = tracing.build_provider("1.2")
+        tracing.use(provider)
+        try:
+            with pytest.raises(LookupError), tracing.span("outer"), tracing.span("inner"):
+                raise LookupError(CANARY)
+        finally:
+            tracing.use(None)
+        provider.shutdown()
+    outer, inner = sorted(collector.spans, key=lambda span: span.parent)
+    assert (inner.name, inner.parent, inner.failed) == ("inner", outer.span_id, True)
+    assert (outer.service["service.name"], outer.service["service.version"]) == ("ours", "1.2")
+    assert CANARY not in str(collector.spans)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_TRACES_SAMPLER", "sometimes"),
+        ("OTEL_TRACES_SAMPLER_ARG", "10%"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_name(monkeypatch, name, value):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=name):
+        tracing.configure("1")
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    tracing.configure("1")
+    assert not tracing.is_on()
