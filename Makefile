@@ -5,8 +5,9 @@ PY := $(VENV)/bin/python
 # An uv that answers from inside this folder (a shim on the PATH may not), otherwise one of our own in .tools/.
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/bin/uv)
 STAMP := $(VENV)/.parley-setup
+AUDIT := .tools/audit
 
-.PHONY: setup run quick test test-services test-browser test-all mutants lint types schema docs screenshots bench trace-send lock clean
+.PHONY: setup run quick test test-services test-browser test-all mutants lint types schema docs screenshots bench bench-peers trace-send wheel sbom audit lock clean
 
 setup: $(STAMP)
 
@@ -53,7 +54,7 @@ lint: setup
 	$(VENV)/bin/lint-imports
 
 types: setup
-	$(PY) -m mypy platform/config platform/agentkit platform/db platform/console platform/outbound apps examples
+	$(PY) -m mypy platform/config platform/agentkit platform/db platform/console platform/outbound platform/telemetry apps examples
 	$(PY) -m mypy --strict tests/agentkit/author_example.py
 
 # The client API's description, which clients are generated from.
@@ -72,9 +73,33 @@ screenshots: setup
 bench: setup
 	$(PY) -m benchmarks $(BENCH)
 
+# Parley beside the official SDK's server. BENCH="--quick", BENCH="--only send1,stream", BENCH="--write" updates docs/performance.md
+bench-peers: setup
+	@$(PY) -m benchmarks.peers $(BENCH)
+
 # The files, functions and calls of our own that one blocking send enters. TRACE="--list --door api"
 trace-send: setup
 	@$(PY) -m benchmarks.trace_send $(TRACE)
+
+# What an installation needs besides requirements.lock: dist/parley_platform-*.whl
+wheel: setup
+	@$(PY) -m hatchling build --target wheel --directory dist
+
+# The list of all packages that an installation has, as CycloneDX: dist/sbom.json
+sbom: $(AUDIT)/.installed
+	@mkdir -p dist
+	@$(AUDIT)/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-format JSON \
+		--output-file dist/sbom.json requirements.lock
+	@echo "dist/sbom.json lists $$($(AUDIT)/bin/python -c 'import json; print(len(json.load(open("dist/sbom.json"))["components"]))') packages."
+
+# Known vulnerabilities of these packages. It asks the advisory database of PyPI.
+audit: $(AUDIT)/.installed
+	@$(AUDIT)/bin/python deploy/tools/audit.py $(AUDIT)/bin/pip-audit
+
+$(AUDIT)/.installed: deploy/tools/requirements.txt | $(filter .tools/bin/uv,$(UV))
+	@$(UV) venv --quiet --clear $(AUDIT)
+	@$(UV) pip sync --quiet --python $(AUDIT)/bin/python --require-hashes deploy/tools/requirements.txt
+	@touch $@
 
 # The locks carry hashes and name no host.
 lock: | $(filter .tools/bin/uv,$(UV))
@@ -84,6 +109,8 @@ lock: | $(filter .tools/bin/uv,$(UV))
 		--extra showcase --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-emit-index-url --no-header --no-annotate \
 		tests/a2a/old_sdk/requirements.in -o tests/a2a/old_sdk/requirements.txt
+	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+		deploy/tools/requirements.in -o deploy/tools/requirements.txt
 
 clean:
 	rm -rf $(VENV) .tools

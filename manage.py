@@ -15,7 +15,6 @@ def use_the_project_interpreter() -> None:
 
 if __name__ == "__main__":
     use_the_project_interpreter()
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    from django.core.management import execute_from_command_line
+    from console.commands import main
 
-    execute_from_command_line(sys.argv)
+    main()

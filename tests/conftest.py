@@ -1,6 +1,8 @@
 """The cast of all tests: Ada, Bob and a few agents."""
 
+import logging
 import os
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,12 +20,18 @@ from pytest_django import DjangoDbBlocker
 
 import db as database
 from apps.accounts.models import User
+from apps.accounts.refusals import refusals
 from apps.agents import signing
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.engine import jobs
+from apps.features.budgets import spending
 from apps.installation import current
+from apps.limits import current as limits
 from apps.remote import circuit_breaker
+from apps.remote.federation import known
+from apps.remote.identity.did_web import resolver
+from telemetry import logs
 from tests import emptying, stack
 
 # On a busy machine an example may be slow; the test's timeout ends a hanging one.
@@ -46,6 +54,31 @@ def _needs_services(item: pytest.Item) -> bool:
     return marker is not None and bool(marker.kwargs.get("only"))
 
 
+# API keys, credentials on the way, and the passwords and keys of the cast.
+SECRETS = re.compile(r"parley_[0-9a-f]{12}_\w{20}|Bearer \w|correct horse|battery staple|sk-test-e7a1c0ffee")
+
+
+class _LinesWithSecrets(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logs.formatter(as_json=True))
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if SECRETS.search(line := self.format(record)):
+            self.found.append(line)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_line_of_the_log_has_a_secret() -> Iterator[None]:
+    """Of all tests of this process; messages' texts are sought in `tests/telemetry/test_logs.py`."""
+    lines = _LinesWithSecrets()
+    logging.getLogger().addHandler(lines)
+    yield
+    logging.getLogger().removeHandler(lines)
+    assert lines.found == []
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_queue() -> None:
     """Test runs with one broker must not share notifications."""
@@ -61,21 +94,24 @@ def _quickly_emptied() -> Iterator[None]:
 
 
 _background: set[Future[object]] = set()
-BACKGROUND_SECONDS = 2.0
+BACKGROUND_SECONDS = 20.0
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _background_work_is_known() -> Iterator[None]:
-    submit = database.submit
+    def known(submit: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
+        def remembered(*args: Any, **kwargs: Any) -> Future[Any]:
+            future = submit(*args, **kwargs)
+            _background.add(future)
+            future.add_done_callback(_background.discard)
+            return future
 
-    def remembered(*args: Any, **kwargs: Any) -> Future[Any]:
-        future = submit(*args, **kwargs)
-        _background.add(future)
-        future.add_done_callback(_background.discard)
-        return future
+        return remembered
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "submit", remembered)
+    threads = database.DatabaseThreads
+    with pytest.MonkeyPatch.context() as patch:  # also what a task that was canceled has left running
+        for way in (threads.submit, threads.submit_for_stream):
+            patch.setattr(threads, way.__name__, known(way))
         yield
 
 
@@ -113,7 +149,12 @@ def _what_is_remembered_is_of_the_test() -> None:
     """Caches last for seconds; clear them, because each test has an empty database, or none."""
     signing.clear_signers()
     circuit_breaker.clear_cache()
-    current.keep(current.Snapshot(read_at=float("inf")))  # a saved row makes it read again
+    known.forget_peers()
+    resolver.forget()
+    spending.forget()
+    refusals.clear()
+    for cached in (current, limits):  # a saved row makes them read again
+        cached.keep(cached.Snapshot(read_at=float("inf")))
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ MODULES = {
     "apps/features/signing/signatures.py": ("tests/record",),
     "apps/record/content/strict_json.py": ("tests/conformance", "tests/a2a", "tests/api"),
     "apps/record/models.py": ("tests/record", "tests/engine", "tests/a2a", "tests/api"),
+    "apps/record/execution.py": ("tests/engine", "tests/record"),
     "apps/agents/models.py": ("tests/agents", "tests/record", "tests/a2a"),
     "apps/accounts/principals.py": ("tests/accounts", "tests/agents", "tests/record", "tests/api"),
     "apps/engine/claim.py": ("tests/engine",),

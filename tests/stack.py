@@ -1,7 +1,7 @@
 """All of Parley as real processes, for tests and benchmarks from outside.
 
-Embedded it is `manage.py serve`; on services Daphne, a Celery worker and beat, with their own database, queue and
-channel names on the servers of the environment or the caller.
+Embedded it is `manage.py serve`; on services a web server, a Celery worker and beat, with their own database, queue
+and channel names on the servers of the environment or the caller.
 """
 
 from __future__ import annotations
@@ -42,8 +42,28 @@ from django.core.management import call_command
 call_command("migrate", verbosity=0)
 call_command("load_showcase")
 """
-NO_MATTER = {"RUN_LEASE_SECONDS", "OUTBOUND_ALLOW", "ACTS_PER_MINUTE", "CELERY_BROKER_URL", "CHANNEL_LAYER_URL"}
-"""Settings that change nothing of what a new Parley begins with."""
+NO_MATTER = {
+    "RUN_LEASE_SECONDS",
+    "OUTBOUND_ALLOW",
+    "ACTS_PER_MINUTE",
+    "STREAMS_PER_CALLER",
+    "CELERY_BROKER_URL",
+    "CHANNEL_LAYER_URL",
+}
+TELEMETRY = ("OTEL_", "LOG_", "SENTRY_")
+"""Settings that change nothing of what a new Parley begins with, and beginnings of the names of others."""
+UVICORN = [
+    "--loop", "uvloop", "--http", "config.uvicorn_http:BoundedHttp", "--ws", "websockets-sansio",
+    "--ws-max-size", "1048576", "--timeout-graceful-shutdown", "1", "--no-access-log", "--log-level", "warning",
+]  # fmt: skip
+"""As docs/reference/settings.md recommends."""
+
+
+def web_command(server: str, port: int, application: str = "config.asgi:application") -> list[str]:
+    """Arguments of Python that run an ASGI application on uvicorn or Daphne."""
+    if server == "daphne":
+        return ["-m", "daphne", "-b", "127.0.0.1", "-p", str(port), application]
+    return ["-m", "uvicorn", application, "--host", "127.0.0.1", "--port", str(port), *UVICORN]
 
 
 _held: list[socket.socket] = []
@@ -83,25 +103,29 @@ class Stack:
     """A Parley; `environment` overrides settings.
 
     `services` are the URLs of SERVICES, by default the environment's; without a database URL it is embedded.
+    `web` is the web server, "uvicorn" or "daphne".
 
     Attributes:
-        processes: by name: "serve" if embedded, else "daphne", "beat" and the workers.
+        processes: by name: "serve" if embedded, else "web", "beat" and the workers.
         workers: names of Celery workers: "worker", and those of `another_worker`.
+        webs: ports of web servers by name: "web", and those of `another_web`.
         data_dir: its DATA_DIR, with each process's output in `<name>.log`.
     """
 
-    def __init__(self, *, services: Mapping[str, str] = os.environ, **environment: str) -> None:
+    def __init__(self, *, services: Mapping[str, str] = os.environ, web: str = "uvicorn", **environment: str) -> None:
         self.services = {key: services[key] for key in SERVICES if key in services}
         self.is_embedded = self.services.get("DATABASE_URL", "sqlite").startswith("sqlite")
         self.name = f"parley_{uuid.uuid4().hex[:10]}"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        self.web = web
         self.data_dir = Path(tempfile.mkdtemp(prefix="parley-stack-"))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.workers: list[str] = [] if self.is_embedded else ["worker"]
+        self.webs = {} if self.is_embedded else {"web": self.port}
         self._began: dict[str, int] = {}  # length of each log at its process's start
         (self.data_dir / "static").symlink_to(static_files())
-        self._begins_as_others = set(environment) <= NO_MATTER
+        self._begins_as_others = all(name in NO_MATTER or name.startswith(TELEMETRY) for name in environment)
         inherited = {key: value for key, value in os.environ.items() if key not in (*SERVICES, "PYTEST_CURRENT_TEST")}
         self.environment = {
             **inherited,
@@ -131,7 +155,7 @@ class Stack:
         return {
             **dict.fromkeys(self.workers, worker),
             "beat": [*celery, "beat", "--loglevel=WARNING"],
-            "daphne": ["-m", "daphne", "-b", "127.0.0.1", "-p", str(self.port), "config.asgi:application"],
+            **{name: web_command(self.web, port) for name, port in self.webs.items()},
         }
 
     # Starting and stopping
@@ -178,7 +202,7 @@ class Stack:
         for name in names:
             self.begin(name)
             if name in self.workers:
-                self._wait(lambda name=name: self.takes_work(name))  # type: ignore[misc]
+                self.wait_until(lambda name=name: self.takes_work(name))  # type: ignore[misc]
 
     def begin(self, name: str) -> None:
         self._began[name] = self._start_process(name, self.commands()[name])
@@ -202,6 +226,19 @@ class Stack:
             self.workers.remove(name)
             del self.processes[name]
 
+    @contextlib.contextmanager
+    def another_web(self) -> Iterator[str]:
+        """On services, one more web server, at this URL."""
+        name, port = f"web-{len(self.webs) + 1}", free_port()
+        self.webs[name], url = port, f"http://127.0.0.1:{port}"
+        try:
+            self.launch(name)
+            self.wait_until(lambda: self._answers("/readyz", url))
+            yield url
+        finally:
+            self.kill(name)
+            del self.webs[name], self.processes[name]
+
     def _start_process(self, name: str, command: list[str]) -> int:
         """Start a process; returns its log's length until then."""
         begun = len(self.log(name))
@@ -217,9 +254,9 @@ class Stack:
         return begun
 
     def wait_for(self, path: str) -> None:
-        self._wait(lambda: self._answers(path))
+        self.wait_until(lambda: self._answers(path))
 
-    def _wait(self, until: Callable[[], bool]) -> None:
+    def wait_until(self, until: Callable[[], bool]) -> None:
         """Wait for a condition; a process that ends fails the test."""
         deadline = time.monotonic() + START_SECONDS
         while not until():
@@ -228,9 +265,9 @@ class Stack:
                 raise AssertionError(f"{dead or self.url} does not stand.\n{self.log()}")
             time.sleep(0.05)
 
-    def _answers(self, path: str) -> bool:
+    def _answers(self, path: str, url: str = "") -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}{path}", timeout=5):
+            with urllib.request.urlopen(f"{url or self.url}{path}", timeout=5):
                 return True
         except OSError:
             return False
@@ -286,7 +323,7 @@ class Stack:
 
     def resident_bytes(self) -> int:
         """Memory of the process that serves requests."""
-        process = self.processes["serve" if self.is_embedded else "daphne"]
+        process = self.processes["serve" if self.is_embedded else "web"]
         pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -316,9 +353,9 @@ class Stack:
 
 
 @contextlib.contextmanager
-def prepared(services: Mapping[str, str] = os.environ, **environment: str) -> Iterator[Stack]:
+def prepared(services: Mapping[str, str] = os.environ, *, web: str = "uvicorn", **environment: str) -> Iterator[Stack]:
     """A stack without running processes; see `Stack`."""
-    stack = Stack(services=services, **environment)
+    stack = Stack(services=services, web=web, **environment)
     try:
         yield stack
     finally:
@@ -326,8 +363,8 @@ def prepared(services: Mapping[str, str] = os.environ, **environment: str) -> It
 
 
 @contextlib.contextmanager
-def running(services: Mapping[str, str] = os.environ, **environment: str) -> Iterator[Stack]:
+def running(services: Mapping[str, str] = os.environ, *, web: str = "uvicorn", **environment: str) -> Iterator[Stack]:
     """A running stack; see `Stack`."""
-    with prepared(services, **environment) as stack:
+    with prepared(services, web=web, **environment) as stack:
         stack.start()
         yield stack

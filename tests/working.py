@@ -13,7 +13,8 @@ from apps.engine.claim import claim
 from apps.engine.finish import Ending, finish
 from apps.engine.recorder import EventBatch, event_of
 from apps.engine.turn import execute_turn
-from apps.record.models import Event, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Event, Task
 from apps.record.runs import Lease
 from db import sql
 

@@ -8,12 +8,15 @@ from django.conf import settings
 
 from apps.a2a.errors import AgentNotFound, Unauthenticated
 from apps.a2a.protojson import Line, ProtoMessage
-from apps.accounts import authentication, quotas
+from apps.accounts import authentication, oauth, quotas
 from apps.accounts.authentication import BadCredentials
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents.models import Agent
-from apps.agents.sql import AGENT_BY_SLUG, KEY_AND_AGENT, USER_SESSION_AND_AGENT
+from apps.agents.sql import AGENT_BY_SLUG, KEY_AND_AGENT, TOKEN_AND_AGENT, USER_SESSION_AND_AGENT
+from apps.limits import current as limits
 from apps.record.errors import InvalidParams
+from apps.remote.federation import tokens
+from apps.remote.federation.calls import federated_caller
 
 
 def authenticate(authorization: str, slug: str, address: str | None) -> tuple[Principal, Agent | None]:
@@ -24,13 +27,13 @@ def authenticate(authorization: str, slug: str, address: str | None) -> tuple[Pr
     Raises BadCredentials, QuotaExceeded, Unauthenticated, AgentNotFound.
     """
     try:
-        principal, agent = _find_caller_and_agent(authorization, slug if slug.isprintable() else "")
+        principal, agent = _find_caller_and_agent(authorization, slug if slug.isprintable() else "", address)
     except BadCredentials:
         if address is not None:
             quotas.count_request(ANONYMOUS, address)
         raise
     if address is not None:
-        quotas.count_request(principal, address)
+        limits.count_request(principal, address)
     if not slug:
         return principal, None
     if agent is None or not agent.is_enabled:
@@ -39,7 +42,7 @@ def authenticate(authorization: str, slug: str, address: str | None) -> tuple[Pr
     return principal, agent
 
 
-def _find_caller_and_agent(authorization: str, slug: str) -> tuple[Principal, Agent | None]:
+def _find_caller_and_agent(authorization: str, slug: str, address: str | None) -> tuple[Principal, Agent | None]:
     """Raises BadCredentials, also for a token at the front door: a token is for one agent."""
     if not authorization:
         return ANONYMOUS, AGENT_BY_SLUG.one(slug) if slug else None
@@ -48,9 +51,19 @@ def _find_caller_and_agent(authorization: str, slug: str) -> tuple[Principal, Ag
         found = USER_SESSION_AND_AGENT.one(claims.user_id, claims.session_key, slug)
         user, session, agent = found or (None, None, None)
         return authentication.token_principal(user, session), agent
+    if slug and (token := tokens.token_in(authorization)):
+        return federated_caller(token, slug, is_open=address is None)
+    if access_token := authentication.access_token_in(authorization):
+        granted, client, user, agent = TOKEN_AND_AGENT.one(oauth.hash_of(access_token), slug) or (
+            None,
+            None,
+            None,
+            None,
+        )
+        return authentication.check_access_token(granted, client, user), agent
     prefix, secret = authentication.split_key(authorization)
     key, agent = KEY_AND_AGENT.one(prefix, slug) or (None, None)
-    return authentication.check_key(key, secret).principal, agent
+    return authentication.check_key(key, secret, address).principal, agent
 
 
 class FrontDoorRequest(ProtoMessage):

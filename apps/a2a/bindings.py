@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from apps.a2a.protojson import read_query
 from apps.a2a.v0_3 import HTTP_JSON, JSON_RPC, METHODS
 from apps.record.content.strict_json import UNSTORABLE
 from apps.record.errors import InvalidFields
+from telemetry import metrics
 
 Id = str | int | None
 EXECUTE: dict[str, Execute] = {http.V1_0: execute, http.V0_3: partial(execute_old, form=JSON_RPC)}
@@ -28,6 +30,7 @@ REST_EXECUTE: dict[str, Execute] = {http.V1_0: execute, http.V0_3: partial(execu
 async def jsonrpc(request: HttpRequest, slug: str = "") -> HttpResponseBase:
     """`POST /a2a/<slug>`, or `POST /a2a`: JSON-RPC of an agent, or of the front door."""
     request_id: Id = None
+    began, method = time.perf_counter(), ""
     try:
         if request.method != "POST":
             raise MethodNotAllowed(("POST",))
@@ -38,12 +41,21 @@ async def jsonrpc(request: HttpRequest, slug: str = "") -> HttpResponseBase:
         version = http.version_of(request)
         method = _read_method(body, version)
         answer = await EXECUTE[version](incoming, method, body.get("params", {}))
+        _count(method, began)
         if answer.is_stream:
             return _jsonrpc_stream(request_id, answer)
-        result = {"jsonrpc": "2.0", "id": request_id, "result": answer.content}
-        return http.json_response(result, headers=answer.headers)
+        return http.jsonrpc_response(request_id, answer.content, answer.headers)
     except Exception as error:
-        return _jsonrpc_refusal(request_id, error)
+        refused = problem(error)
+        _count(method, began, str(refused.row.code))
+        return _jsonrpc_refusal(request_id, refused)
+
+
+def _count(method: str, began: float, code: str = "ok") -> None:
+    """Count an operation by its name in A2A 1.0; "" if the request names none."""
+    name = METHODS[method].operation if method in METHODS else method or "none"
+    metrics.A2A_REQUESTS[name, code].inc()
+    metrics.A2A_SECONDS[name].observe(time.perf_counter() - began)
 
 
 def _read_id(body: Any) -> Id:
@@ -87,14 +99,13 @@ def _read_method(body: JSON, version: str) -> str:
 
 def _jsonrpc_stream(request_id: Id, answer: http.Answer) -> HttpResponseBase:
     stream_format = http.StreamFormat(
-        update=lambda response: {"jsonrpc": "2.0", "id": request_id, "result": response},
+        update=partial(http.jsonrpc_text, request_id),
         error=lambda error: _error_object(request_id, problem(error)),
     )
     return http.event_stream(answer, stream_format)
 
 
-def _jsonrpc_refusal(request_id: Id, error: Exception) -> HttpResponse:
-    refused = problem(error)
+def _jsonrpc_refusal(request_id: Id, refused: Problem) -> HttpResponse:
     status = refused.row.http if refused.row.keeps_status else 200
     return http.json_response(_error_object(request_id, refused), status, refused.http_headers)
 
@@ -107,7 +118,7 @@ def _error_object(request_id: Id, refused: Problem) -> JSON:
 
 
 REST_STREAM = http.StreamFormat(
-    update=lambda response: response, error=lambda error: problem(error).status, error_event="error"
+    update=lambda text: text, error=lambda error: problem(error).status, error_event="error"
 )
 
 ADDRESSES: dict[str, dict[str, str]] = {
@@ -135,15 +146,20 @@ async def rest(
     request: HttpRequest, operations: Mapping[str, str], version: str, slug: str = "", **path_fields: str
 ) -> HttpResponseBase:
     """An address of HTTP+JSON, of the agent `slug` or at the front door."""
+    began, method = time.perf_counter(), ""
     try:
         method = _operation_of(request, operations)
         _check_rest_body(request)
         incoming = await http.authenticate_request(request, slug)
         http.check_version(request, version)
         params = _merge_path(await _request_fields(request), path_fields)
-        return _rest_response(request, await REST_EXECUTE[version](incoming, method, params))
+        answer = await REST_EXECUTE[version](incoming, method, params)
+        _count(method, began)
+        return _rest_response(request, answer)
     except Exception as error:
-        return http.error_response(error, http.response_type(request))
+        refused = problem(error)
+        _count(method, began, str(refused.row.code))
+        return http.problem_response(refused, http.response_type(request))
 
 
 def _operation_of(request: HttpRequest, operations: Mapping[str, str]) -> str:

@@ -23,8 +23,9 @@ from apps.a2a import http
 from apps.a2a.authentication import check_access, find_agent
 from apps.a2a.errors import JSON, AgentNotFound, ExtendedAgentCardNotConfigured, MethodNotAllowed, Unauthenticated
 from apps.a2a.v0_3 import downgrade_card
-from apps.accounts.authentication import api_key_principal
+from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.principals import Principal
+from apps.accounts.refusals import refusals
 from apps.agents import card_signatures, cards, identity
 from apps.agents.models import Agent
 from apps.record.errors import UnsupportedOperation
@@ -39,6 +40,9 @@ def read_only(view: View) -> View:
             if request.method not in ("GET", "HEAD"):
                 raise MethodNotAllowed(("GET", "HEAD"))
             return await view(request, *args, **kwargs)
+        except BadCredentials as refusal:
+            await db.run(refusals.count_key, request.headers.get("Authorization", ""), request)
+            return http.error_response(refusal)
         except Exception as error:
             return http.error_response(error)
 

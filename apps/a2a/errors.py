@@ -15,6 +15,7 @@ from apps.record.errors import (
     TaskNotCancelable,
     TaskNotFound,
     UnsupportedOperation,
+    exceeded_by,
     headers_of,
     kind_of,
     log_error,
@@ -62,10 +63,6 @@ class UnsupportedMediaType(ContentTypeNotSupported):
 
 class Unauthenticated(Refusal):
     """This agent requires authentication. Send an API key as "Authorization: Bearer <key>"."""
-
-
-class Forbidden(Refusal):
-    """This API key lacks the required scope. Use a key that has it."""
 
 
 class AgentNotFound(Refusal):
@@ -117,7 +114,7 @@ TABLE: dict[type[Exception] | Kind, Row] = {
     InvalidRequest: Row(-32600, 400, "INVALID_ARGUMENT"),
     MethodNotFound: Row(-32601, 404, "NOT_FOUND"),
     NoAnswer: INTERNAL,
-    Forbidden: _platform_row(403, "PERMISSION_DENIED", "PERMISSION_DENIED"),
+    Kind.FORBIDDEN: _platform_row(403, "PERMISSION_DENIED", "PERMISSION_DENIED"),
     Unauthenticated: UNAUTHENTICATED,
     AgentNotFound: _platform_row(404, "NOT_FOUND", "AGENT_NOT_FOUND"),
     MethodNotAllowed: _platform_row(405, "UNIMPLEMENTED", "METHOD_NOT_ALLOWED"),
@@ -171,15 +168,18 @@ def problem(error: Exception) -> Problem:
 
 def _details(error: Exception, row: Row) -> list[JSON]:
     details: list[JSON] = []
+    exceeded = exceeded_by(error)
     if row.reason:
         details.append(
             {
                 "@type": "type.googleapis.com/google.rpc.ErrorInfo",
                 "reason": row.reason,
                 "domain": DOMAIN,
-                "metadata": {},
+                "metadata": {name: str(value) for name, value in exceeded.data.items()} if exceeded else {},
             }
         )
+    if exceeded and exceeded.retry_after:
+        details.append({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{exceeded.retry_after}s"})
     if violations := violations_of(error):
         listed = [{"field": path, "description": sentence} for path, sentence in violations]
         details.append({"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": listed})

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from apps.a2a import http
-from apps.a2a.errors import JSON, AgentNotFound, ExtensionSupportRequired, Forbidden, MethodNotAllowed
+from apps.a2a.errors import JSON, AgentNotFound, ExtensionSupportRequired, MethodNotAllowed
 from apps.a2a.protojson import Integer, Lines, Number, ProtoMessage, Text
 from apps.accounts.principals import READ
 from apps.agents import cards
@@ -24,6 +24,7 @@ from apps.agents.models import Agent
 from apps.agents.negotiation import Assessment, Weights, WorkRequest
 from apps.features.routing import ranking
 from apps.record.content.strict_json import LARGEST_EXACT
+from apps.record.errors import check_allowed
 
 EXTENSIONS_HEADER = "A2A-Extensions"
 OLD_EXTENSIONS_HEADER = "X-A2A-Extensions"
@@ -80,8 +81,7 @@ async def negotiation(request: HttpRequest, slug: str = "") -> HttpResponseBase:
             raise MethodNotAllowed(("POST",))
         http.check_content_type(request)
         incoming = await http.authenticate_request(request, slug)
-        if not incoming.principal.may(READ):
-            raise Forbidden(f"This API key is missing the scope {READ}.")
+        check_allowed(incoming.principal, READ)
         headers = _activation_header(incoming)
         work = NegotiationRequest.read(await http.read_object(request.body)).work()
         return http.json_response(

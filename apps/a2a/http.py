@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
 import db
 from apps.a2a.authentication import authenticate
-from apps.a2a.errors import JSON, ParseError, UnsupportedMediaType, VersionNotSupported, problem
+from apps.a2a.errors import JSON, ParseError, Problem, UnsupportedMediaType, VersionNotSupported, problem
 from apps.a2a.tasks import Update
+from apps.accounts import challenges, quotas
 from apps.accounts.authentication import BadCredentials
 from apps.accounts.principals import Principal
+from apps.accounts.refusals import refusals
 from apps.agents.models import Agent
 from apps.record import wire
 from apps.record.content import strict_json
@@ -48,8 +50,16 @@ def check_content_type(request: HttpRequest) -> None:
 
 async def authenticate_request(request: HttpRequest, slug: str) -> AuthenticatedRequest:
     """Raises as `authenticate`. An empty slug means the front door."""
+    challenges.asks_for(f"/a2a/{slug}" if slug else "/a2a")
     authorization, address = request.headers.get("Authorization", ""), str(request.META.get("REMOTE_ADDR", ""))
-    principal, agent = await db.run(authenticate, authorization, slug, address)
+    db.caller.set(quotas.presumed_key(authorization, address))
+    try:
+        principal, agent = await db.run(authenticate, authorization, slug, address)
+    except BadCredentials:
+        await db.run(refusals.count_key, authorization, request)
+        raise
+    quotas.note_verified(authorization)
+    db.caller.set(quotas.caller_key(principal, address))
     return AuthenticatedRequest(request, principal, agent, address)
 
 
@@ -122,18 +132,32 @@ JSON_TYPE = "application/json"
 
 
 def json_response(
-    value: JSON, status: int = 200, headers: dict[str, str] | None = None, content_type: str = JSON_TYPE
+    value: JSON | str, status: int = 200, headers: dict[str, str] | None = None, content_type: str = JSON_TYPE
 ) -> HttpResponse:
-    """An uncached JSON response."""
-    content = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    """An uncached response of a JSON object or its text."""
+    content = (value if isinstance(value, str) else wire.json_text(value)).encode()
     response = HttpResponse(content, content_type=content_type, status=status, headers=headers)
     response["Cache-Control"] = "no-store"
     return response
 
 
+def jsonrpc_response(request_id: str | int | None, result: JSON | str, headers: dict[str, str]) -> HttpResponse:
+    """The response of JSON-RPC to a request, with a JSON object or its text as result."""
+    text = result if isinstance(result, str) else wire.json_text(result)
+    return json_response(jsonrpc_text(request_id, text), headers=headers)
+
+
+def jsonrpc_text(request_id: str | int | None, result: str) -> str:
+    """A response of JSON-RPC with a JSON text as result."""
+    return f'{{"jsonrpc":"2.0","id":{wire.json_text(request_id)},"result":{result}}}'
+
+
 def error_response(error: Exception, content_type: str = JSON_TYPE) -> HttpResponse:
     """An error outside JSON-RPC (A2A 1.0 §11.6)."""
-    refused = problem(error)
+    return problem_response(problem(error), content_type)
+
+
+def problem_response(refused: Problem, content_type: str) -> HttpResponse:
     return json_response(refused.status, refused.row.http, refused.http_headers, content_type)
 
 
@@ -142,17 +166,17 @@ class Answer:
     """The answer of an operation.
 
     Attributes:
-        content: a JSON value, or Updates to stream.
+        content: a JSON object, its text, or Updates to stream.
         is_stream: whether the content is Updates.
         close: called when everything is sent.
-        recheck: raises BadCredentials or Refusal if the caller lost access. Synchronous.
+        recheck: raises BadCredentials or Refusal if the caller lost access. Synchronous; equal arguments, equal answer.
     """
 
     content: Any
     headers: dict[str, str]
     is_stream: bool
     close: Callable[[], None]
-    recheck: Callable[[], None]
+    recheck: partial[None]
 
 
 log = logging.getLogger("parley.a2a")
@@ -160,9 +184,9 @@ log = logging.getLogger("parley.a2a")
 
 @dataclass(frozen=True, slots=True)
 class StreamFormat:
-    """How a binding writes updates and the error that ends a broken stream."""
+    """How a binding writes updates, given as JSON, and the error that ends a broken stream."""
 
-    update: Callable[[JSON], JSON]
+    update: Callable[[str], str]
     error: Callable[[Exception], JSON]
     error_event: str = ""  # the event's name, if any
 
@@ -176,20 +200,22 @@ async def _frames(answer: Answer, stream_format: StreamFormat) -> AsyncGenerator
     """One chunk for each batch. If the caller loses access, an error ends the stream."""
 
     def encode(batch: list[Update]) -> bytes:
-        return b"".join(wire.sse_frame(stream_format.update(response), id_=index) for index, response in batch)
+        return b"".join(wire.text_frame(stream_format.update(shared.text), id_=index) for index, shared in batch)
 
     def error_frame(error: Exception) -> bytes:
         return wire.sse_frame(stream_format.error(error), event=stream_format.error_event)
 
-    def final_frame() -> bytes | None:
+    def find_refusal() -> Exception | None:
         try:
             answer.recheck()
         except (BadCredentials, Refusal) as refusal:
-            return error_frame(refusal)
+            return refusal
         return None
 
+    check = wire.AccessCheck.shared(answer.recheck.args, find_refusal)
     try:
-        async with aclosing(wire.until_revoked(wire.with_heartbeats(answer.content, encode), final_frame)) as frames:
+        frames = wire.until_revoked(wire.with_heartbeats(answer.content, encode, check=check), check, error_frame)
+        async with aclosing(frames):
             async for frame in frames:
                 yield frame
     except Exception as error:

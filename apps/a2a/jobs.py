@@ -18,13 +18,15 @@ def deliver(config: str) -> None:
 
 
 @shared_task(name="a2a.sweep")  # type: ignore[untyped-decorator]
-def sweep_webhooks() -> None:
-    publish_due_webhooks()
+def sweep_webhooks() -> int:
+    """Queues webhook deliveries that are due and that nobody has taken."""
+    return publish_due_webhooks()
 
 
 @shared_task(name="a2a.forget")  # type: ignore[untyped-decorator]
-def delete_delivered() -> None:
-    webhooks.delete_old_deliveries()
+def delete_delivered() -> int:
+    """Deletes old successful webhook deliveries."""
+    return webhooks.delete_old_deliveries()
 
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator]

@@ -30,7 +30,10 @@ class PushConfig(models.Model):
     class Meta:
         verbose_name = "webhook"
         constraints = [models.UniqueConstraint(fields=["task", "config_id"], name="config_id_is_unique_in_its_task")]
-        indexes = [models.Index(fields=["due_at"], condition=models.Q(due_at__isnull=False), name="due_webhooks")]
+        indexes = [
+            models.Index(fields=["due_at"], condition=models.Q(due_at__isnull=False), name="due_webhooks"),
+            models.Index(fields=["-created_at", "-id"], name="webhooks_by_age"),
+        ]
 
     def __str__(self) -> str:
         return self.config_id

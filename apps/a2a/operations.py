@@ -5,6 +5,7 @@ An operation returns a JSON object, or updates to stream. It raises Refusal befo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from django.http import HttpRequest
 import db
 from apps.a2a import discovery, extensions, http, tasks, webhooks
 from apps.a2a.authentication import agent_of_tenant, authenticate
-from apps.a2a.errors import JSON, Forbidden, PushNotificationNotSupported
+from apps.a2a.errors import JSON, PushNotificationNotSupported
 from apps.a2a.requests import (
     ClearContextRequest,
     CreateWebhookRequest,
@@ -32,13 +33,14 @@ from apps.a2a.requests import (
 )
 from apps.a2a.tasks import Updates, list_contexts, list_tasks
 from apps.a2a.v0_3 import FIRST_WEBHOOK, METHODS, Form, downgrade_refusal, downgrade_stream
-from apps.accounts import quotas
+from apps.accounts import audit
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
-from apps.engine.send import send, wait_until_settled
+from apps.engine.send import send, wait_for
 from apps.features.sessions import commands, deletion
-from apps.record import lookup, wire
-from apps.record.errors import InvalidParams, Refusal, UnsupportedOperation
+from apps.limits import current as limits
+from apps.record import task_json
+from apps.record.errors import InvalidParams, Refusal, UnsupportedOperation, check_allowed
 
 Execute = Callable[[http.AuthenticatedRequest, str, Any], Awaitable[http.Answer]]
 """Runs an operation by its name in some version. Raises record.errors.Refusal."""
@@ -58,7 +60,7 @@ async def execute(
     call = Call(request, principal, agent, params, version, is_stream)
     with ExitStack() as stack:
         if is_stream:
-            stack.callback(quotas.open_stream(principal, incoming.address))
+            stack.callback(limits.open_stream(principal, incoming.address, agent.pk))
         operation = OPERATIONS.get(method) or EXTENSION_METHODS[method]
         recheck = partial(_recheck, request.headers.get("Authorization", ""), agent.slug, method)
         return http.Answer(await operation(call), headers, is_stream, stack.pop_all().close, recheck)
@@ -77,7 +79,7 @@ async def execute_old(incoming: http.AuthenticatedRequest, name: str, params: An
         answer = await execute(incoming, method.operation, upgraded, http.V0_3)
     except Refusal as error:
         raise downgrade_refusal(error, method, form) from None
-    content = answer.content
+    content = json.loads(answer.content) if isinstance(answer.content, str) else answer.content
     old = downgrade_stream(content, method, form) if answer.is_stream else method.downgrade(content, form)
     activated = answer.headers.get(extensions.EXTENSIONS_HEADER)
     return replace(answer, content=old, headers={extensions.OLD_EXTENSIONS_HEADER: activated} if activated else {})
@@ -103,10 +105,11 @@ class Call:
     is_stream: bool
 
 
-Operation = Callable[[Call], Awaitable[JSON | Updates]]
+Operation = Callable[[Call], Awaitable[JSON | str | Updates]]
+"""Gives a JSON object, its text, or updates to stream."""
 
 
-async def _send(call: Call) -> JSON | Updates:
+async def _send(call: Call) -> JSON | str | Updates:
     """SendMessage, which waits until the task is settled unless the caller declines, and SendStreamingMessage.
 
     A stream begins with the task as it was when the message arrived.
@@ -134,24 +137,25 @@ async def _send(call: Call) -> JSON | Updates:
         return tasks.task_stream(snapshot, tasks.closes_at_question)
     if sent.task is None:
         return {"message": sent.answer}
-    show = partial(wire.load_task, history_length=history_length)
     if configuration.return_immediately:
-        return {"task": await db.run(tasks.load_task, sent.task, show)}
-    find = partial(lookup.find_whole_task, history_length=history_length)
-    return {"task": await wait_until_settled(sent.context, sent.task, sent.index, show, sent.since, find)}
+        task = await db.run(task_json.load, sent.task, history_length)
+    else:
+        find = partial(task_json.find_settled, sent.task, history_length)
+        task = await wait_for(sent.context, sent.index, find, sent.since)
+    return f'{{"task":{task}}}'
 
 
-async def _get(call: Call) -> JSON:
+async def _get(call: Call) -> str:
     request = TaskRequest.read(call.params, call.agent)
     return await db.run(tasks.find_task, call.principal, call.agent, request.id, request.history_length)
 
 
-async def _list(call: Call) -> JSON:
+async def _list(call: Call) -> str:
     request = ListTasksRequest.read(call.params, call.agent)
     return await db.run(list_tasks, call.principal, call.agent, request)
 
 
-async def _cancel(call: Call) -> JSON:
+async def _cancel(call: Call) -> str:
     request = TaskRequest.read(call.params, call.agent)
     return await db.run(tasks.cancel_task, call.principal, call.agent, request.id)
 
@@ -222,7 +226,8 @@ async def _list_contexts(call: Call) -> JSON:
 async def _clear_context(call: Call) -> JSON:
     """contexts/clear (our extension)."""
     request = ClearContextRequest.read(call.params, call.agent)
-    await db.run(deletion.delete_context, call.principal, call.agent, request.context_id)
+    delete = audit.for_request(call.request, deletion.delete_context)
+    await db.run(delete, call.principal, call.agent, request.context_id)
     return {}
 
 
@@ -245,10 +250,8 @@ STREAMING_OPERATIONS = frozenset({"SendStreamingMessage", "SubscribeToTask"})
 
 
 def check_scope(principal: Principal, method: str) -> None:
-    """Raises Forbidden if the key lacks the scope."""
-    scope = WRITE if method in WRITE_OPERATIONS else READ
-    if not principal.may(scope):
-        raise Forbidden(f"This API key is missing the scope {scope}.")
+    """Raises MissingScope, MissingRole."""
+    check_allowed(principal, WRITE if method in WRITE_OPERATIONS else READ)
 
 
 OPERATIONS: dict[str, Operation] = {

@@ -7,15 +7,13 @@ time and key, which page tokens contain (A2A 1.0 §3.1.4).
 from __future__ import annotations
 
 import datetime
+import json
 import uuid
-from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
-from django.conf import settings
 from django.db.models import Count, Q
 
 import db
@@ -24,14 +22,15 @@ from apps.a2a.requests import ListContextsRequest, ListTasksRequest
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import cancel
-from apps.record import feed, lookup, wire
+from apps.record import feed, lookup, task_json, wire
 from apps.record.content import blobs
 from apps.record.errors import InvalidParams, TaskNotFound
 from apps.record.events import EventType
 from apps.record.lookup import cold_task_counts
 from apps.record.models import Artifact, Context, Event, Task, TaskState
 from apps.record.sql import TASK
-from apps.record.wire import binding
+from apps.record.wire import SharedJSON, binding
+from db.sql import execute
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,7 @@ class Snapshot:
     state: TaskState
     index: int  # of the newest event included
     unfinished_chunks: list[Event]
+    is_of_others: bool = False  # the caller sees it only because the session is shared
 
     @property
     def resume_index(self) -> int:
@@ -51,27 +51,23 @@ class Snapshot:
         return self.unfinished_chunks[0].index - 1 if self.unfinished_chunks else self.index
 
 
-def find_task(principal: Principal, agent: Agent, task_id: str, history_length: int | None = None) -> JSON:
-    """Raises TaskNotFound."""
-    whole = partial(lookup.find_whole_task, history_length=history_length)
-    return wire.load_task(lookup.find_agent_task(principal, agent, task_id, whole), history_length=history_length)
+def find_task(principal: Principal, agent: Agent, task_id: str, history_length: int | None = None) -> str:
+    """The task's JSON. Raises TaskNotFound."""
+    find = partial(task_json.find, history_length=history_length)
+    return lookup.read_agent_task(principal, agent, task_id, find).json
 
 
-def cancel_task(principal: Principal, agent: Agent, task_id: str) -> JSON:
+def cancel_task(principal: Principal, agent: Agent, task_id: str) -> str:
     """Raises TaskNotFound, TaskNotCancelable."""
     cancel.cancel_by_id(principal, agent, task_id)
     return find_task(principal, agent, task_id)
 
 
-def load_task(task: uuid.UUID, show: Callable[[Task], JSON]) -> JSON:
-    """Does not check the owner. Raises TaskNotFound."""
-    return show(_task_row(task))
-
-
 def current_snapshot(principal: Principal, agent: Agent, task_id: str, history_length: int | None = None) -> Snapshot:
     """The caller's task at the newest event of its context. Raises TaskNotFound."""
-    row = lookup.find_agent_task(principal, agent, task_id)
-    return _make_snapshot(row, row.context.last_event, history_length)
+    row = lookup.find_seen_task(principal, agent, task_id)
+    snapshot = _make_snapshot(row, row.context.last_event, history_length)
+    return replace(snapshot, is_of_others=principal.user_id not in (row.owner_id, row.context.owner_id))
 
 
 def accepted_snapshot(task: uuid.UUID, index: int, history_length: int | None) -> Snapshot:
@@ -126,7 +122,7 @@ def _unfinished_chunks(row: Task, state: TaskState, index: int) -> list[Event]:
     return list(Event.objects.filter(task=row, artifact_id__in=ids, index__lte=index).order_by("index"))
 
 
-Update = tuple[int, JSON]  # an event's index, a StreamResponse
+Update = tuple[int, SharedJSON]  # an event's index, a StreamResponse
 Updates = AsyncGenerator[list[Update]]
 ClosingRule = Callable[[TaskState], bool]
 
@@ -143,12 +139,12 @@ def closes_at_question(state: TaskState) -> bool:
 
 async def message_stream(index: int, message: JSON) -> Updates:
     """The stream of a direct answer."""
-    yield [(index, {"message": message})]
+    yield [(index, SharedJSON({"message": message}))]
 
 
 async def task_stream(snapshot: Snapshot, is_last_state: ClosingRule) -> Updates:
     """The task, its unfinished artifacts, and updates until the stream closes."""
-    yield [(snapshot.resume_index, {"task": snapshot.task})]
+    yield [(snapshot.resume_index, SharedJSON({"task": snapshot.task}))]
     if snapshot.unfinished_chunks:
         yield await _responses(snapshot.unfinished_chunks, snapshot.context)
     async with aclosing(_follow(snapshot, snapshot.index, is_last_state)) as updates:
@@ -169,6 +165,8 @@ async def _follow(snapshot: Snapshot, after: int, is_last_state: ClosingRule) ->
     ended_at = snapshot.index if snapshot.state.is_terminal else None
     async with aclosing(feed.follow(snapshot.context.pk, after)) as batches:
         async for events in batches:
+            if snapshot.is_of_others and any(_is_private_again(event) for event in events):
+                return
             own = [event for event in events if event.task_id == snapshot.task_id]
             last = next((at for at, event in enumerate(own) if _is_closing(event, is_last_state)), None)
             updates = await _responses(own if last is None else own[: last + 1], snapshot.context)
@@ -178,97 +176,95 @@ async def _follow(snapshot: Snapshot, after: int, is_last_state: ClosingRule) ->
                 return
 
 
+def _is_private_again(event: Event) -> bool:
+    return event.type == EventType.SESSION_SHARED and event.payload["sharing"] == Context.Sharing.PRIVATE
+
+
 def _is_closing(event: Event, is_last_state: ClosingRule) -> bool:
     return event.type == EventType.AGENT_STATUS and is_last_state(TaskState(event.payload["state"]))
 
 
 async def _responses(events: Iterable[Event], context: Context) -> list[Update]:
-    """The A2A updates of these events."""
+    """The A2A updates of these events, made once for all streams of the context."""
     events = list(events)
-    if blobs.stored_parts(events):
-        return await db.run(_convert, events, context)  # reads files
-    return _convert(events, context)
-
-
-def _convert(events: Iterable[Event], context: Context) -> list[Update]:
-    shown = ((event.index, wire.stream_response(event, context)) for event in events)
+    new = [event for event in events if SharedJSON not in event.shown]
+    if blobs.stored_parts(new):
+        await db.run_for_stream(_convert, new, context)  # reads files
+    else:
+        _convert(new, context)
+    shown = ((event.index, event.shown[SharedJSON]) for event in events)
     return [(index, response) for index, response in shown if response is not None]
 
 
+def _convert(events: Iterable[Event], context: Context) -> None:
+    for event in events:
+        response = wire.stream_response(event, context)
+        event.shown[SharedJSON] = response and SharedJSON(response)
+
+
 MAX_COUNTED = 10_000  # totalSize is exact up to here
-LISTED_FIELDS = ("state", "status_at", "status_message", "metadata", "context", "context__context_id")
 
-Filters = dict[str, Any]
-"""Lookups of tasks, each with a plain value."""
+Filters = dict[str, object]
+"""SQL conditions on tasks, each with its parameter."""
 
 
-def list_tasks(principal: Principal, agent: Agent, request: ListTasksRequest) -> JSON:
-    """ListTasksResponse, newest status first; empty for anonymous callers. Raises InvalidParams."""
+def list_tasks(principal: Principal, agent: Agent, request: ListTasksRequest) -> str:
+    """The JSON of ListTasksResponse, newest status first; empty for anonymous callers. Raises InvalidParams."""
     bound = binding(
         "tasks", principal.sender, agent.pk, request.context_id, request.status, request.status_timestamp_after
     )
     after = read_page_token(request.page_token, bound)
     filters = _task_filters(principal, agent, request)
-    rows = _task_page(filters, after, request.page_size + 1) if filters else []
+    rows = _task_page(filters, after, request) if filters else []
     page, has_more = rows[: request.page_size], len(rows) > request.page_size
-    whole = after is None and not has_more
-    return {
-        "tasks": _tasks_json(page, request),
+    rest = {
         "nextPageToken": page_token((page[-1].status_at, page[-1].pk), bound) if has_more else "",
         "pageSize": request.page_size,
-        "totalSize": len(page) if whole else Task.objects.filter(**filters)[:MAX_COUNTED].count(),
+        "totalSize": len(page) if after is None and not has_more else _count(filters),
     }
+    return f'{{"tasks":[{",".join(row.json for row in page)}],{json.dumps(rest)[1:]}'
 
 
 def _task_filters(principal: Principal, agent: Agent, request: ListTasksRequest) -> Filters:
     """The filters of the caller's tasks; empty if none can match."""
     if not principal.is_known:
         return {}
-    filters: Filters = {"owner": principal.user_id, "agent": agent.pk}
+    filters: Filters = {
+        "task.owner_id = %s": principal.user_id,
+        "task.workspace_id = %s": principal.workspace_id,
+        "task.agent_id = %s": agent.pk,
+    }
     if request.context_id:
-        named = Context.objects.visible_to(principal).filter(context_id=request.context_id)
-        context = lookup.restored_or_none(named.only("pk", "cold_file").first())
+        context = lookup.restored_or_none(lookup.context_of(principal, request.context_id))
         if context is None:
             return {}
-        # The context is the owner's. A filter by owner would make the database choose a slower index.
-        filters = {"context": context.pk, "agent": agent.pk}
+        # All its tasks are the caller's to see. A filter by owner would make the database choose a slower index.
+        filters = {"task.context_id = %s": context.pk, "task.agent_id = %s": agent.pk}
     if request.status is not None:
-        filters["state"] = request.status
+        filters["task.state = %s"] = request.status
     if request.status_timestamp_after is not None:
-        filters["status_at__gte"] = request.status_timestamp_after
+        filters["task.status_at >= %s"] = request.status_timestamp_after
     return filters
 
 
-def _task_page(filters: Filters, after: Cursor | None, size: int) -> list[Task]:
-    found = Task.objects.filter(**filters)
+def _task_page(filters: Filters, after: Cursor | None, request: ListTasksRequest) -> list[task_json.TaskText]:
+    """One more than the page, to know whether there is another page."""
+    conditions, params = " AND ".join(filters), [*filters.values()]
     if after is not None:
-        at, key = after
-        # The first condition is implied by the second; the index needs it.
-        found = found.filter(Q(status_at__lte=at), Q(status_at__lt=at) | Q(pk__lt=key))
-    return list(found.select_related("context").only(*LISTED_FIELDS).order_by("-status_at", "-id")[:size])
+        conditions += " AND (task.status_at, task.id) < (%s, %s)"
+        params += after
+    return task_json.select(
+        f"{conditions} ORDER BY task.status_at DESC, task.id DESC LIMIT %s",
+        [*params, request.page_size + 1],
+        history_length=request.history_length,
+        with_artifacts=request.include_artifacts,
+    )
 
 
-def _tasks_json(page: list[Task], request: ListTasksRequest) -> list[JSON]:
-    length = settings.DEFAULT_HISTORY_LENGTH if request.history_length is None else request.history_length
-    history = wire.newest_messages_by_task([row.pk for row in page], length) if length else None
-    artifacts = None
-    if request.include_artifacts:
-        artifacts = _by_task(Artifact.objects.delivered().filter(task__in=page) if page else ())
-    return [
-        wire.task(
-            row,
-            history=None if history is None else history[row.pk],
-            artifacts=None if artifacts is None else artifacts[row.pk],
-        )
-        for row in page
-    ]
-
-
-def _by_task(artifacts: Iterable[Artifact]) -> dict[uuid.UUID, list[Artifact]]:
-    grouped: dict[uuid.UUID, list[Artifact]] = defaultdict(list)
-    for artifact in artifacts:
-        grouped[artifact.task_id].append(artifact)
-    return grouped
+def _count(filters: Filters) -> int:
+    table = Task._meta.db_table
+    found = f"SELECT 1 FROM {table} AS task WHERE {' AND '.join(filters)} LIMIT {MAX_COUNTED}"  # noqa: S608
+    return int(execute(f"SELECT count(*) FROM ({found}) AS found", [*filters.values()]).fetchone()[0])  # noqa: S608
 
 
 def list_contexts(principal: Principal, agent: Agent, request: ListContextsRequest) -> JSON:
@@ -292,7 +288,7 @@ def list_contexts(principal: Principal, agent: Agent, request: ListContextsReque
 
 
 def _context_page(principal: Principal, agent: Agent, after: Cursor | None, size: int) -> list[Context]:
-    found = Context.objects.visible_to(principal).listed().filter(agent=agent)
+    found = Context.objects.of(principal).listed().filter(agent=agent)
     if after is not None:
         at, key = after
         # The first condition is implied by the second; the index needs it.

@@ -549,12 +549,12 @@ OLD_METHOD_NAMES = {method.operation: name for name, method in METHODS.items()}
 
 async def downgrade_stream(updates: Updates, method: Method, form: Form) -> Updates:
     """A stream of 0.3, which closes after its final update."""
+    key = method.downgrade, form.parts
     async with aclosing(updates):
         async for batch in updates:
-            last = next((at for at, (_, new) in enumerate(batch) if is_last_response(new)), None)
-            yield [
-                (index, method.downgrade(new, form)) for index, new in (batch if last is None else batch[: last + 1])
-            ]
+            last = next((at for at, (_, new) in enumerate(batch) if is_last_response(new.value)), None)
+            whole = batch if last is None else batch[: last + 1]
+            yield [(index, new.in_form(key, lambda value: method.downgrade(value, form))) for index, new in whole]
             if last is not None:
                 return
 

@@ -13,6 +13,7 @@ import json
 import logging
 import random
 import threading
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ from db import sql
 from db.sql import write_transaction
 from db.threads import Singleton
 from outbound import Limits, OutboundError
+from telemetry import metrics
 
 MASK = "********"
 VET_SECONDS = 2.0  # each call resolves the name again
@@ -215,6 +217,7 @@ def publish_due_webhooks() -> int:
     waiting = _claimable(sql.database_time()).order_by("due_at")
     due = list(waiting.values_list("pk", flat=True)[:SWEEP_BATCH])
     publish_webhooks(due)
+    metrics.SWEPT["due_webhooks"].inc(len(due))
     return len(due)
 
 
@@ -242,11 +245,14 @@ class DeliveryWorker:
 
     async def _call(self, claimed: ClaimedDelivery) -> CallResult:
         """One POST. Only the response's status is read."""
+        began = time.perf_counter()
         try:
             async with self._client.send("POST", claimed.url, claimed.headers, claimed.body) as answer:
                 return CallResult(answer.status)
         except OutboundError as error:
             return CallResult(error=str(error))
+        finally:
+            metrics.WEBHOOK_SECONDS.observe(time.perf_counter() - began)
 
     def _slots_at(self, host: str) -> asyncio.Semaphore:
         return self._host_slots.setdefault(host, asyncio.Semaphore(MAX_CALLS_PER_HOST))
@@ -395,6 +401,8 @@ def record_result(claimed: ClaimedDelivery, result: CallResult) -> ClaimedDelive
             return None
         now = sql.database_time()
         _apply_result(delivery, result, now)
+        outcome = "failed" if delivery.state == Delivery.State.WAITING else delivery.state
+        transaction.on_commit(metrics.WEBHOOKS[str(outcome)].inc)
         if delivery.state == Delivery.State.WAITING:
             _release(config, now + retry_delay(delivery.attempts))
             return None

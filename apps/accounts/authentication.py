@@ -7,13 +7,13 @@ out, change the password or are deactivated.
 from __future__ import annotations
 
 import datetime
-import hmac
 import json
 import re
 from dataclasses import dataclass
 from importlib import import_module
 from typing import cast
 
+from allauth.idp.oidc.models import Client, Token
 from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user
 from django.contrib.sessions.models import Session
@@ -21,14 +21,16 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
-from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.request import Request
 
 import db
+from apps.accounts import oauth
+from apps.accounts.challenges import challenge
 from apps.accounts.encryption import CannotDecrypt, keyring
-from apps.accounts.models import ApiKey, User
-from apps.accounts.principals import ANONYMOUS, Principal
-from apps.accounts.sql import KEY_BY_PREFIX
+from apps.accounts.models import ApiKey, Membership, User
+from apps.accounts.principals import ANONYMOUS, Principal, address_key
+from apps.accounts.sql import ACCESS_TOKEN, KEY_BY_PREFIX
 
 
 class BadCredentials(Exception):
@@ -36,6 +38,10 @@ class BadCredentials(Exception):
 
     def __str__(self) -> str:
         return self.__doc__ or ""
+
+
+class BadAccessToken(BadCredentials):
+    """The access token is unknown, expired or revoked. Get a new one from the token endpoint."""
 
 
 API_KEY_HEADER = re.compile(rf"(?i:bearer) \s*{ApiKey.MARK}_([^\W_]{{1,16}})_(\S+)\s*")
@@ -49,24 +55,44 @@ def split_key(authorization: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-def check_key(key: ApiKey | None, secret: str) -> ApiKey:
-    """The key, if it is usable and has this secret; notes its use. Raises BadCredentials."""
+def check_key(key: ApiKey | None, secret: str, address: str | None = None) -> ApiKey:
+    """The key, if it is usable and has this secret; notes its use from this IP address. Raises BadCredentials.
+
+    Without an address the last one stays.
+    """
     now = timezone.now()
     if key is None or not key.is_usable:
         raise BadCredentials
-    if not key.user.is_active or not hmac.compare_digest(key.digest, ApiKey.digest_of(secret)):
+    if not key.user.is_active or key.membership is None or not key.has_secret(secret):
         raise BadCredentials
     if key.last_used_at is None or now - key.last_used_at > ApiKey.TOUCH_AFTER:
-        db.later(ApiKey.objects.filter(pk=key.pk).update, last_used_at=now)
+        where = {"last_used_from": address_key(address).removeprefix("at:")[:60]} if address else {}
+        db.later(ApiKey.objects.filter(pk=key.pk).update, last_used_at=now, **where)
     return key
 
 
-def api_key_principal(authorization: str) -> Principal:
+def api_key_principal(authorization: str, address: str | None = None) -> Principal:
     """The caller of an `Authorization` header; anonymous if empty. One query. Raises BadCredentials."""
     if not authorization:
         return ANONYMOUS
+    if token := access_token_in(authorization):
+        return check_access_token(*(ACCESS_TOKEN.one(oauth.hash_of(token)) or (None, None, None)))
     prefix, secret = split_key(authorization)
-    return check_key(KEY_BY_PREFIX.one(prefix), secret).principal
+    return check_key(KEY_BY_PREFIX.one(prefix), secret, address).principal
+
+
+def access_token_in(authorization: str) -> str:
+    """The OAuth access token in an `Authorization` header; "" if it holds something else."""
+    found = oauth.TOKEN_HEADER.fullmatch(authorization) if settings.OAUTH_ENABLED else None
+    return found[1] if found else ""
+
+
+def check_access_token(token: Token | None, client: Client | None, user: User | None) -> Principal:
+    """The caller of an OAuth access token. Raises BadAccessToken."""
+    principal = oauth.oauth_principal(token, client, user)
+    if principal is None:
+        raise BadAccessToken
+    return principal
 
 
 TRY_PREFIX = "try_"
@@ -124,21 +150,32 @@ def _is_current(session: Session, user: User) -> bool:
 
 
 class ApiKeyAuthentication(BaseAuthentication):
-    """`Authorization: Bearer <API key>`; `request.auth` is the key. Raises AuthenticationFailed."""
+    """`Authorization: Bearer <API key or OAuth access token>`. Raises AuthenticationFailed.
 
-    def authenticate(self, request: Request) -> tuple[User, ApiKey] | None:
+    `request.auth` is the key, or the principal of the token.
+    """
+
+    def authenticate(self, request: Request) -> tuple[User, ApiKey | Principal] | None:
         authorization = request.headers.get("Authorization", "")
         if not authorization:
             return None
         try:
+            if token := access_token_in(authorization):
+                found = ACCESS_TOKEN.one(oauth.hash_of(token)) or (None, None, None)
+                principal = check_access_token(*found)
+                return cast(User, found[2]), principal
             prefix, secret = split_key(authorization)
-            key = check_key(KEY_BY_PREFIX.one(prefix), secret)
+            key = check_key(KEY_BY_PREFIX.one(prefix), secret, request.META.get("REMOTE_ADDR"))
         except BadCredentials as refusal:
             raise AuthenticationFailed(str(refusal)) from refusal
         return key.user, key
 
     def authenticate_header(self, request: Request) -> str:
-        return 'Bearer realm="parley"'
+        return challenge()
+
+
+WORKSPACE_HEADER = "X-Parley-Workspace"
+NO_MEMBER = f"{WORKSPACE_HEADER} names no workspace of yours, or not that of your key."
 
 
 class CookieAuthentication(SessionAuthentication):
@@ -150,7 +187,18 @@ class CookieAuthentication(SessionAuthentication):
             return None
         # Django's request: REST framework's would parse the body, maybe a file, as JSON.
         self.enforce_csrf(cast(Request, request._request))
+        if (named := request.headers.get(WORKSPACE_HEADER)) is not None:
+            user.membership = _named_membership(user, named)
         return user, None
+
+
+def _named_membership(user: User, workspace: str) -> Membership:
+    """Raises PermissionDenied."""
+    known = workspace.isascii() and workspace.isdigit() and len(workspace) < 19
+    found = Membership.objects.filter(user=user, workspace=int(workspace)).first() if known else None
+    if found is None:
+        raise PermissionDenied(NO_MEMBER)
+    return found
 
 
 def session_user(request: HttpRequest) -> User | None:
@@ -165,7 +213,15 @@ def session_user(request: HttpRequest) -> User | None:
 
 
 def request_principal(request: Request) -> Principal:
-    """The caller, with their key's scopes or all rights."""
-    if isinstance(request.auth, ApiKey):
-        return request.auth.principal
-    return request.user.principal if isinstance(request.user, User) else ANONYMOUS
+    """The caller, with their key's scopes or all rights. Raises PermissionDenied if they name another workspace."""
+    caller = ANONYMOUS
+    if isinstance(request.auth, Principal):
+        caller = request.auth
+    elif isinstance(request.auth, ApiKey):
+        caller = request.auth.principal
+    elif isinstance(request.user, User):
+        caller = request.user.principal
+    named = request.headers.get(WORKSPACE_HEADER)
+    if named is not None and caller.is_known and named != str(caller.workspace_id):
+        raise PermissionDenied(NO_MEMBER)
+    return caller

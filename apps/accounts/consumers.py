@@ -13,6 +13,7 @@ from django.contrib.sessions.backends.base import SessionBase
 from django.http import HttpRequest
 
 import db
+from apps.accounts import revocation
 from apps.accounts.authentication import session_user
 from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS, Principal
@@ -22,6 +23,7 @@ log = logging.getLogger("parley.websocket")
 INTERNAL_ERROR = 1011
 REFUSED = 4400
 SIGNED_OUT = 4401
+CHANGED = 4403
 NOT_FOUND = 4404
 TOO_SLOW = 4408
 TOO_MANY = 4429
@@ -73,20 +75,24 @@ class PageConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels ha
             await self.close(INTERNAL_ERROR)
 
     async def check_sign_in(self) -> None:
-        """Set `principal`. Raises Closed after a sign-out or another sign-in."""
+        """Set `principal`. Raises Closed after a sign-out, another sign-in, or a change of role or workspace."""
         principal = await db.run(_signed_in_principal, self.scope["session"])
-        if principal is None or self.principal not in (ANONYMOUS, principal):
+        if principal is None or self.principal.user_id not in (None, principal.user_id):
             raise Closed(SIGNED_OUT)
+        if self.principal not in (ANONYMOUS, principal):  # another role, or another workspace
+            raise Closed(CHANGED)
         self.principal = principal
+        db.caller.set(principal.sender)
 
     async def watch(self) -> None:
         """Send heartbeats, and close after a sign-out."""
         clock = asyncio.get_running_loop().time
         checked = clock()
+        changed = revocation.next_change(self.principal.sender)
         while True:
-            await asyncio.sleep(min(self.ALIVE_SECONDS, self.RECHECK_SECONDS))
-            if clock() - checked >= self.RECHECK_SECONDS:
-                checked = clock()
+            await asyncio.wait({changed}, timeout=min(self.ALIVE_SECONDS, self.RECHECK_SECONDS))
+            if changed.done() or clock() - checked >= self.RECHECK_SECONDS:
+                checked, changed = clock(), revocation.next_change(self.principal.sender)
                 await self.check_sign_in()
             await self.send_json(self.heartbeat())
 

@@ -30,6 +30,8 @@ NONCE_BYTES = 12
 class CannotDecrypt(Exception):
     """An encrypted value cannot be read."""
 
+    loggable = True
+
 
 class NoMasterKey(ImproperlyConfigured):
     """MASTER_KEY must hold 32 bytes in URL-safe base64, or several such keys with commas between, the newest first."""
@@ -60,6 +62,10 @@ class Keyring:
         """The prefix of the first key's ciphertexts."""
         return f"{MARK}.{self.current}."
 
+    def knows(self, key_id: str) -> bool:
+        """Can it decrypt what the key of this id encrypted?"""
+        return key_id in self._ciphers
+
     def encrypt(self, text: str, purpose: str) -> str:
         """Encrypt for one `purpose` (such as a column); decryption needs the same."""
         nonce = secrets.token_bytes(NONCE_BYTES)
@@ -87,6 +93,11 @@ class Keyring:
 def is_encrypted(value: str) -> bool:
     """Has the text the form of an encrypted value?"""
     return value.startswith(f"{MARK}.")
+
+
+def key_id_of(value: str) -> str:
+    """The id of the master key that encrypted a value."""
+    return value.split(".", 2)[1]
 
 
 def keyring() -> Keyring:
@@ -158,7 +169,7 @@ BATCH_ROWS = 200
 
 @dataclass(slots=True)
 class ReencryptionCount:
-    """The result of encrypting one column again."""
+    """The result of encrypting one column again, or of trying to read it."""
 
     column: str  # table.column
     renewed: int = 0
@@ -182,6 +193,21 @@ def reencrypt(field: EncryptedTextField) -> ReencryptionCount:
         with transaction.atomic():
             for key, stored in rows:
                 _reencrypt_row(field, key, stored, count)
+    return count
+
+
+CHECKED_ROWS = 2_000
+
+
+def unreadable(field: EncryptedTextField) -> ReencryptionCount:
+    """Count which of the newest CHECKED_ROWS values cannot be decrypted. Writes nothing."""
+    count = ReencryptionCount(field.purpose)
+    rows = _with_ciphertext(field).exclude(stored="").exclude(stored=None).order_by("-pk")
+    for stored in rows.values_list("stored", flat=True)[:CHECKED_ROWS]:
+        try:
+            keyring().decrypt(stored, field.purpose)
+        except CannotDecrypt as error:
+            count.unreadable, count.reason = count.unreadable + 1, str(error)
     return count
 
 

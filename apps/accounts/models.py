@@ -1,19 +1,25 @@
-"""People, workspaces, API keys, and the audit log."""
+"""People, workspaces, API keys and invitations."""
 
 from __future__ import annotations
 
 import datetime
 import hashlib
+import hmac
 import secrets
-from collections.abc import Mapping
-from typing import Any, ClassVar, NoReturn
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
 from django.core.validators import MinValueValidator
 from django.db import models, transaction
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
+from django.utils.functional import cached_property
 
+from apps.accounts import audit_models  # noqa: F401  # Django looks for models in this module
+from apps.accounts.key_format import MARK, new_secret
+from apps.accounts.permissions import Role
 from apps.accounts.principals import SCOPES, Principal
 
 
@@ -35,6 +41,10 @@ class UserManager(BaseUserManager["User"]):
 
     def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> User:
         return self.create_user(email, password, is_staff=True, is_superuser=True, **fields)
+
+
+FORMER_MEMBER = "A former member"
+"""Stands for a person who deleted their account, in what they wrote in other people's sessions."""
 
 
 class User(AbstractBaseUser, PermissionsMixin):
@@ -68,7 +78,17 @@ class User(AbstractBaseUser, PermissionsMixin):
     )
     notify_ended = models.BooleanField("notify when work has ended", default=True)
     notify_questions = models.BooleanField("notify when a question waits", default=True)
+    sign_outs = models.PositiveIntegerField(default=0, editable=False, help_text="How often all sessions were ended.")
     erased_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="When they deleted the account.")
+    current_workspace = models.ForeignKey(
+        "Workspace",
+        null=True,
+        blank=True,
+        editable=False,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="The one they chose last; empty: their personal one.",
+    )
 
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
@@ -77,14 +97,55 @@ class User(AbstractBaseUser, PermissionsMixin):
     def __str__(self) -> str:
         return self.email
 
+    def get_session_auth_hash(self) -> str:
+        """Sessions with another hash have ended: after a new password, and after signing out everywhere."""
+        return self._with_sign_outs(super().get_session_auth_hash())
+
+    def get_session_auth_fallback_hash(self) -> Iterator[str]:
+        return map(self._with_sign_outs, super().get_session_auth_fallback_hash())
+
+    def _with_sign_outs(self, value: str) -> str:
+        if not self.sign_outs:
+            return value
+        return salted_hmac("accounts.sign_outs", f"{value} {self.sign_outs}", algorithm="sha256").hexdigest()
+
     @property
     def short_name(self) -> str:
-        return self.name or self.email.partition("@")[0]
+        return FORMER_MEMBER if self.erased_at else self.name or self.email.partition("@")[0]
+
+    @cached_property
+    def all_memberships(self) -> list[Membership]:
+        """In all their workspaces: first in the personal one, then by name."""
+        return in_order(self, Membership.objects.of_person(self.pk))
+
+    @cached_property
+    def membership(self) -> Membership:
+        """In the current workspace; in the personal one if they are no member of that."""
+        chosen = {one.workspace_id: one for one in self.all_memberships}.get(self.current_workspace_id or 0)
+        if chosen or (self.all_memberships and self.all_memberships[0].workspace.personal_of_id == self.pk):
+            return chosen or self.all_memberships[0]
+        raise Membership.DoesNotExist
 
     @property
     def principal(self) -> Principal:
         """This person as a caller with all their rights."""
-        return Principal(user_id=self.pk, workspace_id=self.personal_workspace.pk, name=self.short_name)
+        here = self.membership
+        return Principal(user_id=self.pk, workspace_id=here.workspace_id, role=Role(here.role), name=self.short_name)
+
+    def principal_in(self, workspace: int) -> Principal:
+        """This person in a workspace, for work that they began there; without a role if they are no member any more."""
+        held = Membership.objects.filter(user=self, workspace=workspace).values_list("role", flat=True).first()
+        role = Role(held) if held else None
+        return Principal(user_id=self.pk, workspace_id=workspace, role=role, name=self.short_name)
+
+
+class WorkspaceQuerySet(models.QuerySet["Workspace"]):
+    def visible_to(self, principal: Principal) -> WorkspaceQuerySet:
+        """Those that the caller is a member of; to a key, its own alone."""
+        own = self.filter(memberships__user=principal.user_id, deleted_at=None) if principal.is_known else self.none()
+        if principal.key_id is None or principal.workspace_id is None:
+            return own
+        return own.filter(pk=principal.workspace_id)
 
 
 class Workspace(models.Model):
@@ -106,19 +167,84 @@ class Workspace(models.Model):
         help_text="Days after which an archived session is moved into cold storage; empty: those of the installation.",
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+    deleted_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="When its owner deleted it.")
+    is_house = models.BooleanField(
+        "the installation's own",
+        default=False,
+        editable=False,
+        help_text="Of its agents; nobody is a member.",
+    )
+
+    objects = WorkspaceQuerySet.as_manager()
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["is_house"], condition=models.Q(is_house=True), name="one_house_workspace"),
+        ]
 
     def __str__(self) -> str:
         return self.name
 
+    def close(self) -> None:
+        """Nobody is a member any more. The row stays, because agents and the audit refer to it."""
+        self.memberships.all().delete()
+        self.name, self.deleted_at = "Deleted workspace", timezone.now()
+        self.save(update_fields=["name", "deleted_at"])
+
     @classmethod
     def open_for(cls, user: User) -> Workspace:
-        """The personal workspace of a new user."""
-        return cls.objects.create(name=user.short_name, personal_of=user)
+        """The personal workspace of a new user, who owns it."""
+        workspace = cls.objects.create(name=user.short_name, personal_of=user)
+        user.membership = Membership.objects.create(workspace=workspace, user=user, role=Role.OWNER)
+        return workspace
+
+
+class MembershipQuerySet(models.QuerySet["Membership"]):
+    def visible_to(self, principal: Principal) -> MembershipQuerySet:
+        """The members of the workspaces that the caller is a member of."""
+        return self.filter(workspace__in=Workspace.objects.visible_to(principal))
+
+    def of_person(self, user: int) -> MembershipQuerySet:
+        """In all their workspaces, with the person."""
+        return self.filter(user=user).select_related("user", "workspace")
+
+
+class Membership(models.Model):
+    """A person in a workspace. Without this row, the workspace does not exist for them."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=10, choices=Role, default=Role.MEMBER)
+    created_at = models.DateTimeField("since", default=timezone.now, editable=False)
+
+    objects = MembershipQuerySet.as_manager()
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["user", "workspace"], name="one_membership"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.workspace}"
+
+
+def in_order(person: User, found: Iterable[Membership]) -> list[Membership]:
+    """A person's memberships, with their workspaces: first in the personal one, then by name."""
+
+    def place(one: Membership) -> tuple[bool, str, int]:
+        return one.workspace.personal_of_id != person.pk, one.workspace.name.casefold(), one.workspace_id
+
+    found = sorted(found, key=place)
+    for one in found:
+        one.user = person  # the same object for all
+    return found
 
 
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
     def visible_to(self, principal: Principal) -> ApiKeyQuerySet:
-        return self.filter(user_id=principal.user_id) if principal.user_id is not None else self.none()
+        """A person's own keys; to a key, those of its workspace alone."""
+        own = self.filter(user_id=principal.user_id) if principal.user_id is not None else self.none()
+        return own.filter(workspace=principal.workspace_id) if principal.key_id else own
 
     def usable(self) -> ApiKeyQuerySet:
         """Neither revoked nor expired."""
@@ -128,7 +254,13 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
 class ApiKey(models.Model):
     """A credential for programs: prefix and SHA-256 of the secret. The key is shown once."""
 
-    MARK = "parley"
+    class Reason(models.TextChoices):
+        """Why it was revoked, where its owner did not do it."""
+
+        LEAKED = "leaked", "it leaked"
+        MAKER = "maker", "the key that made it was revoked"
+
+    MARK = MARK
     TOUCH_AFTER = datetime.timedelta(minutes=1)
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_keys")
@@ -136,11 +268,25 @@ class ApiKey(models.Model):
     name = models.CharField(max_length=120)
     prefix = models.CharField(max_length=16, unique=True, editable=False)
     digest = models.CharField(max_length=64, editable=False)
+    previous_digest = models.CharField(max_length=64, blank=True, editable=False)
+    previous_until = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="Until when the secret before the last rotation works."
+    )
     scopes = models.JSONField(default=list, blank=True, help_text="What the key may do; empty means everything.")
+    agents = models.JSONField(
+        default=list, blank=True, help_text="Slugs of the only agents that the key reaches; empty means all."
+    )
+    made_by = models.ForeignKey(
+        "self", null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="made"
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    last_used_from = models.CharField(
+        max_length=60, blank=True, editable=False, help_text="The caller's IP address, or IPv6 network."
+    )
     revoked_at = models.DateTimeField(null=True, blank=True)
+    revoked_because = models.CharField(max_length=10, blank=True, choices=Reason, editable=False)
 
     objects = ApiKeyQuerySet.as_manager()
 
@@ -152,30 +298,54 @@ class ApiKey(models.Model):
 
     @classmethod
     def issue(
-        cls, user: User, name: str, *, scopes: list[str] | None = None, lifetime: datetime.timedelta | None = None
+        cls,
+        user: User,
+        name: str,
+        *,
+        scopes: list[str] | None = None,
+        agents: Iterable[str] = (),
+        lifetime: datetime.timedelta | None = None,
+        workspace_id: int | None = None,
+        made_by: int | None = None,
     ) -> tuple[ApiKey, str]:
         """Make a key; returns the row and the key's text, which is not stored. Raises ValueError for unknown scopes."""
         if unknown := set(scopes or []) - SCOPES.keys():
             raise ValueError(f"There is no scope {', '.join(sorted(unknown))}. There are: {', '.join(SCOPES)}.")
-        prefix, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-        key = cls.objects.create(
+        prefix = secrets.token_hex(6)
+        key = cls(
             user=user,
-            workspace=user.personal_workspace,
+            workspace_id=workspace_id or user.personal_workspace.pk,
             name=name,
             prefix=prefix,
-            digest=cls.digest_of(secret),
             scopes=scopes or [],
+            agents=list(agents),
+            made_by_id=made_by,
             expires_at=timezone.now() + lifetime if lifetime else None,
         )
-        return key, f"{cls.MARK}_{prefix}_{secret}"
+        text = key.give_secret()
+        key.save()
+        return key, text
 
     @staticmethod
     def digest_of(secret: str) -> str:
         return hashlib.sha256(secret.encode()).hexdigest()
 
-    def revoke(self) -> None:
-        self.revoked_at = timezone.now()
-        self.save(update_fields=["revoked_at"])
+    def give_secret(self) -> str:
+        """Give it a new secret, without saving; returns the key's text."""
+        secret = new_secret(self.prefix)
+        self.digest = self.digest_of(secret)
+        return f"{self.MARK}_{self.prefix}_{secret}"
+
+    def has_secret(self, secret: str) -> bool:
+        """Whether this is its secret, or the one before the last rotation while that works."""
+        digest = self.digest_of(secret)
+        is_old = hmac.compare_digest(self.previous_digest, digest)
+        is_in_time = self.previous_until is not None and self.previous_until > timezone.now()
+        return hmac.compare_digest(self.digest, digest) or (is_old and is_in_time)
+
+    def revoke(self, because: str = "") -> None:
+        self.revoked_at, self.revoked_because = timezone.now(), because
+        self.save(update_fields=["revoked_at", "revoked_because"])
 
     @property
     def is_expired(self) -> bool:
@@ -186,70 +356,88 @@ class ApiKey(models.Model):
         """Neither revoked nor expired."""
         return self.revoked_at is None and not self.is_expired
 
+    @cached_property
+    def membership(self) -> Membership | None:
+        """Its owner's, in its workspace. Without one the key is not accepted."""
+        return Membership.objects.filter(user=self.user_id, workspace=self.workspace_id).first()
+
     @property
     def principal(self) -> Principal:
         return Principal(
             user_id=self.user_id,
             workspace_id=self.workspace_id,
+            role=Role(self.membership.role) if self.membership else None,
             name=self.user.short_name,
             scopes=frozenset(self.scopes) or None,
+            agents=frozenset(self.agents) or None,
+            key=str(self),
+            key_id=self.pk,
         )
 
 
-class AuditLineQuerySet(models.QuerySet["AuditLine"]):
-    """Refuses changes and deletion."""
+class CacheEntry(models.Model):
+    """The table of Django's cache (`CACHES`): counts and used codes that all processes must see."""
 
-    def update(self, **fields: Any) -> NoReturn:
-        raise TypeError("An audit line is never changed.")
-
-    def delete(self) -> NoReturn:
-        raise TypeError("An audit line is never deleted.")
-
-
-class AuditLine(models.Model):
-    """Who did what to what, and when: ids and numbers, no content."""
-
-    class Act(models.TextChoices):
-        SESSION_DELETED = "session_deleted", "deleted a session"
-        SESSION_COOLED = "session_cooled", "moved a session into cold storage"
-        SESSION_RESTORED = "session_restored", "brought a session back from cold storage"
-        KEY_CREATED = "key_created", "created an API key"
-        KEY_REVOKED = "key_revoked", "revoked an API key"
-        EMAIL_CHANGED = "email_changed", "changed their e-mail address"
-        PASSWORD_CHANGED = "password_changed", "changed their password"
-        DATA_EXPORTED = "data_exported", "exported their data"
-        ACCOUNT_DELETED = "account_deleted", "deleted their account"
-
-    at = models.DateTimeField(default=timezone.now, db_index=True)
-    act = models.CharField(max_length=30, choices=Act)
-    actor = models.CharField(max_length=60, help_text="`user:` and the user's id, or the rule or program that did it.")
-    subject = models.CharField(max_length=60, help_text="The key of what it was done to.")
-    counts = models.JSONField(default=dict, blank=True, help_text="How many rows of each kind.")
-
-    objects = AuditLineQuerySet.as_manager()
+    cache_key = models.CharField(max_length=255, primary_key=True)
+    value = models.TextField()
+    expires = models.DateTimeField(db_index=True)
 
     class Meta:
-        indexes = [models.Index(fields=["subject"], name="audit_of_a_subject")]
+        db_table = "cache"
 
     def __str__(self) -> str:
-        return f"{self.actor} {self.get_act_display()}"
-
-    def save(self, *args: Any, **kwargs: Any) -> None:
-        """Raises TypeError for a stored line."""
-        if not self._state.adding:
-            raise TypeError("An audit line is never changed.")
-        super().save(*args, **kwargs)
-
-    def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError("An audit line is never deleted.")
+        return self.cache_key
 
 
-AuditAct = AuditLine.Act
+class AccessChange(models.Model):
+    """Somebody may have lost access: see `revocation`."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+", db_index=False)
+    at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.user_id} at {self.at}"
 
 
-def write_audit_line(
-    act: AuditAct, subject: object, actor: Principal | str, counts: Mapping[str, int] | None = None
-) -> None:
-    """Write a line, in the act's transaction. `actor`: a caller, or the name of a rule or program."""
-    name = actor if isinstance(actor, str) else actor.sender or "anonymous"
-    AuditLine.objects.create(act=act, subject=str(subject), actor=name, counts=dict(counts or {}))
+class InvitationQuerySet(models.QuerySet["Invitation"]):
+    def visible_to(self, principal: Principal) -> InvitationQuerySet:
+        """Those that the caller made."""
+        return self.filter(inviter_id=principal.user_id) if principal.user_id is not None else self.none()
+
+    def open(self) -> InvitationQuerySet:
+        """Neither used, revoked nor expired."""
+        return self.filter(used_at=None, revoked_at=None, expires_at__gt=timezone.now())
+
+
+class Invitation(models.Model):
+    """A link by which one person comes in, once. Of the link's token only the digest is stored."""
+
+    email = models.EmailField("e-mail", blank=True, help_text="Only this address; empty: whoever has the link.")
+    inviter = models.ForeignKey(User, null=True, on_delete=models.CASCADE, related_name="invitations")
+    workspace = models.ForeignKey(
+        Workspace, null=True, blank=True, on_delete=models.CASCADE, related_name="invitations"
+    )
+    role = models.CharField(max_length=20, blank=True, help_text="In the workspace.")
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    used_by = models.ForeignKey(User, null=True, editable=False, on_delete=models.SET_NULL, related_name="+")
+    revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = InvitationQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return self.email or f"invitation {self.pk}"
+
+    @property
+    def role_label(self) -> str:
+        return Role(self.role).label if self.role else ""
+
+    @property
+    def state(self) -> str:
+        if self.used_at:
+            return "Accepted"
+        if self.revoked_at:
+            return "Withdrawn"
+        return "Expired" if self.expires_at <= timezone.now() else "Open"

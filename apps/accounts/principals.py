@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import ipaddress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from apps.accounts.permissions import PERMISSIONS, Permission, Role
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
 
 READ = "tasks:read"
 WRITE = "tasks:write"
-SCOPES = {READ: "see tasks, conversations and files", WRITE: "send messages and cancel tasks"}
+KEYS = "keys:write"
+MANAGE = "workspace:write"
+TASK_SCOPES = {READ: "see tasks, conversations and files", WRITE: "send messages and cancel tasks"}
+"""What agents ask for, and what an OAuth client can get."""
+SCOPES = {**TASK_SCOPES, KEYS: "see, make and revoke API keys", MANAGE: "change the workspace and its members"}
 """What an API key may be limited to."""
+PRESETS = {"read": (READ,), "call": (READ, WRITE), "full": tuple(SCOPES)}
+"""Scopes that go together; `call` is meant for one agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A user in a workspace, or an anonymous caller. `scopes` of None: all that the user may do."""
+    """A user in a workspace, or an anonymous caller. `scopes` of None: all that the user may do.
+
+    `workspace_id` is the current workspace: that of the key, or the one that the person chose. `role` is theirs there.
+
+    `agents` are the slugs of the only agents that there are for the caller; None: all. `key` names the API key or the
+    OAuth client that was used, for the audit. `key_id` is the key's id.
+    """
 
     user_id: int | None = None
     workspace_id: int | None = None
     name: str = ""
     scopes: frozenset[str] | None = None
+    agents: frozenset[str] | None = None
+    role: Role | None = None
+    key: str = field(default="", compare=False)
+    key_id: int | None = field(default=None, compare=False)
 
     @property
     def is_known(self) -> bool:
@@ -28,8 +51,42 @@ class Principal:
         """The name in idempotency records and quotas; "" if anonymous."""
         return "" if self.user_id is None else f"user:{self.user_id}"
 
+    def own(self, path: str = "") -> dict[str, Any]:
+        """The filter of their own rows in the current workspace; `path` leads to the row with owner and workspace."""
+        whose: dict[str, Any] = {f"{path}owner": self.user_id}
+        return whose | {f"{path}workspace": self.workspace_id} if self.is_known else whose
+
+    def owns(self, owner: int | None, workspace: int) -> bool:
+        """The rule of `own`. Anonymous callers share their rows."""
+        return owner == self.user_id and (owner is None or workspace == self.workspace_id)
+
+    def can(self, permission: Permission) -> bool:
+        """Whether their role in the current workspace permits it. Their scopes are another question."""
+        return self.role is not None and permission in PERMISSIONS[self.role]
+
     def may(self, scope: str) -> bool:
+        """Whether their credential allows it."""
         return self.scopes is None or scope in self.scopes
+
+    def may_use(self, slug: str) -> bool:
+        """Whether the caller's credential reaches this agent. The agent's own access is another question."""
+        return self.agents is None or slug in self.agents
+
+    def only_agents[S: QuerySet[Any]](self, rows: S, path: str) -> S:
+        """The rows whose agent the credential reaches; `path` leads to the agent."""
+        return rows if self.agents is None else rows.filter(**{f"{path}__slug__in": self.agents})
 
 
 ANONYMOUS = Principal()
+
+
+def address_key(address: str) -> str:
+    """An IPv6 network (/64) counts as one address."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return f"at:{address}"
+    if isinstance(ip, ipaddress.IPv4Address):
+        return f"at:{ip}"
+    # IPv6 sockets show all IPv4 callers in one network.
+    return f"at:{ip.ipv4_mapped or ipaddress.ip_network((ip, 64), strict=False)}"

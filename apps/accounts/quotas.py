@@ -6,7 +6,6 @@ counts every second.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import math
 import threading
@@ -17,7 +16,7 @@ from time import sleep, time
 import redis
 from django.conf import settings
 
-from apps.accounts.principals import Principal
+from apps.accounts.principals import Principal, address_key
 
 log = logging.getLogger("parley.quotas")
 
@@ -37,19 +36,24 @@ class QuotaExceeded(Exception):
 
 def caller_key(principal: Principal, address: str) -> str:
     """The key for a caller's counts."""
-    return principal.sender or _address_key(address)
+    return principal.sender or address_key(address)
 
 
-def _address_key(address: str) -> str:
-    """An IPv6 network (/64) counts as one address."""
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        return f"at:{address}"
-    if isinstance(ip, ipaddress.IPv4Address):
-        return f"at:{ip}"
-    # IPv6 sockets show all IPv4 callers in one network.
-    return f"at:{ip.ipv4_mapped or ipaddress.ip_network((ip, 64), strict=False)}"
+_verified: set[int] = set()  # hashes of credentials that were accepted in this process
+MAX_VERIFIED = 10_000
+
+
+def presumed_key(credentials: str, address: str) -> str:
+    """The key of a caller who is not authenticated yet. Unknown credentials from one address are one caller."""
+    return credentials if hash(credentials) in _verified else address_key(address)
+
+
+def note_verified(credentials: str) -> None:
+    """These credentials were accepted, so their next request has a key of its own from the start."""
+    if credentials:
+        if len(_verified) >= MAX_VERIFIED:
+            _verified.clear()
+        _verified.add(hash(credentials))
 
 
 def count_request(principal: Principal, address: str) -> None:
@@ -57,7 +61,7 @@ def count_request(principal: Principal, address: str) -> None:
     if sender := principal.sender:
         request_counter.count(sender, settings.REQUESTS_PER_MINUTE)
     else:
-        request_counter.count(_address_key(address), settings.ANONYMOUS_REQUESTS_PER_MINUTE)
+        request_counter.count(address_key(address), settings.ANONYMOUS_REQUESTS_PER_MINUTE)
 
 
 def count_act(principal: Principal) -> None:
@@ -72,7 +76,17 @@ def count_key_change(principal: Principal) -> None:
 
 def count_view(address: str) -> None:
     """Count a view of a shared link by address. Raises QuotaExceeded."""
-    view_counter.count(_address_key(address), settings.SHARED_VIEWS_PER_MINUTE)
+    view_counter.count(address_key(address), settings.SHARED_VIEWS_PER_MINUTE)
+
+
+def count_leak_report(address: str) -> None:
+    """Count a report of leaked keys by address. Raises QuotaExceeded."""
+    leak_counter.count(address_key(address), settings.LEAK_REPORTS_PER_MINUTE)
+
+
+def count_oauth(address: str) -> None:
+    """Count a request for a token or a device code by address. Raises QuotaExceeded."""
+    oauth_counter.count(address_key(address), settings.OAUTH_REQUESTS_PER_MINUTE)
 
 
 def open_stream(principal: Principal, address: str) -> Callable[[], None]:
@@ -95,6 +109,12 @@ class RequestCounter:
 
     def count(self, caller: str, limit: int) -> None:
         """Raises QuotaExceeded beyond the limit."""
+        counted, wait = self.add(caller)
+        if counted > limit:
+            raise QuotaExceeded(f"More than {limit} {self._words} in a minute. Try again in {wait} s.", wait)
+
+    def add(self, caller: str) -> tuple[int, int]:
+        """Count one more. Returns the number of this minute, and the seconds until the next."""
         now = time()
         minute = int(now // MINUTE)
         with self._lock:
@@ -107,9 +127,13 @@ class RequestCounter:
             counted = self._own[caller] + self._others.get(caller, 0)
         if settings.CHANNEL_LAYER_URL.startswith("redis"):
             self._tell()
-        if counted > limit:
-            wait = math.ceil(MINUTE - now % MINUTE)
-            raise QuotaExceeded(f"More than {limit} {self._words} in a minute. Try again in {wait} s.", wait)
+        return counted, math.ceil(MINUTE - now % MINUTE)
+
+    def count_of(self, caller: str) -> int:
+        """The number of this minute."""
+        with self._lock:
+            is_now = self._minute == int(time() // MINUTE)
+            return self._own[caller] + self._others.get(caller, 0) if is_now else 0
 
     def exchange(self, store: redis.Redis) -> None:
         """Add the new counts to the shared ones, and read those. Raises RedisError."""
@@ -165,6 +189,11 @@ class StreamCounter:
             self._open[caller] += 1
         return lambda: self._close(caller)
 
+    def count_of(self, caller: str) -> int:
+        """The number of open ones."""
+        with self._lock:
+            return self._open[caller]
+
     def _close(self, caller: str) -> None:
         with self._lock:
             self._open[caller] -= 1
@@ -175,5 +204,7 @@ class StreamCounter:
 request_counter = RequestCounter()
 act_counter = RequestCounter("acts", "forks, edits and starts of work")
 key_counter = RequestCounter("keys", "new or revoked API keys")
+leak_counter = RequestCounter("leaks", "reports of leaked API keys")
+oauth_counter = RequestCounter("oauth", "requests for tokens")
 view_counter = RequestCounter("views", "looks at shared sessions")
 stream_counter = StreamCounter()

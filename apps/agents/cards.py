@@ -8,8 +8,10 @@ from typing import Any
 
 from django.conf import settings
 
-from apps.accounts.principals import SCOPES
+from apps.accounts.oauth import AGENT_SCOPE
+from apps.accounts.principals import TASK_SCOPES
 from apps.agents.models import Agent
+from apps.installation.models import Activity
 
 PROTOCOL_VERSION = "1.0"
 OLD_VERSION = "0.3"
@@ -22,15 +24,54 @@ HEALTH_REASONS = {
 }
 """What everybody sees of an agent that is not healthy."""
 
-SECURITY_SCHEMES = {
-    "apiKey": {
-        "httpAuthSecurityScheme": {
-            "scheme": "Bearer",
-            "description": "An API key of this platform: Authorization: Bearer <key>.",
-        }
+ACTIVITY_REASONS = {
+    Activity.PAUSED: "The agent is paused. It accepts messages, and works on them when it is resumed.",
+    Activity.DRAINING: "The agent accepts no new tasks at the moment.",
+}
+
+
+def public_health(agent: Agent) -> tuple[str, str]:
+    """The status and the reason that everybody sees. An agent that is paused or drained is unavailable."""
+    if reason := ACTIVITY_REASONS.get(agent.current_activity):
+        return str(Agent.Health.UNAVAILABLE), reason
+    return agent.health, HEALTH_REASONS[Agent.Health(agent.health)]
+
+
+API_KEY_SCHEME = {
+    "httpAuthSecurityScheme": {
+        "scheme": "Bearer",
+        "description": "An API key of this platform: Authorization: Bearer <key>.",
     }
 }
-SECURITY_REQUIREMENTS: list[dict[str, Any]] = [{"schemes": {"apiKey": {"list": list(SCOPES)}}}]
+
+
+def security_schemes(agent: Agent | None = None) -> dict[str, Any]:
+    """The ways to authenticate: an API key or, if it is enabled, a token from a flow of OAuth.
+
+    An agent has a scope of its own, which limits a token to it.
+    """
+    schemes: dict[str, Any] = {"apiKey": API_KEY_SCHEME}
+    if not settings.OAUTH_ENABLED:
+        return schemes
+    base = settings.PUBLIC_BASE_URL
+    told: dict[str, Any] = {
+        "scopes": TASK_SCOPES | ({f"{AGENT_SCOPE}{agent.slug}": "use this agent alone"} if agent else {})
+    }
+    told |= {"tokenUrl": f"{base}/oauth/token"}
+    person = {"authorizationUrl": f"{base}/oauth/authorize", "pkceRequired": True, **told}
+    flows = {
+        "oauthCode": {"authorizationCode": {"refreshUrl": told["tokenUrl"], **person}},
+        "oauthDevice": {"deviceCode": {"deviceAuthorizationUrl": f"{base}/oauth/device/code", **told}},
+        "oauthClient": {"clientCredentials": told},
+    }
+    metadata = f"{base}/.well-known/oauth-authorization-server"
+    scheme = {name: {"flows": flow, "oauth2MetadataUrl": metadata} for name, flow in flows.items()}
+    return schemes | {name: {"oauth2SecurityScheme": one} for name, one in scheme.items()}
+
+
+def security_requirements() -> list[dict[str, Any]]:
+    """Any one of the schemes, with the scopes that a caller needs for all operations."""
+    return [{"schemes": {name: {"list": list(TASK_SCOPES)}}} for name in security_schemes()]
 
 
 def agent_url(agent: Agent) -> str:
@@ -52,9 +93,9 @@ def agent_card(agent: Agent) -> dict[str, Any]:
         "skills": card_skills(agent),
     }
     if not agent.is_public or agent.has_extended_card:
-        shown["securitySchemes"] = SECURITY_SCHEMES
+        shown["securitySchemes"] = security_schemes(agent)
     if not agent.is_public:
-        shown["securityRequirements"] = SECURITY_REQUIREMENTS
+        shown["securityRequirements"] = security_requirements()
     return shown
 
 
@@ -114,9 +155,8 @@ def platform_extensions(agent: Agent) -> list[dict[str, Any]]:
 
 def health_extension(agent: Agent) -> dict[str, Any]:
     """The extension that says whether the agent can work (`docs/extensions/health-v1.md`)."""
-    params = {"status": agent.health} | (
-        {"reason": reason} if (reason := HEALTH_REASONS[Agent.Health(agent.health)]) else {}
-    )
+    status, reason = public_health(agent)
+    params = {"status": status} | ({"reason": reason} if reason else {})
     return {"uri": extension_uri("health"), "description": "Whether the agent can work.", "params": params}
 
 
@@ -164,7 +204,7 @@ def platform_card(agents: Sequence[Agent]) -> dict[str, Any]:
     shown = {
         "name": "Parley",
         "description": f"A platform of {len(agents)} agents. The tenant of an interface names the agent behind it.",
-        "version": version("parley"),
+        "version": version("parley-platform"),
         "supportedInterfaces": _platform_interfaces(agents),
         "provider": provider(),
         "capabilities": _common_capabilities(agents),
@@ -174,9 +214,9 @@ def platform_card(agents: Sequence[Agent]) -> dict[str, Any]:
     }
     closed = [not agent.is_public for agent in agents]
     if any(closed) or any(agent.has_extended_card for agent in agents):
-        shown["securitySchemes"] = SECURITY_SCHEMES
+        shown["securitySchemes"] = security_schemes()
     if all(closed):
-        shown["securityRequirements"] = SECURITY_REQUIREMENTS
+        shown["securityRequirements"] = security_requirements()
     return shown
 
 
@@ -201,5 +241,5 @@ def _qualified_skills(agent: Agent) -> list[dict[str, Any]]:
     """The agent's skills, with unique ids, and what applies only to them."""
     own: dict[str, Any] = {"inputModes": agent.input_modes, "outputModes": agent.output_modes}
     if not agent.is_public:
-        own["securityRequirements"] = SECURITY_REQUIREMENTS
+        own["securityRequirements"] = security_requirements()
     return [own | skill | {"id": f"{agent.slug}/{skill['id']}"} for skill in card_skills(agent)]

@@ -18,10 +18,14 @@ JSON = dict[str, Any]
 
 def did_of(agent: Agent | None) -> str:
     """Of an agent, or with None of the platform: `did:web:parley.example.org:a2a:echo`."""
-    address = urlsplit(settings.PUBLIC_BASE_URL)
+    return ":".join([did_at(settings.PUBLIC_BASE_URL), *(["a2a", agent.slug] if agent else [])])
+
+
+def did_at(base_url: str) -> str:
+    """The identity of the installation at this address."""
+    address = urlsplit(base_url)
     path = [quote(step, safe="") for step in address.path.split("/") if step]
-    own = ["a2a", agent.slug] if agent else []
-    return ":".join(["did", "web", quote(address.netloc.lower(), safe=""), *path, *own])
+    return ":".join(["did", "web", quote(address.netloc.lower(), safe=""), *path])
 
 
 def did_document(agent: Agent | None) -> JSON:
@@ -54,12 +58,13 @@ def key_set_url() -> str:
 
 
 def _verification_method(did: str, key: SigningKey) -> JSON:
-    return {
+    method = {
         "id": f"{did}#{key.kid}",
         "type": "JsonWebKey2020",
         "controller": did,
         "publicKeyJwk": {**key.public, "kid": key.kid, "alg": key.algorithm},
     }
+    return method | ({"endorsement": key.endorsement} if key.endorsement else {})
 
 
 def _service(did: str, agent: Agent | None) -> JSON:

@@ -17,6 +17,8 @@ from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User, Workspace
 from apps.accounts.principals import Principal
 from apps.agents.validators import check_capabilities, check_extended_card, check_names
+from apps.installation import current
+from apps.installation.models import Activity
 
 MAX_FALLBACKS = 5  # of one agent
 MAX_CATEGORY_LENGTH = 40  # characters
@@ -42,7 +44,8 @@ class AgentQuerySet(models.QuerySet["Agent"]):
             allowed |= models.Q(access=Agent.Access.WORKSPACE, workspace=principal.workspace_id)
             in_group = Group.objects.filter(agents=models.OuterRef("pk"), user=principal.user_id)
             allowed |= models.Q(models.Exists(in_group), access=Agent.Access.GROUPS)
-        return self.enabled().filter(allowed)
+        usable = self.enabled().filter(allowed)
+        return usable if principal.agents is None else usable.filter(slug__in=principal.agents)
 
     def listed(self) -> AgentQuerySet:
         """Agents that people and the router choose from. Others are called by their slug."""
@@ -159,6 +162,13 @@ class Agent(models.Model):
     health = models.CharField(max_length=12, choices=Health, default=Health.OK, editable=False)
     ailment = models.TextField(blank=True, editable=False, help_text="Why it is not healthy, for operators.")
     is_enabled = models.BooleanField("enabled", default=True)
+    activity = models.CharField(
+        max_length=10,
+        choices=Activity,
+        default=Activity.ACTIVE,
+        editable=False,
+        help_text="Paused: messages wait. Draining: new tasks are refused.",
+    )
     current_version = models.ForeignKey(
         "AgentVersion", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
     )
@@ -187,7 +197,7 @@ class Agent(models.Model):
             raise ValidationError({"fallbacks": problem})
         if self.slug in HOUSE_SLUGS and self.kind != Agent.Kind.HOSTED:
             raise ValidationError({"slug": f"The platform uses the slug {self.slug}. Choose another."})
-        if self.access == Agent.Access.WORKSPACE and self.workspace_id and self.workspace.personal_of_id is None:
+        if self.access == Agent.Access.WORKSPACE and self.workspace_id and self.workspace.is_house:
             raise ValidationError({"access": "The installation's own workspace has no members. Choose another."})
 
     def _fallback_problem(self) -> str:
@@ -227,10 +237,18 @@ class Agent(models.Model):
 
     @property
     def is_available(self) -> bool:
-        return self.health != Agent.Health.UNAVAILABLE
+        return self.health != Agent.Health.UNAVAILABLE and self.activity == Activity.ACTIVE
+
+    @property
+    def current_activity(self) -> Activity:
+        """Its own or the whole installation's, at most a second old."""
+        both = (self.activity, current.snapshot().activity)
+        return next((one for one in (Activity.PAUSED, Activity.DRAINING) if one in both), Activity.ACTIVE)
 
     def is_open_to(self, principal: Principal) -> bool:
         """The rule of `visible_to`; only groups need a query."""
+        if not principal.may_use(self.slug):
+            return False
         match self.access:
             case Agent.Access.PUBLIC:
                 return self.is_enabled
@@ -343,6 +361,9 @@ class SigningKey(models.Model):
     )
     public = models.JSONField("public key", editable=False, help_text="As a JSON Web Key.")
     private = EncryptedTextField(blank=True, help_text="The JSON Web Key; erased when the key stops signing.")
+    endorsement = models.TextField(
+        blank=True, editable=False, help_text="The signature of the key before on this one, for those who trust that."
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     retired_at = models.DateTimeField(null=True, blank=True, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -370,6 +391,32 @@ class SigningKey(models.Model):
     def published(self) -> dict[str, str]:
         """The public key in a JSON Web Key Set (RFC 7517)."""
         return {**self.public, "kid": self.kid, "alg": self.algorithm, "use": "sig"}
+
+
+class ToolPolicy(models.Model):
+    """What happens when an agent's language model calls a tool (see `apps.agents.tool_policies`)."""
+
+    class Policy(models.TextChoices):
+        RUN = "run", "run it"
+        ASK = "ask", "ask a person"
+        ASK_TWO = "ask_two", "ask two people"
+        NEVER = "never", "never run it"
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="tool_policies")
+    tool = models.CharField(
+        max_length=100,
+        validators=[RegexValidator(r"^[\w.:*?-]+\Z", "Write a tool's name, or a pattern such as mcp:* or send_*.")],
+        help_text="A name, or a pattern with * and ?. Tools are named function:NAME, agent:ask_SLUG and mcp:NAME; "
+        "without the kind, all kinds are meant. The most exact one counts.",
+    )
+    policy = models.CharField(max_length=10, choices=Policy, default=Policy.ASK)
+
+    class Meta:
+        verbose_name_plural = "tool policies"
+        constraints = [models.UniqueConstraint(fields=["agent", "tool"], name="a_tool_has_one_policy")]
+
+    def __str__(self) -> str:
+        return f"{self.tool}: {self.get_policy_display()}"
 
 
 class AgentStats(models.Model):

@@ -9,16 +9,18 @@ from django.db import transaction
 from django.utils.module_loading import import_string
 
 from agentkit import SkillHandler, load_handler
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User, Workspace
-from apps.agents import definitions, versions
+from apps.agents import definitions, tool_policies, versions
 from apps.agents.definitions import Definition
 from apps.agents.models import Agent, AgentVersion
+from db.sql import write_transaction
 
 
 def house_workspace() -> Workspace:
     """The workspace of the installation's own agents."""
-    found = Workspace.objects.filter(personal_of=None).order_by("pk").first()
-    return found or Workspace.objects.create(name="Parley")
+    return Workspace.objects.get_or_create(is_house=True, defaults={"name": "Parley"})[0]
 
 
 @transaction.atomic
@@ -35,7 +37,7 @@ def register_hosted(slug: str, handler: str, **policies: Any) -> Agent:
     if agent.kind in settings.RESTORERS:
         what = "plan" if agent.kind == Agent.Kind.PLAN else "agent without code"
         raise ValidationError({"slug": f"The {what} {slug} exists already. Choose another slug, or delete it first."})
-    if not agent.is_available:  # its handler has just been loaded
+    if agent.health == Agent.Health.UNAVAILABLE:  # its handler has just been loaded
         fields |= {"health": Agent.Health.OK, "ailment": ""}
     set_fields(agent, fields)
     versions.save_version(agent, versions.hosted_content(agent))
@@ -59,7 +61,10 @@ def define(
     """Apply the definition, as a new version if it differs. Raises ValidationError."""
     definitions.check_definition(definition, agent.slug)
     capabilities = {**agent.capabilities, "streaming": definition.streaming}
+    before = agent.current_version.content if agent.current_version else {}
     set_fields(agent, {**policies, **definition.stated, "capabilities": capabilities})
+    if definition.mcp_servers and not before.get("mcp_servers"):
+        tool_policies.ask_before_mcp(agent, author)
     return versions.save_version(agent, definition.content, author=author, note=note)
 
 
@@ -76,7 +81,11 @@ def revert(version: AgentVersion, author: User | None) -> AgentVersion:
     if not is_revertible(version.agent):
         raise ValidationError({"version": "The handler defines this agent. Change the handler instead."})
     restore: Callable[..., AgentVersion] = import_string(settings.RESTORERS[version.agent.kind])
-    return restore(version, author=author, note=f"Back to version {version.number}.")
+    with write_transaction():
+        made = restore(version, author=author, note=f"Back to version {version.number}.")
+        details = {"restored": version.number, "version": made.number}
+        audit.record(AuditAction.VERSION_RESTORED, actor=author, object=version.agent, details=details)
+    return made
 
 
 def restore(version: AgentVersion, *, author: User | None, note: str) -> AgentVersion:

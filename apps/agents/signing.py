@@ -16,7 +16,11 @@ from joserfc import jws
 from joserfc.errors import JoseError, UnsupportedAlgorithmError
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
 
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
+from apps.accounts.encryption import CannotDecrypt
 from apps.agents.models import Agent, SigningKey
+from db.sql import write_transaction
 
 JWK = dict[str, Any]
 
@@ -83,6 +87,29 @@ class Signer:
         """A compact JWS without its payload. `header` goes into the protected header."""
         protected = {"alg": self.algorithm, "kid": self.kid, "typ": "JOSE", **header}
         return jws.detach_content(jws.serialize_compact(protected, payload, self.key, registry=_REGISTRY))
+
+    def token(self, claims: JWK, kind: str) -> str:
+        """A JSON Web Token (RFC 7519) of this type (`typ`)."""
+        protected = {"alg": self.algorithm, "kid": self.kid, "typ": kind}
+        return jws.serialize_compact(protected, json.dumps(claims).encode(), self.key, registry=_REGISTRY)
+
+
+def unverified_token(token: str) -> tuple[JWK, JWK]:
+    """The header and the claims of a token, not verified. Raises BadSignature."""
+    try:
+        header, claims, _ = token.split(".")
+        read = json.loads(_base64url_decode(header)), json.loads(_base64url_decode(claims))
+    except (ValueError, RecursionError) as error:
+        raise BadSignature("This is no token.") from error
+    if not all(isinstance(one, dict) for one in read):
+        raise BadSignature("This is no token.")
+    return read
+
+
+def verify_token(token: str, public: JWK) -> None:
+    """Verify another installation's token by its key. Raises BadSignature."""
+    header, payload, signature = token.split(".")
+    verify_foreign(f"{header}..{signature}", _base64url_decode(payload), public)
 
 
 def unverified_header(signature: str) -> dict[str, Any]:
@@ -163,19 +190,44 @@ def signer_of(agent: Agent | None) -> Signer:
 
 def rotate_key(agent: Agent | None, algorithm: str = SigningKey.Algorithm.EDDSA) -> SigningKey:
     """Retire the current key, if any, and make another. Old signatures stay valid."""
-    with transaction.atomic():
+    with write_transaction():
+        old = _readable_signer(agent)
         for key in SigningKey.objects.of(agent).current().defer("private").select_for_update():
             _retire_key(key)  # even if it cannot be decrypted
         key = make_key(agent, algorithm)
+        if old is not None:
+            key.endorsement = old.sign(endorsed(key.kid))
+            key.save(update_fields=["endorsement"])
+        _record(AuditAction.SIGNING_KEY_ROTATED, key)
     _clear_signers_on_commit()
     return key
+
+
+def _readable_signer(agent: Agent | None) -> Signer | None:
+    try:
+        key = SigningKey.objects.of(agent).current().first()
+        return Signer.of(json.loads(key.private), key.algorithm, key.created_at) if key else None
+    except CannotDecrypt:
+        return None
+
+
+def endorsed(kid: str) -> bytes:
+    """What a key signs to name its successor."""
+    return f"parley key rotation: {kid}".encode()
 
 
 def revoke_key(key: SigningKey) -> None:
     """Revoke a key and its signatures; replaces the current key."""
     key.revoked_at = key.revoked_at or timezone.now()
-    _retire_key(key)
+    with write_transaction():
+        _retire_key(key)
+        _record(AuditAction.SIGNING_KEY_REVOKED, key)
     _clear_signers_on_commit()
+
+
+def _record(action: AuditAction, key: SigningKey) -> None:
+    subject = audit.Subject("agents.signingkey", str(key.pk), key.kid)
+    audit.record(action, object=subject, details={"signs_for": key.agent.slug if key.agent else "the platform"})
 
 
 def clear_signers() -> None:

@@ -18,6 +18,8 @@ from typing import Any
 import rfc8785
 from django.db import transaction
 
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User
 from apps.agents.models import Agent, AgentVersion
 
@@ -41,13 +43,16 @@ def save_version(agent: Agent, content: JSON, *, author: User | None = None, not
     if agent.kind in (Agent.Kind.MODEL, Agent.Kind.PLAN):  # other kinds set their own
         agent.version = f"1.{version.number - 1}.0"
     agent.save(update_fields=["current_version", "version", "updated_at"])
+    _record(AuditAction.AGENT_REGISTERED if newest is None else AuditAction.VERSION_PUBLISHED, version)
     return version
 
 
 @transaction.atomic
 def propose_version(agent: Agent, content: JSON, *, author: User | None = None, note: str = "") -> AgentVersion:
     """Save a version that is not current yet."""
-    return _create(agent, _lock_newest(agent), content, author, note)
+    version = _create(agent, _lock_newest(agent), content, author, note)
+    _record(AuditAction.CARD_PROPOSED, version)
+    return version
 
 
 def _lock_newest(agent: Agent) -> AgentVersion | None:
@@ -61,6 +66,12 @@ def _create(agent: Agent, newest: AgentVersion | None, content: JSON, author: Us
     return AgentVersion.objects.create(
         agent=agent, number=number, content=content, sha256=content_digest(content), author=author, note=note
     )
+
+
+def _record(action: AuditAction, version: AgentVersion) -> None:
+    """The author is the actor of whatever made the version, unless it has none."""
+    details = {"kind": version.agent.kind, "version": version.number, "sha256": version.sha256, "note": version.note}
+    audit.record(action, actor=version.author, object=version.agent, details=details)
 
 
 def content_digest(content: JSON) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from django.db.models import prefetch_related_objects
 from django.urls import path
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
@@ -22,9 +24,23 @@ from apps.api.framework.views import Endpoint
 from apps.api.shapes import JSON
 from apps.features.routing import ranking
 from apps.record import wire
+from apps.remote.models import SignatureStatus
 
 DIGITS = 4  # of measurements
 MAX_QUERY = 200  # characters
+
+
+TRUST = {
+    SignatureStatus.VERIFIED: "verified",
+    SignatureStatus.UNSIGNED: "unsigned",
+    SignatureStatus.UNVERIFIED: "not_trusted",
+}
+
+
+def agents_json(agents: Sequence[Agent]) -> list[JSON]:
+    """Agents with `stats` loaded. One query if some are remote."""
+    prefetch_related_objects([agent for agent in agents if agent.kind == Agent.Kind.REMOTE], "remote")
+    return [agent_json(agent) for agent in agents]
 
 
 def agent_json(agent: Agent) -> JSON:
@@ -45,11 +61,17 @@ def agent_json(agent: Agent) -> JSON:
         "outputModes": agent.output_modes,
         "streaming": agent.streams,
         "signsArtifacts": agent.sign_artifacts,
+        "cardTrust": _card_trust(agent),
         "cost": agent.cost,
-        "health": {"status": agent.health, "reason": cards.HEALTH_REASONS[Agent.Health(agent.health)]},
+        "health": dict(zip(("status", "reason"), cards.public_health(agent), strict=True)),
         "stats": _stats_json(agent),
         "updatedAt": wire.timestamp(agent.updated_at),
     }
+
+
+def _card_trust(agent: Agent) -> str | None:
+    remote = getattr(agent, "remote", None) if agent.kind == Agent.Kind.REMOTE else None
+    return None if remote is None else TRUST[remote.signature]
 
 
 def _stats_json(agent: Agent) -> JSON | None:
@@ -169,6 +191,12 @@ class AgentShape(Shape):
     output_modes = _texts(help_text="The media types that the agent produces.")
     streaming = serializers.BooleanField()
     signs_artifacts = serializers.BooleanField()
+    card_trust = serializers.ChoiceField(
+        [*TRUST.values()],
+        allow_null=True,
+        help_text="Whether a trusted key signed a remote agent's card, nobody did, or the signature proves nothing. "
+        "Null for agents of this installation.",
+    )
     cost = serializers.FloatField(
         help_text="The cost of a task in this installation's currency. 0 if the agent is free."
     )
@@ -223,7 +251,7 @@ class Agents(Endpoint):
         asked = self.query(ListingAgents)
         listed = asked.pop("listed")
         rows = Agent.objects.visible_to(self.principal).filter(**LISTED[listed]).select_related("stats")
-        return self.page(rows, ("name", "id"), asked, lambda shown: list(map(agent_json, shown)), "agents", listed)
+        return self.page(rows, ("name", "id"), asked, agents_json, "agents", listed)
 
 
 class OneAgent(Endpoint):
@@ -253,7 +281,8 @@ def find_agent(principal: Principal, slug: str) -> Agent:
 
 
 def _found_json(found: list[ranking.FoundAgent]) -> list[JSON]:
-    return [{**agent_json(one.agent), "fit": fit_json(one.assessment) if one.assessment else None} for one in found]
+    fits = [{"fit": fit_json(one.assessment) if one.assessment else None} for one in found]
+    return [agent | fit for agent, fit in zip(agents_json([one.agent for one in found]), fits, strict=True)]
 
 
 urlpatterns = [

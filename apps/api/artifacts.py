@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.http import FileResponse, StreamingHttpResponse
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
+from django.utils.dateparse import parse_datetime
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
@@ -16,9 +17,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 import db
+from apps.accounts.audit_models import AuditAction
 from apps.accounts.principals import Principal
 from apps.agents import identity
-from apps.agents.models import SigningKey
 from apps.api.framework.problems import NotFound
 from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Line, Listing, Query, Shape, Struct, page_of
@@ -29,13 +30,13 @@ from apps.features.provenance.graph import PROV_RELATIONS, PROV_TYPES, EdgeKind,
 from apps.features.provenance.traversal import provenance_of
 from apps.features.sharing import downloads
 from apps.features.signing import signatures
-from apps.features.signing.signatures import Verdict
+from apps.features.signing.models import Verdict, Vouch
 from apps.record import lineage, lookup, unfinished
 from apps.record.content.parts import pieces_joined
 from apps.record.lineage import artifact_versions
 from apps.record.models import Artifact, Task
 
-RESULTS = {Verdict.GOOD: "valid", Verdict.MISSING: "unsigned"}
+RESULTS = {Verdict.GOOD: "valid", Verdict.MISSING: "unsigned", Verdict.PENDING: "pending"}
 """What a verdict comes to; any other is `invalid`."""
 
 
@@ -87,7 +88,7 @@ class Verification(Shape):
 
     artifact_id = serializers.CharField()
     task_id = serializers.UUIDField()
-    result = serializers.ChoiceField(["valid", "invalid", "unsigned"])
+    result = serializers.ChoiceField(["valid", "invalid", "unsigned", "pending"])
     verdict = serializers.ChoiceField([verdict.value for verdict in Verdict])
     digest = serializers.CharField(help_text="The SHA-256 digest of the canonical JSON of the artifact's parts.")
     agent = serializers.CharField(
@@ -97,7 +98,12 @@ class Verification(Shape):
     key = NamedKey(
         allow_null=True, help_text="The key that the signature names. Null if this server does not know the key."
     )
-    key_set_url = serializers.CharField(help_text="The URL of the public keys.")
+    found_by = serializers.ChoiceField(
+        ["", *Vouch.values],
+        help_text="Where the key of a remote agent's own signature was found. Empty for this server's agents.",
+    )
+    reason = serializers.CharField(help_text="Why a remote agent's own signature is not valid, or not verified yet.")
+    key_set_url = serializers.CharField(help_text="The URL of this server's public keys.")
 
 
 class Artifacts(Endpoint):
@@ -146,7 +152,9 @@ class ArtifactBundle(Endpoint):
         """
         every = self.query(Bundling)["every_version"]
         context = await db.run(find_session, self.principal, session)
-        return downloads.zip_response(context, await db.run(downloads.bundle_of_session, context, every_version=every))
+        bundle = await db.run(downloads.bundle_of_session, context, every_version=every)
+        await db.run(downloads.record_download, AuditAction.FILES_EXPORTED, context, request._request, self.principal)
+        return downloads.zip_response(context, bundle)
 
 
 class ArtifactContent(Endpoint):
@@ -256,21 +264,37 @@ def _artifact(principal: Principal, task: uuid.UUID, artifact: str, with_unfinis
 
 def verification_json(row: Artifact) -> JSON:
     """Verify an artifact now; `row.task.context` should be loaded."""
-    verdict, key = signatures.verify(row)
+    found = signatures.examine(row)
     return {
         "artifactId": row.artifact_id,
         "taskId": str(row.task_id),
-        "result": RESULTS.get(verdict, "invalid"),
-        "verdict": verdict.value,
+        "result": RESULTS.get(found.verdict, "invalid"),
+        "verdict": found.verdict.value,
         "digest": row.digest,
-        "agent": row.signature.get("agent", ""),
-        "signedAt": row.signature.get("created"),
-        "key": _key_json(key) if key else None,
+        "agent": found.claims.get("agent", ""),
+        "signedAt": _time_or_none(found.claims.get("created", "")),
+        "key": _key_json(found),
+        "foundBy": found.foreign.vouched_by if found.foreign else "",
+        "reason": found.foreign.reason if found.foreign else "",
         "keySetUrl": identity.key_set_url(),
     }
 
 
-def _key_json(key: SigningKey) -> JSON:
+def _time_or_none(text: str) -> str | None:
+    """The time that a signature names; a remote agent's may be anything."""
+    try:
+        return text if parse_datetime(text) else None
+    except ValueError:
+        return None
+
+
+def _key_json(found: signatures.Verification) -> JSON | None:
+    key, foreign = found.key, found.foreign
+    if foreign is not None and foreign.key:
+        named = {"id": str(foreign.key.get("kid", "")), "algorithm": str(foreign.key.get("alg", ""))}
+        return {**named, "agent": foreign.signer, "isRevoked": False}
+    if key is None:
+        return None
     return {
         "id": key.kid,
         "algorithm": key.algorithm,

@@ -19,13 +19,14 @@ from django.urls import path
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
-import db
 from apps.accounts import quotas
 from apps.accounts.consumers import NOT_FOUND, REFUSED, TOO_MANY, Closed, PageConsumer
 from apps.api import events
 from apps.api.events import MAX_SESSIONS, Follower, StreamEvent
 from apps.api.framework.serializers import Body, Choice, Line
 from apps.api.shapes import JSON
+from apps.limits import current as limits
+from apps.record import wire
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.events import EventType
 
@@ -48,13 +49,15 @@ class EventsConsumer(PageConsumer):
         self._number = 0
         await self.check_sign_in()
         try:
-            self.close_stream = quotas.open_stream(self.principal, "")
+            self.close_stream = limits.open_stream(self.principal, "")
         except quotas.QuotaExceeded:
             raise Closed(TOO_MANY) from None
         self.start(self.watch())
 
     async def disconnect(self, code: int) -> None:
         await super().disconnect(code)
+        if self.follower:
+            self.follower.close()
         if self.close_stream:
             self.close_stream()
             self.close_stream = None
@@ -79,7 +82,7 @@ class EventsConsumer(PageConsumer):
             wanted.is_valid(raise_exception=True)
             values = wanted.validated_data
             chosen = values["session_ids"], values["since"], values["types"]
-            self.follower = await db.run(events.follow, self.principal, *chosen)
+            self.follower = await events.follow(self.principal, *chosen)
         except (ValidationError, InvalidParams) as error:
             await self.send_json({"refused": str(getattr(error, "detail", error))})
             raise Closed(REFUSED) from None
@@ -89,23 +92,31 @@ class EventsConsumer(PageConsumer):
 
     async def _follow(self, follower: Follower) -> None:
         if follower.is_lost:
-            await self._tell([StreamEvent(events.RESET, events.TOO_OLD, follower.place)])
+            await self._tell([StreamEvent(events.RESET, wire.json_text(events.TOO_OLD))], follower.stream.joined_at)
         async with aclosing(follower.batches()) as batches:
             async for batch in batches:
-                await (self._tell(batch) if batch else self.send_json({"alive": True, "token": follower.newest_place}))
+                if batch:
+                    await self._tell([item.shown for item in batch.items], batch.place)
+                else:
+                    await self.send_json({"alive": True, "token": follower.newest_place})
                 # First: a token must not include events that were not sent.
                 while sum(count for _, count in self._unseen) > self.UNSEEN_EVENTS:
                     await self.wait_for_page()
+        raise Closed(NOT_FOUND)  # a session is private again
 
-    async def _tell(self, batch: list[StreamEvent]) -> None:
+    async def _tell(self, batch: list[StreamEvent], token: str) -> None:
         self._number += 1
         self._unseen.append((self._number, len(batch)))
-        told = [{"type": event.name, **event.data} for event in batch]
-        await self.send_json({"number": self._number, "events": told, "token": batch[-1].place})
+        told = ",".join(map(_with_type, batch))
+        await self.send(f'{{"number":{self._number},"events":[{told}],"token":"{token}"}}')
 
     def heartbeat(self) -> JSON:
         place = self.follower.newest_place if self.follower and not self._unseen else ""
         return {"alive": True, "token": place} if place else {"alive": True}
+
+
+def _with_type(event: StreamEvent) -> str:
+    return event.text if event.name != events.RESET else f'{{"type":"{event.name}",{event.text[1:]}'
 
 
 websocket_urlpatterns = [path("ws/events", EventsConsumer.as_asgi())]

@@ -7,29 +7,30 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import defaultdict
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
+from django.conf import settings
 from django.http import HttpRequest, QueryDict
 from django.urls import path
 from drf_spectacular.types import OpenApiTypes
 from rest_framework import serializers
-from rest_framework.exceptions import APIException
+from rest_framework.exceptions import APIException, NotAuthenticated
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 import db
-from apps.accounts import quotas
 from apps.accounts.authentication import request_principal
 from apps.accounts.principals import Principal
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Choice, Query, Token
 from apps.api.framework.views import Endpoint
 from apps.api.messages import find_session
-from apps.api.shapes import JSON, events_json
+from apps.api.shapes import JSON, Slugs, event_json, events_json, slugs_in
+from apps.limits import current as limits
 from apps.record import lineage, sync, wire
 from apps.record.errors import InvalidParams
 from apps.record.events import EventType
@@ -88,7 +89,8 @@ class Events(Endpoint):
 
         The name of a server-sent event is the event's `type`. Its data is an Event. Its `id` is a position in all
         sessions that you follow. Send it back as `Last-Event-ID` to continue after that event; browsers do this
-        automatically. The events of a new fork start with the first event of its own.
+        automatically. If more than 100 sessions changed lately, only the last of several events has an `id`; it may
+        come in a comment after them. The events of a new fork start with the first event of its own.
 
         The event `reset` means that you must read a session again. `sessionId` names the session; null means all
         sessions. The `reason` is `too_old` if you were disconnected for too long, `deleted` if the session was
@@ -98,20 +100,29 @@ class Events(Endpoint):
         """
         asked = self.query(EventsQuery)
         since = request.headers.get("Last-Event-ID", "") or asked["since"]
-        ended = quotas.open_stream(self.principal, self.address)
+        ended = limits.open_stream(self.principal, self.address)
         try:
-            follower = await db.run(follow, self.principal, asked["session_ids"], since, asked["types"])
+            follower = await follow(self.principal, asked["session_ids"], since, asked["types"])
         except BaseException:
             ended()
             raise
-        return wire.EventStream(_until_revoked(_live_frames(follower), self), ended)
+
+        def end() -> None:
+            follower.close()
+            ended()
+
+        check = _access_check(self)
+        return wire.EventStream(_until_revoked(_live_frames(follower, check), check), end)
 
 
-async def _live_frames(follower: Follower) -> AsyncGenerator[bytes]:
+async def _live_frames(follower: Follower, check: wire.AccessCheck) -> AsyncGenerator[bytes]:
     """Frames; once caught up, heartbeats carry the position."""
 
-    def say(batch: list[StreamEvent]) -> bytes:
-        return b"".join(wire.sse_frame(said.data, id_=said.place, event=said.name) for said in batch) or alive()
+    def say(batch: Batch | None) -> bytes:
+        if batch is None:
+            return alive()
+        frames = b"".join(map(_frame, batch.items))
+        return frames if batch.items[-1].place else frames + wire.HEARTBEAT_WITH_ID % batch.place.encode()
 
     def alive() -> bytes:
         place = follower.newest_place.encode()
@@ -120,37 +131,73 @@ async def _live_frames(follower: Follower) -> AsyncGenerator[bytes]:
     yield wire.STREAM_STARTED
     if follower.is_lost:
         yield wire.sse_frame(TOO_OLD, event=RESET)
-    async with aclosing(wire.with_heartbeats(follower.batches(), say, alive)) as spoken:
+    async with aclosing(wire.with_heartbeats(follower.batches(), say, alive, check)) as spoken:
         async for frame in spoken:
             yield frame
 
 
-def _until_revoked(stream: AsyncGenerator[bytes], endpoint: Endpoint) -> AsyncGenerator[bytes]:
+def _until_revoked(stream: AsyncGenerator[bytes], check: wire.AccessCheck) -> AsyncGenerator[bytes]:
     """The stream until the caller loses access. The next request explains the end."""
-    return wire.until_revoked(stream, lambda: None if _is_still_authorized(endpoint) else b"")
+    return wire.until_revoked(stream, check, lambda _: b"")
 
 
-def _is_still_authorized(endpoint: Endpoint) -> bool:
-    """Whether the caller still has access."""
+def _access_check(endpoint: Endpoint) -> wire.AccessCheck:
+    request = endpoint.request
+    session = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
+    key = endpoint.principal, request.headers.get("Authorization"), session
+    return wire.AccessCheck.shared(key, partial(_find_refusal, endpoint))
+
+
+def _find_refusal(endpoint: Endpoint) -> Exception | None:
+    """Why the caller has no access any more."""
     again = HttpRequest()
     again.method, again.META, again.COOKIES = "GET", endpoint.request.META, endpoint.request.COOKIES
     request = endpoint.initialize_request(again)
     try:
-        return request_principal(request) == endpoint.principal
-    except APIException:
-        return False
+        return None if request_principal(request) == endpoint.principal else NotAuthenticated()
+    except APIException as refusal:
+        return refusal
 
 
 RESET = "reset"
-TOO_OLD = {"sessionId": None, "reason": "too_old"}
+TOO_OLD: JSON = {"sessionId": None, "reason": "too_old"}
 """The reset of who has been away for too long: it must read everything again."""
 
 
-class StreamEvent(NamedTuple):
-    """An event for a client; the token is the position after it."""
+@dataclass(slots=True)
+class StreamEvent:
+    """An event as all streams send it: its data as JSON, and the server-sent event once it is made."""
 
     name: str
-    data: JSON
+    text: str
+    frame: bytes = b""
+
+
+def show(items: Sequence[SyncItem]) -> list[StreamEvent]:
+    """At most one query; what other streams made of the same events is used."""
+    slugs = slugs_in(item.event for item in items if item.event and item.session not in item.event.shown)
+    return [_stream_event(item, slugs) for item in items]
+
+
+def _stream_event(item: SyncItem, slugs: Slugs) -> StreamEvent:
+    if item.event is None:
+        return StreamEvent(RESET, wire.json_text({"sessionId": str(item.session), "reason": item.reason}))
+    shown = item.event.shown
+    if item.session not in shown:
+        shown[item.session] = wire.json_text(event_json(item.session, item.event, slugs))
+    return StreamEvent(item.event.type, shown[item.session])
+
+
+def _frame(item: SyncItem) -> bytes:
+    said: StreamEvent = item.shown
+    said.frame = said.frame or wire.text_frame(said.text, id_=item.place or None, event=said.name)
+    return said.frame
+
+
+class Batch(NamedTuple):
+    """Items with StreamEvents, and the position after them."""
+
+    items: list[SyncItem]
     place: str
 
 
@@ -162,66 +209,56 @@ class Follower:
     """
 
     principal: Principal
-    following: SyncStream
+    stream: SyncStream
     types: Collection[str] = field(default_factory=frozenset)
     is_lost: bool = False
 
-    async def batches(self) -> AsyncGenerator[list[StreamEvent]]:
-        """Events as they come. One empty batch means that the client has caught up."""
-        async with aclosing(self.following.batches()) as batches:
+    async def batches(self) -> AsyncGenerator[Batch | None]:
+        """Events as they come. None means that the client has caught up. Ends when a session is private again."""
+        async with aclosing(self.stream.batches()) as batches:
             async for batch in batches:
-                shown = await db.run(_events_by_index, [told for told in batch if self._wants(told)])
-                said = self._said(batch, shown)
-                if said or not batch:
-                    yield said
+                if batch and await self._lost_access(batch):
+                    return
+                if not batch:
+                    yield None
+                elif wanted := [item for item in batch if self._wants(item)] if self.types else batch:
+                    yield Batch(wanted, batch[-1].place)
 
-    def _wants(self, told: SyncItem) -> bool:
-        return told.event is None or not self.types or told.event.type in self.types
+    async def _lost_access(self, batch: Sequence[SyncItem]) -> bool:
+        changed = {one.session for one in batch if one.event and one.event.type == EventType.SESSION_SHARED}
+        if not changed:
+            return False
+        seen = Context.objects.ever_seen_by(self.principal).filter(pk__in=changed)
+        return await db.run(seen.count) < len(changed)
 
-    def _said(self, batch: list[SyncItem], shown: dict[tuple[uuid.UUID, int], JSON]) -> list[StreamEvent]:
-        said = []
-        for told in batch:
-            self.following.acknowledge(told)
-            if one := shown.get((told.session, told.index)):
-                said.append(StreamEvent(told.event.type if told.event else RESET, one, self.place))
-        return said
-
-    @property
-    def place(self) -> str:
-        return sync.position_token(self.principal, self.following.position)
+    def _wants(self, item: SyncItem) -> bool:
+        return item.event is None or item.event.type in self.types
 
     @property
     def newest_place(self) -> str:
         """The newest position; empty before the client has caught up."""
-        return sync.position_token(self.principal, self.following.settle()) if self.following.is_caught_up else ""
+        return self.stream.newest_place
+
+    def close(self) -> None:
+        self.stream.close()
 
 
-def follow(principal: Principal, sessions: Collection[uuid.UUID], since: str, types: Collection[str]) -> Follower:
-    """Follow these sessions, or all, from a token, from an index, or from now on.
+async def follow(principal: Principal, sessions: Collection[uuid.UUID], since: str, types: Collection[str]) -> Follower:
+    """Follow these sessions, or all, from a token, from an index, or from now on. Close it at the end.
 
     Raises ContextNotFound, InvalidParams.
     """
-    chosen = frozenset(sessions)
+    place, is_lost = None, False
     try:
         place = int(since) if is_index(since) else sync.parse_position(principal, since) if since else None
-        return Follower(principal, sync.open_stream(principal, chosen, place), frozenset(types))
     except PositionTooOld:
-        return Follower(principal, sync.open_stream(principal, chosen, None), frozenset(types), is_lost=True)
+        is_lost = True
+    stream = await sync.open_stream(principal, frozenset(sessions), place, show)
+    return Follower(principal, stream, frozenset(types), is_lost)
 
 
 def is_index(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 19
-
-
-def _events_by_index(batch: Sequence[SyncItem]) -> dict[tuple[uuid.UUID, int], JSON]:
-    """JSON by session and index."""
-    events: dict[uuid.UUID, list[Event]] = defaultdict(list)
-    for told in batch:
-        if told.event is not None:
-            events[told.session].append(told.event)
-    shown = {(session, one["index"]): one for session, some in events.items() for one in events_json(session, some)}
-    lost = [told for told in batch if told.event is None]
-    return shown | {(one.session, one.index): {"sessionId": str(one.session), "reason": one.reason} for one in lost}
 
 
 READ_BATCH = 200  # events
@@ -315,16 +352,17 @@ class Play(Endpoint):
             )
         heard = request.headers.get("Last-Event-ID", "")
         first = max(asked["from"], int(heard) + 1) if is_index(heard) else asked["from"]
-        ended = quotas.open_stream(self.principal, self.address)
+        ended = limits.open_stream(self.principal, self.address)
         playback = Playback(context, first, last, asked["speed"], asked["max_gap"])
-        return wire.EventStream(_until_revoked(_playback_frames(playback), self), ended)
+        check = _access_check(self)
+        return wire.EventStream(_until_revoked(_playback_frames(playback, check), check), ended)
 
 
-async def _playback_frames(playback: Playback) -> AsyncGenerator[bytes]:
+async def _playback_frames(playback: Playback, check: wire.AccessCheck) -> AsyncGenerator[bytes]:
     def say(batch: list[JSON]) -> bytes:
         return b"".join(wire.sse_frame(one, id_=one["index"], event=one["type"]) for one in batch)
 
-    async for frame in wire.with_heartbeats(playback.play(), say):
+    async for frame in wire.with_heartbeats(playback.play(), say, check=check):
         yield frame
     yield wire.sse_frame({"sessionId": str(playback.context.pk), "index": playback.last}, event=END)
 

@@ -135,7 +135,7 @@ class Forks(Endpoint):
 
     def _fork(self, session: uuid.UUID, asked: JSON, key: str) -> Response:
         context = find_session(self.principal, session)
-        made = forking.find_fork(context, key)
+        made = forking.find_fork(self.principal, context, key)
         newest = context.last_event if made is None or made.forked_at is None else made.forked_at
         at = asked.get("at", newest)
         if "message_id" in asked:
@@ -275,7 +275,7 @@ class Siblings(Endpoint):
         """The list has all continuations from the same place: the original, followed by the forks, sorted by age."""
         context = find_session(self.principal, session)
         row = editing.find_message(context, message)
-        found = branches.siblings(context, row.index)
+        found = branches.siblings(self.principal, context, row.index)
         own = [at for at, one in enumerate(found, start=1) if one.message.pk == row.pk]
         return Response({"position": own[0], "count": len(found), "items": [_sibling_json(one) for one in found]})
 

@@ -41,6 +41,7 @@ from apps.features.queue import messages
 from apps.features.queue.messages import send_now
 from apps.features.queue.models import QueuedMessage
 from apps.features.uploads import resumable
+from apps.limits import current as limits
 from apps.record import lineage
 from apps.record.content import parts
 from apps.record.content.parts import words_of
@@ -48,7 +49,7 @@ from apps.record.content.strict_json import digest_of
 from apps.record.errors import ContentTypeNotSupported, ContextNotFound, InvalidParams, Refusal, TaskNotFound
 from apps.record.events import EventType
 from apps.record.lineage import artifact_versions
-from apps.record.lookup import check_may_use, restored
+from apps.record.lookup import NotYourSession, check_may_use, check_may_write, restored
 from apps.record.models import AGENT_CHANGES, Context, Event, Message, Task
 
 MAX_TEXT = 1_000_000  # characters
@@ -297,7 +298,7 @@ class OneQueued(Endpoint):
     )
     def patch(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
         context, asked = find_session(self.principal, session), self.body(Rewording)
-        messages.edit(context, message, asked["text"])
+        messages.edit(self.principal, context, message, asked["text"])
         publish_queue(context.pk)
         return Response(queue_json(context))
 
@@ -305,7 +306,7 @@ class OneQueued(Endpoint):
     def delete(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
         """You can restore the message within one minute."""
         context = find_session(self.principal, session)
-        messages.remove(context, message)
+        messages.remove(self.principal, context, message)
         publish_queue(context.pk)
         return Response(queue_json(context))
 
@@ -315,7 +316,7 @@ class Restored(Endpoint):
     def post(self, request: Request, session: uuid.UUID, message: uuid.UUID) -> Response:
         """You can restore a message within one minute of its deletion. It keeps its content and its place."""
         context = find_session(self.principal, session)
-        messages.undo_remove(context, message)
+        messages.undo_remove(self.principal, context, message)
         publish_queue(context.pk)
         return Response(queue_json(context))
 
@@ -328,7 +329,7 @@ class SendNow(Endpoint):
         """
         quotas.count_act(self.principal)
         context = await db.run(find_session, self.principal, session)
-        sent = await send_now(context, message)
+        sent = await send_now(self.principal, context, message)
         return Response(await db.run(sent_json, self.principal, sent), status=202 if sent.task else 200)
 
 
@@ -368,6 +369,14 @@ def find_session(principal: Principal, session: uuid.UUID) -> Context:
     return restored(found)
 
 
+def find_own_session(principal: Principal, session: uuid.UUID) -> Context:
+    """The same, if it is the caller's own. Raises ContextNotFound, NotYourSession."""
+    found = find_session(principal, session)
+    if found.owner_id != principal.user_id:
+        raise NotYourSession
+    return found
+
+
 def address_message(
     principal: Principal, session: uuid.UUID, message: JSON, task: uuid.UUID | None = None
 ) -> OutgoingMessage:
@@ -376,7 +385,8 @@ def address_message(
     Raises ContextNotFound, TaskNotFound, Conflict, UnsupportedOperation, ContentTypeNotSupported.
     """
     context = find_session(principal, session)
-    said: JSON = {"role": "ROLE_USER", **message, "contextId": context.context_id}
+    check_may_write(principal, context)
+    said: JSON = {"role": "ROLE_USER", **message, "contextId": context.name_for(principal)}
     agent = context.agent
     if task is not None:
         found = _find_task(context, task)
@@ -432,7 +442,7 @@ async def send_message(endpoint: Endpoint, outgoing: OutgoingMessage, *, wait: b
     principal, settled = endpoint.principal, None
     with ExitStack() as stack:
         if wait:
-            stack.callback(quotas.open_stream(principal, endpoint.address))
+            stack.callback(limits.open_stream(principal, endpoint.address))
         if not (sent := outgoing.earlier):
             more: JSON = {"question_index": outgoing.question_index, "traceparent": endpoint.traceparent}
             with idempotency_key_errors():

@@ -32,6 +32,7 @@ from apps.api.tasks import find_task, tasks_json
 from apps.engine.accept import Receipt
 from apps.engine.cancel import cancel_task
 from apps.engine.send import wait_until_settled
+from apps.limits import current as limits
 from apps.plans import person, runs
 from apps.plans.graphs import plan_at
 from apps.plans.models import PlanRun, Step
@@ -206,7 +207,7 @@ class Runs(Endpoint):
         quotas.count_act(self.principal)
         with ExitStack() as meanwhile:
             if asked["wait"]:
-                meanwhile.callback(quotas.open_stream(self.principal, self.address))
+                meanwhile.callback(limits.open_stream(self.principal, self.address))
             receipt = await db.run(_start, self.principal, asked, key, self.traceparent)
             if asked["wait"]:
                 await wait_until_settled(receipt.context, receipt.task, receipt.index, lambda task: task.pk)

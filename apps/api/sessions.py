@@ -17,6 +17,7 @@ from rest_framework.response import Response
 
 import db
 from apps.accounts import quotas
+from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.api import messages, shapes
@@ -24,7 +25,7 @@ from apps.api.framework import pagination
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, Struct, Token, page_of
 from apps.api.framework.views import Endpoint
-from apps.api.messages import find_session, read_parts
+from apps.api.messages import find_own_session, find_session, read_parts
 from apps.api.shapes import (
     JSON,
     EventValues,
@@ -66,6 +67,9 @@ class SessionListing(Listing):
     parent = serializers.UUIDField(  # type: ignore[assignment]
         default=None, help_text="Only forks of this session, by its id."
     )
+    whose = Choice(
+        [("own", "your sessions"), ("shared", "sessions of others that are shared with the workspace")], default="own"
+    )
     since = Token(
         max_length=10_000,
         help_text="A `token` from an earlier response. The response then has all sessions that changed "
@@ -100,6 +104,11 @@ class Changes(Body):
     title = Line(required=False, max_length=MAX_TITLE, trim_whitespace=True)
     agent = Line(required=False, help_text="The slug of the agent that receives new messages.")
     options = Struct(required=False, help_text="The agent's options from now on.")
+    sharing = Choice(
+        Context.Sharing.choices,
+        required=False,
+        help_text="Who may see the session. Members of its workspace also write in it, unless they are viewers.",
+    )
 
 
 SECTIONS = ("messages", "tasks", "artifacts", "events")
@@ -157,7 +166,7 @@ class Sessions(Endpoint):
         if asked["since"]:
             return Response(changes_json(self.principal, asked["since"], asked["limit"]))
         token = "" if asked["cursor"] else current_token(self.principal)
-        bound = ("sessions", asked["q"], asked["agent"], asked["archived"], str(asked["parent"]))
+        bound = ("sessions", asked["q"], asked["agent"], asked["archived"], str(asked["parent"]), asked["whose"])
         found, following = pagination.paginate(
             _filtered(self.principal, asked), NEWEST_FIRST, asked, self.principal, *bound
         )
@@ -194,7 +203,8 @@ NOTHING_SENT: JSON = {"message": None, "answer": None, "task": None, "artifacts"
 
 def _filtered(principal: Principal, asked: JSON) -> QuerySet[Context]:
     """The caller's listed, filtered sessions."""
-    found = Context.objects.visible_to(principal).listed()
+    sessions = Context.objects
+    found = (sessions.of(principal) if asked["whose"] == "own" else sessions.shared_with(principal)).listed()
     if asked["agent"]:
         found = found.filter(agent__slug=asked["agent"])
     if asked["archived"] != "all":
@@ -243,25 +253,27 @@ class OneSession(Endpoint):
 
     @documented(
         "sessions_update",
-        "Rename a session, or change its agent",
+        "Rename or share a session, or change its agent",
         body=Changes,
         answers={200: SessionShape},
         refuses=[409],
         examples=[OpenApiExample("Rename", {"title": "Plans for May"}, request_only=True)],
     )
     def patch(self, request: Request, session: uuid.UUID) -> Response:
-        """Running tasks continue with the agent that started them. If you change the agent without `options`, the new
-        agent has no options.
+        """Only the session's owner can change it. Running tasks continue with the agent that started them. If you
+        change the agent without `options`, the new agent has no options.
         """
-        asked, context = self.body(Changes), find_session(self.principal, session)
+        asked, context = self.body(Changes), find_own_session(self.principal, session)
         if "agent" in asked or "options" in asked:
             agent = usable_agent(self.principal, asked["agent"]) if "agent" in asked else context.agent
             commands.switch_agent(self.principal, session, agent, asked.get("options"))
+        if "sharing" in asked:
+            commands.share_session(self.principal, session, Context.Sharing(asked["sharing"]))
         if "title" in asked:
             commands.rename_session(self.principal, session, asked["title"])
         return Response(shapes.session_json(find_session(self.principal, session)))
 
-    @documented("sessions_delete", "Delete a session", answers={204: None})
+    @documented("sessions_delete", "Delete a session", answers={204: None}, refuses=[409])
     def delete(self, request: Request, session: uuid.UUID) -> Response:
         """Running tasks in the session are canceled. Forks of the session do not change."""
         deletion.delete_session(self.principal, session)
@@ -269,14 +281,14 @@ class OneSession(Endpoint):
 
 
 class Archived(Endpoint):
-    @documented("sessions_archive", "Archive a session", answers={200: SessionShape})
+    @documented("sessions_archive", "Archive a session", answers={200: SessionShape}, refuses=[409])
     def post(self, request: Request, session: uuid.UUID) -> Response:
         """Lists omit an archived session until somebody sends a message in it."""
         return Response(shapes.session_json(commands.archive_session(self.principal, session)))
 
 
 class Unarchived(Endpoint):
-    @documented("sessions_unarchive", "Unarchive a session", answers={200: SessionShape})
+    @documented("sessions_unarchive", "Unarchive a session", answers={200: SessionShape}, refuses=[409])
     def post(self, request: Request, session: uuid.UUID) -> Response:
         return Response(shapes.session_json(commands.unarchive_session(self.principal, session)))
 
@@ -400,6 +412,8 @@ class MarkShape(Shape):
 
 
 class Mark(Endpoint):
+    permissions = {"PUT": Permission.READ}  # the caller's own marks
+
     @documented(
         "sessions_mark",
         "Pin a session, or record how far you have read it",
@@ -456,7 +470,9 @@ class Search(Endpoint):
         refuses=[404],
     )
     def get(self, request: Request) -> Response:
-        """Results are sorted by relevance, then newest first. New messages can be found immediately."""
+        """Results are sorted by relevance, then newest first. New messages can be found immediately. On PostgreSQL, a
+        query that more than 10,000 entries match finds the newest 10,000 of them.
+        """
         asked = self.query(Searching)
         narrowed = [asked["q"], sorted(asked["kind"]), str(asked["session"]), asked["agent"], str(asked["before"])]
         found = queries.search(

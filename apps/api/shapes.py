@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -26,7 +26,7 @@ from apps.record.content import rendering
 from apps.record.content.parts import declared_media_type, pieces_joined, size_of, words_of
 from apps.record.events import EventType
 from apps.record.lineage import Versions, number_versions
-from apps.record.lookup import edit_histories
+from apps.record.lookup import author_names, edit_histories
 from apps.record.models import Artifact, Context, Event, Message, Segment, Task, TaskState
 from apps.record.projection import Author
 
@@ -86,7 +86,17 @@ class SessionShape(Shape):
     parent_id = serializers.UUIDField(allow_null=True, help_text="The session from which this session was forked.")
     revision = serializers.IntegerField(help_text="The index of the session's newest event.")
     archived_at = serializers.DateTimeField(allow_null=True)
+    sharing = serializers.ChoiceField(
+        Context.Sharing.choices, help_text="Who may see the session: only its owner, or all members of its workspace."
+    )
     metadata = SessionMetadata()
+
+
+class MessageAuthor(Shape):
+    """A person who wrote a message."""
+
+    id = serializers.IntegerField()
+    name = serializers.CharField()
 
 
 class ToolCall(Shape):
@@ -138,6 +148,11 @@ class MessageShape(Shape):
         "messages."
     )
     timestamp = serializers.DateTimeField()
+    author = MessageAuthor(
+        allow_null=True,
+        help_text="The person who wrote the message. Null for an agent's message, and in a session in which only its "
+        "owner writes.",
+    )
     metadata = MessageMetadata()
 
 
@@ -274,6 +289,7 @@ def build_session_json(context: Context, slugs: Slugs, message_count: int) -> JS
         "parentId": str(context.parent_id) if context.parent_id else None,
         "revision": context.last_event,
         "archivedAt": optional_timestamp(context.archived_at),
+        "sharing": context.sharing.value,
         "metadata": {
             "agentUrl": f"{settings.PUBLIC_BASE_URL}/a2a/{slug}",
             "agent": slug,
@@ -317,13 +333,19 @@ def messages_json(context: Context, rows: Sequence[Message], upto: int | None = 
     called, edits = _tool_calls(events, rows), _edits(context, upto)
     earlier = edit_histories(context, upto)
     slugs = agent_slugs(author.agent for author in wrote.values())
+    names = author_names(context, (row.author_id for row in rows))
     nobody = Author()
     shown = []
     for row in rows:
         author, calls = wrote.get(row.index, nobody), called.get(row.index, [])
         edited = [*map(_earlier_version, earlier.get(row.message_id, ())), *edits.get(str(row.pk), ())]
-        shown.append(_message_json(context.pk, row, author, slugs, calls, edited))
+        said = _message_json(context.pk, row, author, slugs, calls, edited)
+        shown.append(said | {"author": author_json(row.author_id, names)})
     return shown
+
+
+def author_json(author: int | None, names: Mapping[int, str]) -> JSON | None:
+    return {"id": author, "name": names[author]} if author is not None and author in names else None
 
 
 def _message_json(
@@ -438,27 +460,28 @@ class EventValues:
 
 def events_json(session: uuid.UUID, events: Sequence[Event | EventValues]) -> list[JSON]:
     """At most one query."""
-    slugs = agent_slugs(key for event in events for key in _agents_in(event.payload))
-    name = str(session)
-    return [
-        {
-            "id": f"{name}:{event.index}",
-            "sessionId": name,
-            "index": event.index,
-            "type": event.type,
-            "taskId": str(event.task_id) if event.task_id else None,
-            "runId": str(event.run) if event.run else None,
-            "payload": _payload_json(event.payload, session, slugs),
-            "timestamp": timestamp(event.at),
-        }
-        for event in events
-    ]
+    slugs = slugs_in(events)
+    return [event_json(session, event, slugs) for event in events]
 
 
-def _agents_in(payload: JSON) -> Iterator[int]:
-    for holder in (payload, payload.get("opens"), payload.get("task")):
-        if holder and isinstance(key := holder.get("agent"), int):
-            yield key
+def event_json(session: uuid.UUID, event: Event | EventValues, slugs: Slugs) -> JSON:
+    """`slugs`: see `slugs_in`."""
+    return {
+        "id": f"{session}:{event.index}",
+        "sessionId": str(session),
+        "index": event.index,
+        "type": event.type,
+        "taskId": str(event.task_id) if event.task_id else None,
+        "runId": str(event.run) if event.run else None,
+        "payload": _payload_json(event.payload, session, slugs),
+        "timestamp": timestamp(event.at),
+    }
+
+
+def slugs_in(events: Iterable[Event | EventValues]) -> Slugs:
+    """The slugs of the agents that events name. At most one query."""
+    holders = (holder for event in events for holder in (event.payload, *map(event.payload.get, ("opens", "task"))))
+    return agent_slugs(key for holder in holders if holder and isinstance(key := holder.get("agent"), int))
 
 
 def _payload_json(payload: JSON, session: uuid.UUID, slugs: Slugs) -> JSON:

@@ -128,11 +128,13 @@ def share_json(share: Share) -> JSON:
 
 
 class Shares(Endpoint):
-    @documented("shares_list", "List the links to a session", answers={200: ShareList})
+    @documented("shares_list", "List the links to a session", answers={200: ShareList}, refuses=[409])
     def get(self, request: Request, session: uuid.UUID) -> Response:
         return Response({"items": [share_json(one) for one in shares.list_shares(self.principal, session)]})
 
-    @documented("shares_create", "Create a link to a session", body=NewShare, answers={201: NewShareShape})
+    @documented(
+        "shares_create", "Create a link to a session", body=NewShare, answers={201: NewShareShape}, refuses=[409]
+    )
     def post(self, request: Request, session: uuid.UUID) -> Response:
         """Anybody who has the link can read the session as it was. Reading requires no sign-in."""
         asked = self.body(NewShare)
@@ -147,7 +149,7 @@ class Shares(Endpoint):
 
 
 class OneShare(Endpoint):
-    @documented("shares_delete", "Revoke a link", answers={204: None})
+    @documented("shares_delete", "Revoke a link", answers={204: None}, refuses=[409])
     def delete(self, request: Request, session: uuid.UUID, share: uuid.UUID) -> Response:
         shares.revoke(self.principal, session, share)
         return Response(status=204)

@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 import db
+from agentkit.llm.approvals import APPROVE, MAX_REASON, REFUSE
 from apps.accounts import quotas
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
@@ -32,16 +33,20 @@ from apps.api.messages import (
     send_message,
 )
 from apps.api.shapes import JSON, SentShape, TaskShape, optional_timestamp, task_json
-from apps.engine.cancel import cancel_task
+from apps.engine import approvals, questions
+from apps.engine.cancel import cancel_for
 from apps.engine.output import AGENT_ERROR_MESSAGE
 from apps.features.sessions import commands
 from apps.plans.person import waiting_for
 from apps.record import lineage, lookup, wire
 from apps.record.content import json_schema
-from apps.record.models import INTERRUPTED_STATES, Accepted, Artifact, Context, Run, Task, TaskQuerySet, TaskState
+from apps.record.errors import TaskNotFound
+from apps.record.execution import Accepted, Run
+from apps.record.models import INTERRUPTED_STATES, Artifact, Context, Task, TaskQuerySet, TaskState
 
 NEWEST_FIRST = ("-status_at", "-id")
 NO_TASK = "There is no such task."
+MOST_CALLS = 100
 
 
 class TaskListing(Listing):
@@ -124,7 +129,7 @@ class Cancel(Endpoint):
     @documented("tasks_cancel", "Cancel a task and all tasks that it started", answers={200: TaskShape}, refuses=[409])
     def post(self, request: Request, task: uuid.UUID) -> Response:
         """Canceling a canceled task has no effect. A task that has ended in another state cannot be canceled."""
-        cancel_task(find_task(self.principal, task))
+        cancel_for(self.principal, find_task(self.principal, task))
         return Response(tasks_json([find_task(self.principal, task)])[0])
 
 
@@ -148,6 +153,65 @@ class Answer(Endpoint):
         return Response(told, status=200 if given["wait"] else 202)
 
 
+class Deciding(Body):
+    """A decision about a tool call."""
+
+    decision = serializers.ChoiceField([APPROVE, REFUSE])
+    asked = serializers.IntegerField(min_value=1, help_text="The `asked` of the listed call: what you decide about.")
+    arguments = Struct(required=False, help_text="Other arguments, which must match the tool's schema.")
+    reason = serializers.CharField(required=False, allow_blank=True, max_length=MAX_REASON)
+
+
+class CallOfOthers(Shape):
+    """A tool call in somebody else's session that needs another person."""
+
+    task_id = serializers.UUIDField()
+    agent = serializers.CharField(help_text="The agent's slug.")
+    asked = serializers.IntegerField(help_text="The index of the event that asks.")
+    message = Struct(help_text="The question, as an A2A message. Its data part has the tool and its arguments.")
+    question = Struct(help_text="What is asked: its name, and the JSON Schema of the answer.")
+
+
+class Calls(Shape):
+    items = CallOfOthers(many=True)
+
+
+class CallsOfOthers(Endpoint):
+    @documented("approvals_list", "List tool calls in others' sessions that need you", answers={200: Calls})
+    def get(self, request: Request) -> Response:
+        """Calls that need two people, in your workspace. Questions about your own tasks are in the list of tasks."""
+        waiting = Task.objects.approvable_by(self.principal).exclude(owner=self.principal.user_id)
+        rows = waiting.select_related("agent").order_by(*NEWEST_FIRST)[:MOST_CALLS]
+        mine = self.principal.user_id
+        return Response({"items": [_call_json(row) for row in rows if mine not in questions.approvers_of(row.slot)]})
+
+
+class Decide(Endpoint):
+    @documented("approvals_decide", "Decide about a tool call", body=Deciding, answers={204: None}, refuses=[404, 409])
+    def post(self, request: Request, task: uuid.UUID) -> Response:
+        """One refusal is enough. Of approvals, two by different people are needed. Whoever changes the arguments is
+        the first who approves them.
+        """
+        given = self.body(Deciding)
+        quotas.count_act(self.principal)
+        try:
+            approvals.decide(self.principal, task, given.pop("asked"), given)
+        except TaskNotFound:
+            raise NotFound(NO_TASK) from None
+        return Response(status=204)
+
+
+def _call_json(task: Task) -> JSON:
+    shown = task_json(task.context_id, task, task.agent.slug, [])
+    return {
+        "taskId": str(task.pk),
+        "agent": task.agent.slug,
+        "asked": task.status_event,
+        "message": shown["status"]["message"],
+        "question": shown["question"],
+    }
+
+
 class Feedback(Endpoint):
     @documented("tasks_feedback", "Rate a task", body=Rating, answers={200: Rated})
     def post(self, request: Request, task: uuid.UUID) -> Response:
@@ -162,7 +226,7 @@ def filter_tasks(
     principal: Principal, asked: JSON, context: Context | None, left: Collection[uuid.UUID]
 ) -> TaskQuerySet:
     """In a session, tasks that it `left` count as canceled."""
-    rows = lineage.tasks(context) if context else Task.objects.visible_to(principal)
+    rows = lineage.tasks(context) if context else Task.objects.of(principal)
     if asked.get("waiting"):
         rows = rows.filter(pk__in=waiting_for(principal).values("pk"))
     if "parent" in asked or not asked.get("waiting"):
@@ -298,6 +362,8 @@ urlpatterns = [
     path("tasks/<uuid:task>", OneTask.as_view(), name="task"),
     path("tasks/<uuid:task>/cancel", Cancel.as_view(), name="cancel"),
     path("tasks/<uuid:task>/answer", Answer.as_view(), name="answer"),
+    path("approvals", CallsOfOthers.as_view(), name="approvals"),
+    path("approvals/<uuid:task>", Decide.as_view(), name="decide"),
     path("tasks/<uuid:task>/feedback", Feedback.as_view(), name="feedback"),
     path("runs/<uuid:run>", OneRun.as_view(), name="run"),
 ]

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path, re_path
 
-from apps.api import agents, artifacts, events, forks, messages, plan_runs, plans, sessions, shares, tasks, uploads
+from apps.api import (
+    agents,
+    artifacts,
+    events,
+    forks,
+    keys,
+    messages,
+    plan_runs,
+    plans,
+    sessions,
+    shares,
+    tasks,
+    uploads,
+    workspaces,
+)
 from apps.api.framework import schema
 from apps.api.framework.views import UnknownAddress
 
@@ -23,6 +37,8 @@ PARTS: list[list[URLPattern]] = [
     uploads.urlpatterns,
     plan_runs.urlpatterns,
     plans.urlpatterns,
+    keys.urlpatterns,
+    workspaces.urlpatterns,
 ]
 
 

@@ -15,22 +15,32 @@ from django.db import IntegrityError, transaction
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine.queue import publish
+from apps.engine import activity, questions
+from apps.engine.queue import ASKED_FOR, PRIORITY, Lane, check_depth, publish
+from apps.limits import current as limits
+from apps.limits.current import LimitExceeded
 from apps.record import ledger, lookup, notifications, runs
 from apps.record.content import blobs
 from apps.record.content.rendering import title_of
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import (
     AlreadyAnswered,
+    BudgetSpent,
     CredentialRequired,
     InvalidParams,
+    LimitReached,
+    NotAccepting,
+    Refusal,
     TaskBusy,
     TaskFinished,
     UnsupportedOperation,
 )
 from apps.record.events import JSON, EventType, Opening
+from apps.record.execution import Accepted, Run
+from apps.record.hooks import hooks
 from apps.record.ledger import Ledger
-from apps.record.models import Accepted, Context, Message, Run, Task, TaskState
+from apps.record.models import Context, Message, Task, TaskState
+from telemetry import tracing
 
 ExtraWrites = Callable[[Ledger, uuid.UUID], None]
 """Further writes in the transaction that accepts a message; called with the log and the task's id."""
@@ -64,6 +74,7 @@ def accept(
     parent: uuid.UUID | None = None,
     question: Question | None = None,
     question_index: int | None = None,
+    priority: Run.Priority | None = None,
     traceparent: str = "",
 ) -> Receipt:
     """Record a user's message (A2A shape, checked by the edge) as a new task or a turn of an existing one.
@@ -76,7 +87,8 @@ def accept(
         parent: the task that calls for a new one.
         question: what a new task answers for another task.
         question_index: the event that asked. Only the first answer to it counts.
-        traceparent: the caller's span (see `record.runs.new_span`).
+        priority: of a new task's runs; by default what the message's metadata asks for.
+        traceparent: the caller's span (W3C Trace Context); by default the current one.
 
     Raises errors.Refusal; then nothing is stored. Publish `Receipt.run` afterwards.
     """
@@ -85,22 +97,32 @@ def accept(
     task_fields: JSON = {"metadata": {"skill": skill}} if skill is not None else {}
     if parent is not None:
         task_fields["parent"] = str(parent)
-    run_fields: JSON = {"traceparent": traceparent}
+    if priority is None:
+        priority = _priority(principal, agent, message)
+    run_fields: JSON = {"traceparent": traceparent or tracing.current_traceparent(), "priority": priority}
     if question is not None:
         run_fields |= {"slot": question.slot, "memory": question.memory}
     stored = {**message, "parts": blobs.store_large(message["parts"])}
+    blobs.check_room(principal.workspace_id or agent.workspace_id, stored["parts"])
     for _ in range(3):
         try:
             return _record_message(
                 principal, agent, stored, (sender, body_hash), extra_writes, task_fields, run_fields, question_index
             )
-        except (IntegrityError, UnsupportedOperation, Context.DoesNotExist) as refusal:
+        except (IntegrityError, UnsupportedOperation, BudgetSpent, NotAccepting, Context.DoesNotExist) as refusal:
             # A repeated message, or a context that was just opened or cleared.
             if (earlier := _earlier_receipt(sender, agent, message["messageId"], body_hash)) is not None:
                 return earlier
-            if isinstance(refusal, UnsupportedOperation):
+            if isinstance(refusal, Refusal):
                 raise
     raise InvalidParams("The same message is being sent twice at the same time. Send it again.", "messageId")
+
+
+def _priority(principal: Principal, agent: Agent, message: JSON) -> Run.Priority:
+    asked = message.get("metadata", {}).get(PRIORITY)
+    if isinstance(asked, str) and asked in ASKED_FOR:
+        return ASKED_FOR[asked]
+    return Run.Priority(limits.snapshot().priority(principal.workspace_id, principal.key, agent.pk))
 
 
 def _earlier_receipt(sender: str, agent: Agent, message_id: str, body_hash: str) -> Receipt | None:
@@ -145,9 +167,16 @@ def _record_message(
 ) -> Receipt:
     sender, body_hash = accepted
     target = lookup.find_target(principal, agent, message)
+    check_obstacles(principal, agent)
+    if target.task is None:
+        is_delegated = "parent" in task_fields  # what has begun needs it
+        activity.check_accepts(agent, is_delegated=is_delegated)
+        if not is_delegated:
+            check_depth(Lane(principal.workspace_id or agent.workspace_id or 0, agent.pk, principal.key))
     task_id = target.task or uuid.uuid4()
     run: Run | None
-    with ledger.writing(target.context or Context()) as log:
+    lock = target.context is not None or extra_writes is not None  # otherwise nothing else is written or read here
+    with ledger.writing(target.context or Context(), lock=lock) as log:
         if sender:
             message_id = message["messageId"]
             log.extra_rows.append(
@@ -158,16 +187,28 @@ def _record_message(
             payload: JSON = {"task": {"agent": agent.pk, "references": references, **task_fields}}
             payload |= message_payload(log, principal, agent, message, task_id, parent=task_fields.get("parent"))
             event = log.add(EventType.USER_MESSAGE, payload, task=task_id)
-            span = runs.new_span(run_fields["traceparent"])
+            span = runs.queued_span(task_id, run_fields["traceparent"])
+            run_fields["lane"] = str(Lane(log.context.workspace_id, agent.pk, principal.key))
             run = Run(task_id=task_id, message=log.messages[event.index], turn=1, **run_fields | {"traceparent": span})
         else:
-            run = _continue_task(log, agent, message, task_id, run_fields["traceparent"], question_index)
+            said = sent_by(log.context, principal.user_id) | {"message": message}
+            run = _continue_task(log, principal, agent, said, task_id, run_fields["traceparent"], question_index)
         if run is not None:
             log.extra_rows.append(run)
         if extra_writes is not None:
             extra_writes(log, task_id)
         index = next(iter(log.messages))
     return Receipt(log.context.pk, task_id, index, run.pk if run else None)
+
+
+def check_obstacles(principal: Principal, agent: Agent) -> None:
+    """Raises errors.Refusal if this agent may not be sent a new message now."""
+    try:
+        limits.count_message(agent.pk)
+    except LimitExceeded as exceeded:
+        raise LimitReached(exceeded) from None
+    for check in hooks("SEND_OBSTACLES"):
+        check(principal, agent)
 
 
 def message_payload(
@@ -197,9 +238,16 @@ def message_payload(
         payload["opens"] = log.opening(opening)
     elif title and _takes_title(log.context, title):
         payload["title"] = title
+    if not log.context._state.adding:
+        payload |= sent_by(log.context, principal.user_id)
     task_field = {"taskId": str(task)} if task else {}
     payload["message"] = {**message, "contextId": log.context.context_id, **task_field}
     return payload
+
+
+def sent_by(context: Context, user: int | None) -> JSON:
+    """The field of a user's message that names its sender, if that is not the session's owner."""
+    return {"by": user} if user != context.owner_id else {}
 
 
 def _takes_title(context: Context, title: str) -> bool:
@@ -209,7 +257,13 @@ def _takes_title(context: Context, title: str) -> bool:
 
 
 def _continue_task(
-    log: Ledger, agent: Agent, message: JSON, task_id: uuid.UUID, traceparent: str, question_index: int | None
+    log: Ledger,
+    principal: Principal,
+    agent: Agent,
+    said: JSON,
+    task_id: uuid.UUID,
+    traceparent: str,
+    question_index: int | None,
 ) -> Run | None:
     """Record a further message: it answers the task's question or waits for the next turn."""
     task = log.task(task_id)
@@ -223,8 +277,10 @@ def _continue_task(
         raise TaskBusy
     if state.is_interrupted and slot and "service" in slot:  # a secret must not enter the log
         raise CredentialRequired(f"{CredentialRequired.__doc__} It is at {_credential_link(task)}.")
-    stored = {**message, "contextId": log.context.context_id, "taskId": str(task_id)}
-    event = log.add(EventType.USER_MESSAGE, {"message": stored}, task=task_id)
+    stored = {**said["message"], "contextId": log.context.context_id, "taskId": str(task_id)}
+    event = log.add(EventType.USER_MESSAGE, {**said, "message": stored}, task=task_id)
+    if state.is_interrupted and questions.asks_approval(slot):
+        return decide_and_continue(log, principal, task, questions.answer_of(stored), log.messages[event.index])
     if state.is_interrupted:
         log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING}, task=task_id)
         return next_run(task_id, log.messages[event.index], slot, traceparent)
@@ -233,6 +289,21 @@ def _continue_task(
     if agent.on_busy == Agent.OnBusy.INTERRUPT:
         _interrupt_runs(task_id)
     return None
+
+
+def decide_and_continue(
+    log: Ledger, principal: Principal, task: Task, answer: JSON, message: Message | None = None
+) -> Run | None:
+    """Record a decision about a tool call. Returns the run that continues the task, if nothing more is asked.
+
+    Raises what `questions.record_decision` raises.
+    """
+    decided = questions.record_decision(log, principal, task, answer)
+    if not decided.is_final:
+        return None
+    # Earlier answers to this question wait for no turn of their own.
+    newest = message or Message.objects.filter(task=task.pk, role=Message.Role.USER).order_by("-index").first()
+    return next_run(task.pk, newest, decided.slot)
 
 
 def _credential_link(task: Task) -> str:
@@ -255,7 +326,9 @@ def next_run(
         slot=slot,
         resumed=is_resumed,
         memory=last.memory,
-        traceparent=runs.new_span(traceparent or last.traceparent),
+        lane=last.lane,
+        priority=last.priority,
+        traceparent=runs.queued_span(task_id, traceparent or last.traceparent),
     )
 
 
@@ -308,5 +381,6 @@ def record_resume(log: Ledger, task_id: uuid.UUID, *, because: str, answer: JSON
 def record_copy(log: Ledger, task_id: uuid.UUID, answer: JSON) -> Message:
     """Record an answer that the task's child got. It starts no turn."""
     message = {**answer, "contextId": log.context.context_id, "taskId": str(task_id)}
-    event = log.add(EventType.USER_MESSAGE, {"message": message}, task=task_id)
+    sender = sent_by(log.context, log.task(task_id).owner_id)
+    event = log.add(EventType.USER_MESSAGE, {**sender, "message": message}, task=task_id)
     return log.messages[event.index]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,12 +14,17 @@ from agentkit import Message as Said
 from agentkit import ReferencedTask
 from apps.agents.models import Agent
 from apps.engine.output import Redaction
-from apps.record import lineage, runs, wire
+from apps.record import lineage, wire
 from apps.record.content import blobs
 from apps.record.events import JSON
-from apps.record.models import Context, Message, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Context, Message, Task
 from apps.record.runs import Lease
 from apps.record.sql import TASKS
+from telemetry import tracing
+
+current_assignment: ContextVar[Assignment | None] = ContextVar("current_assignment", default=None)
+"""Of the turn that the current code works for."""
 
 ReleaseSlot = Callable[[], AbstractContextManager[None]]
 """Entered while a run only waits. It frees the run's slot for other runs."""
@@ -33,14 +40,18 @@ class Assignment:
         skill: the task's skill; None if a fallback lacks it.
         fallback_id: the key of `agent` if it is a fallback.
         span: the run's trace span.
-        original: the turn's first run, if the turn is repeated because a child continues.
+        original: the turn's first run, if the turn is repeated because a child or a tool call continues.
+        decided: people's decisions about tool calls of the repeated turn, by the calls' keys.
         asked_by: the child whose question `message` answers.
         seconds: time since the turn first began.
         input: the snapshot of the turn's input (`Run.input`).
         remote: earlier attempts' record of a remote agent's work (`Run.remote`).
         usage: tokens of earlier attempts.
+        spent: the cost of this attempt's uses of language models that have ended.
         no_other_events_until: only this run wrote events between its message and this one; None if unknown.
         lent: services whose credentials the run received.
+        lane: its place in the queue (`Run.lane`).
+        claimed_at: by the monotonic clock.
     """
 
     lease: Lease
@@ -56,6 +67,7 @@ class Assignment:
     input_hash: str
     skill: str | None = None
     original: Run | None = None
+    decided: JSON = field(default_factory=dict)
     asked_by: uuid.UUID | None = None
     seconds: float = 0.0
     input: JSON = field(default_factory=dict)
@@ -63,11 +75,14 @@ class Assignment:
     fallback_id: int | None = None
     span: str = ""
     usage: JSON = field(default_factory=dict)
+    spent: float = 0.0
     no_other_events_until: int | None = None
     history: list[Said] = field(default_factory=list)
     references: list[ReferencedTask] = field(default_factory=list)
     redaction: Redaction = field(default_factory=Redaction, compare=False)
     lent: set[str] = field(default_factory=set)
+    lane: str = ""
+    claimed_at: float = field(default_factory=time.monotonic, compare=False)
 
     @property
     def context_id(self) -> uuid.UUID:
@@ -81,7 +96,8 @@ class Assignment:
 
     @property
     def traceparent(self) -> str:
-        return runs.new_span(self.span)
+        """The span that calls of this turn are below: the current one, or while tracing is off, a new one."""
+        return tracing.current_traceparent() or tracing.child_of(self.span)
 
     def hand_to(self, fallback: Agent) -> None:
         """Let a fallback take the turn, without the first agent's memory."""
@@ -126,12 +142,15 @@ def handler_message(row: Message, context: Context) -> Said:
 def referenced_tasks(
     references: Sequence[str], owner: int | None, context: Context | None = None
 ) -> list[ReferencedTask]:
-    """The owner's referenced tasks, as the context shows them."""
+    """The referenced tasks of the owner and of the context, as the context shows them."""
     if not references:
         return []
     left = lineage.left_tasks(context) if context else {}
     found = TASKS.all([uuid.UUID(key) for key in references])
-    by_key = {str(one.pk): one for one in found if one.owner_id == owner}
+    here: set[uuid.UUID] = set()
+    if context is not None and any(one.owner_id != owner for one in found):  # of a shared session
+        here = {one.source for one in lineage.log_ranges(context, context.last_event)}
+    by_key = {str(one.pk): one for one in found if one.owner_id == owner or one.context_id in here}
     ordered = [by_key[key] for key in references if key in by_key]
     left_at = {task: fork.payload["at"] for task, fork in left.items()}
     shown = wire.stored_tasks(ordered, left_at)

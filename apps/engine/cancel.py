@@ -2,14 +2,19 @@
 
 import uuid
 from contextlib import suppress
+from functools import partial
+
+from django.db import transaction
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.record import ledger, lookup, notifications, runs
 from apps.record.errors import TaskNotCancelable, TaskNotFound
 from apps.record.events import EventType
+from apps.record.execution import Run
 from apps.record.ledger import Ledger
-from apps.record.models import Context, Run, Task, TaskState
+from apps.record.models import Context, Task, TaskState
+from telemetry import metrics
 
 
 def cancel_by_id(principal: Principal, agent: Agent, task_id: str) -> uuid.UUID:
@@ -17,9 +22,19 @@ def cancel_by_id(principal: Principal, agent: Agent, task_id: str) -> uuid.UUID:
 
     Raises TaskNotFound, TaskNotCancelable.
     """
-    task = lookup.find_agent_task(principal, agent, task_id)
-    cancel_task(task)
+    task = lookup.find_seen_task(principal, agent, task_id)
+    cancel_for(principal, task)
     return task.pk
+
+
+def cancel_for(principal: Principal, task: Task) -> None:
+    """Cancel a task, with its context, that the caller sees: their own, or one of their session.
+
+    Raises NotYourTask, TaskNotFound, TaskNotCancelable.
+    """
+    if principal.user_id not in (task.owner_id, task.context.owner_id):
+        raise lookup.NotYourTask("Only the person who began this task, or the session's owner, can cancel it.")
+    cancel_task(task)
 
 
 def cancel_task(task: Task) -> None:
@@ -65,4 +80,6 @@ def record_cancel(log: Ledger, task: uuid.UUID) -> list[uuid.UUID]:
     runs = list(unfinished.values_list("pk", flat=True))
     unfinished.update(state=Run.State.CANCELED, finished_at=log.now)
     Run.objects.filter(task=task).update(memory={})
+    ended = metrics.RUNS_ENDED[log.task(task).agent.slug, TaskState.CANCELED.value, ""]
+    transaction.on_commit(partial(ended.inc, len(runs)))
     return runs

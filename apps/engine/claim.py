@@ -8,11 +8,14 @@ from __future__ import annotations
 import datetime
 import math
 import uuid
+from collections.abc import Callable
+
+from django.db.models import F
 
 from agentkit import Message as Said
 from apps.agents import versions
 from apps.agents.models import Agent
-from apps.engine import delegation, finish, handlers
+from apps.engine import activity, delegation, finish, handlers, questions
 from apps.engine.assignment import (
     Assignment,
     earlier_messages,
@@ -22,24 +25,42 @@ from apps.engine.assignment import (
 )
 from apps.engine.queue import publish
 from apps.engine.sql import RUN
-from apps.record import ledger, runs, wire
+from apps.installation.models import Operation
+from apps.record import ledger, notifications, runs, wire
 from apps.record.content import blobs
 from apps.record.content.strict_json import digest_of
+from apps.record.errors import UnsupportedOperation
 from apps.record.events import JSON, EventType
+from apps.record.execution import Run
 from apps.record.ledger import Ledger
-from apps.record.models import Context, Message, Run, TaskState
+from apps.record.models import Context, Event, Message, TaskState
 from apps.record.runs import Lease, LeaseLost
+from db.sql import NOW
+from telemetry import metrics
+
+MayTake = Callable[[Run, datetime.datetime], bool]
+"""Is it this run's turn? Asked with the run as it was read and the database's time."""
 
 
-def claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
-    """Claim the run for `worker`, a name unique to this claim. Returns None if another worker has it or it cannot run
-    here.
+def claim(run_id: uuid.UUID, worker: str, may_take: MayTake | None = None) -> Assignment | None:
+    """Claim the run for `worker`, a name unique to this claim. Returns None if another worker has it, it cannot run
+    here, its agent is paused, or `may_take` refuses.
 
     A turn without attempts left fails. After a commit whose reply was lost, a repeated claim finds the run claimed.
     """
-    try:
+
+    def read_and_claim(lock: bool) -> Assignment | None:
         found = RUN.one(run_id)
-        return _claim(*found, worker) if found else None
+        if found is None:
+            return None
+        run, operation, now = found
+        is_mine = run.state == Run.State.RUNNING and run.worker == worker
+        if may_take is not None and not is_mine and not may_take(run, now):
+            return None
+        return _claim(run, operation, now, worker, lock)
+
+    try:
+        return ledger.unless_stale(read_and_claim)
     except LeaseLost:
         runs.add_note(run_id, f"{worker} came second.", unless_queued=True)
     except Context.DoesNotExist:
@@ -47,18 +68,25 @@ def claim(run_id: uuid.UUID, worker: str) -> Assignment | None:
     return None
 
 
-def _claim(run: Run, now: datetime.datetime, worker: str) -> Assignment | None:
+def _claim(run: Run, operation: Operation | None, now: datetime.datetime, worker: str, lock: bool) -> Assignment | None:
     task, context = run.task, run.task.context
     skill: str | None = task.metadata.get("skill")
     if run.agent is not None:  # only in memory, because the task keeps its agent
         task.agent, skill = run.agent, skill_for(task, run.agent)
     is_claimed = run.state == Run.State.RUNNING and run.worker == worker
+    is_lost = run.state == Run.State.RUNNING and not is_claimed
+    if not is_claimed and not activity.may_start(task.agent, operation):
+        return None  # resuming publishes it again
     if not is_claimed and run.attempt and run.attempt >= allowed_attempts(run):
-        if following := _fail_exhausted(run, worker):
+        following = _fail_exhausted(run, worker)
+        _count_claim(run, now, is_lost)
+        metrics.RUNS_ENDED[task.agent.slug, TaskState.FAILED.value, finish.WORKER_LOST].inc()
+        if following:
             publish(following)
         return None
     child = run.slot.get("child") if run.slot else None
-    given = delegation.original_run(run) if child else run
+    repeats = delegation.is_repeat(run)
+    given = delegation.original_run(run) if repeats else run
     if not handlers.can_run(task.agent, answers_slot=given.slot is not None, skill=skill):
         return None  # the sweep tries again
     history = earlier_messages(context, before=given.message.index) if given.message.index > 1 else []
@@ -69,13 +97,14 @@ def _claim(run: Run, now: datetime.datetime, worker: str) -> Assignment | None:
     stored, only_run_until = wire.stored_message(run.message, context), None
     if not is_claimed:
         snapshot = _snapshot(run, given, stored, history, skill)
-        only_run_until = _begin_attempt(run, worker, snapshot)
+        only_run_until = _begin_attempt(run, now, worker, snapshot, lock)
+        _count_claim(run, now, is_lost)
     return Assignment(
         lease=Lease(run.pk, run.fence),
         agent=task.agent,
         task=task,
         message=run.message,
-        said=handler_message(given.message, context) if child else Said(stored, blobs.content_of),
+        said=handler_message(given.message, context) if repeats else Said(stored, blobs.content_of),
         turn=run.turn,
         attempt=run.attempt,
         slot=given.slot,
@@ -83,7 +112,8 @@ def _claim(run: Run, now: datetime.datetime, worker: str) -> Assignment | None:
         memory=run.memory,
         input_hash=run.input_hash,
         skill=skill,
-        original=given if child else None,
+        original=given if repeats else None,
+        decided=questions.decided_in(run.slot),
         asked_by=uuid.UUID(child) if child and not run.resumed else None,
         seconds=(now - run.started_at).total_seconds() if run.started_at else 0.0,
         input=run.input,
@@ -91,10 +121,18 @@ def _claim(run: Run, now: datetime.datetime, worker: str) -> Assignment | None:
         fallback_id=run.agent_id,
         span=run.traceparent,
         usage=run.usage,
+        lane=run.lane,
         no_other_events_until=only_run_until,
         history=[handler_message(row, context) for row in history],
         references=references,
     )
+
+
+def _count_claim(run: Run, now: datetime.datetime, is_lost: bool) -> None:
+    slug = run.task.agent.slug
+    metrics.LEASES_LOST[slug].inc(is_lost)  # 0 too: Prometheus sees an increase only of what it has seen before
+    if not is_lost and run.started_at is None:
+        metrics.QUEUE_SECONDS[slug].observe(max(0.0, (now - run.queued_at).total_seconds()))
 
 
 def is_repeatable(agent: Agent) -> bool:
@@ -106,9 +144,14 @@ def allowed_attempts(run: Run) -> float:
     """How often a turn may start. Work that its executor finds again has no limit."""
     agent = run.task.agent
     if not is_repeatable(agent):
-        return 1
+        return agent.attempts if questions.asks_approval(run.slot) and not _has_called_tools(run) else 1
     is_found_again = agent.kind == Agent.Kind.PLAN or (agent.kind == Agent.Kind.REMOTE and run.remote.get("taskId"))
     return math.inf if is_found_again else agent.attempts
+
+
+def _has_called_tools(run: Run) -> bool:
+    """An approved call is the first that a run records. Until then, it may start again."""
+    return Event.objects.filter(run=run.pk, type=EventType.AGENT_TOOL_CALL).exists()
 
 
 def _snapshot(run: Run, given: Run, message: JSON, history: list[Message], skill: str | None) -> JSON:
@@ -142,15 +185,15 @@ def _snapshot(run: Run, given: Run, message: JSON, history: list[Message], skill
     return snapshot | {name: value for name, value in optional.items() if value}
 
 
-def _begin_attempt(run: Run, worker: str, snapshot: JSON) -> int | None:
+def _begin_attempt(run: Run, now: datetime.datetime, worker: str, snapshot: JSON, lock: bool) -> int | None:
     """Record the start. Returns the newest event's index if only the run followed its message. Raises LeaseLost."""
     task, version = run.task, run.task.agent.current_version
-    with ledger.writing(task.context) as log:
+    with ledger.writing(task.context, lock=lock) as log:
         is_newest = log.context.last_event == run.message.index
         run.attempt, run.input, run.input_hash = run.attempt + 1, snapshot, digest_of(snapshot)
         values = {
             "attempt": run.attempt,
-            "started_at": run.started_at or log.now,
+            "started_at": run.started_at or now,
             "interrupted": False,
             "input": snapshot,
             "input_hash": run.input_hash,
@@ -174,11 +217,11 @@ def _take_lease(log: Ledger, run: Run, worker: str, values: JSON) -> None:
     """Take the lease of a queued or abandoned run by compare-and-swap. Raises LeaseLost."""
     held = {"id": run.pk, "fence": run.fence, "state": run.state}
     if run.state == Run.State.RUNNING:
-        held["lease_until__lt"] = log.now
+        held["lease_until__lt"] = NOW
     elif run.state != Run.State.QUEUED:
         raise LeaseLost
     run.fence += 1
-    lease = {"state": Run.State.RUNNING, "fence": run.fence, "worker": worker, "lease_until": runs.lease_end(log.now)}
+    lease = {"state": Run.State.RUNNING, "fence": run.fence, "worker": worker, "lease_until": runs.lease_end()}
     log.acquire_lease(Lease(run.pk, run.fence), held, lease | values)
 
 
@@ -192,3 +235,25 @@ def _fail_exhausted(run: Run, worker: str) -> uuid.UUID | None:
         _take_lease(log, run, worker, {})
         log.use_loaded(run.task)
         return finish.fail_lost_turn(log, run, Lease(run.pk, run.fence), reason)
+
+
+def give_back(run_id: uuid.UUID, fence: int | None = None) -> str:
+    """Take a running run from its worker and queue it again, for any worker. Returns the worker's name.
+
+    What its worker still writes is void, because the fence grows. `fence`: only from the worker that has this one.
+    Raises UnsupportedOperation: the run is not running, its agent's turns must not be repeated, or another worker has
+    it.
+    """
+    run = Run.objects.select_related("task__agent", "agent").filter(pk=run_id, state=Run.State.RUNNING).first()
+    if run is None:
+        raise UnsupportedOperation("No worker has it.")
+    if not is_repeatable(run.agent or run.task.agent):
+        raise UnsupportedOperation("Its agent does not allow a turn to be repeated. Cancel it, then run it again.")
+    held = Run.objects.filter(pk=run.pk, fence=run.fence if fence is None else fence, state=Run.State.RUNNING)
+    queued = {"state": Run.State.QUEUED, "attempt": F("attempt") - 1, "fence": F("fence") + 1, "lease_until": None}
+    if not held.update(**queued):
+        raise UnsupportedOperation("It changed at this moment. Look at it again.")
+    runs.add_note(run.pk, f"Taken from {run.worker} and queued again.")
+    notifications.stop(run.pk)
+    publish(run.pk)
+    return run.worker

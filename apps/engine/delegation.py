@@ -27,7 +27,7 @@ import db
 from agentkit import AgentFailure, AuthRequired, Call, ChildResult, InputRequired, Progress, ReceivedArtifact, Suspended
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine import cancel
+from apps.engine import cancel, questions
 from apps.engine.accept import resume
 from apps.engine.assignment import Assignment, ReleaseSlot
 from apps.engine.output import clean, clean_parts
@@ -39,18 +39,8 @@ from apps.record.content import blobs
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import AlreadyAnswered, Refusal, TaskNotCancelable, TaskNotFound
 from apps.record.events import JSON, EventType
-from apps.record.models import (
-    INTERRUPTED_STATES,
-    TERMINAL_STATES,
-    Accepted,
-    Context,
-    Event,
-    Message,
-    Run,
-    Suspension,
-    Task,
-    TaskState,
-)
+from apps.record.execution import Accepted, Run, Suspension
+from apps.record.models import INTERRUPTED_STATES, TERMINAL_STATES, Context, Event, Message, Task, TaskState
 
 MAX_PROGRESS_LENGTH = 200
 
@@ -154,9 +144,10 @@ class Delegation:
         message: JSON = {"messageId": name, "role": "ROLE_USER", "parts": parts}
         message |= {"metadata": metadata} if metadata else {}
         message |= {"referenceTaskIds": references} if references else {}
-        span = self.assignment.traceparent
+        more: JSON = {"sender": sender, "parent": task.pk, "traceparent": self.assignment.traceparent}
         try:
-            receipt = accept_and_publish(principal, agent, message, sender=sender, parent=task.pk, traceparent=span)
+            # Before what has not begun: the parent's turn waits for it.
+            receipt = accept_and_publish(principal, agent, message, priority=Run.Priority.CONTINUED, **more)
             return _load_task(receipt.task)
         except Refusal as refusal:
             raise AgentFailure(f"The agent {call.agent!r} could not be called: {refusal}", "call_refused") from refusal
@@ -251,7 +242,7 @@ def check_depth(task: Task) -> None:
 
 def principal_of(task: Task) -> Principal:
     name = task.owner.short_name if task.owner else ""
-    return Principal(task.owner_id, task.workspace_id, name)
+    return Principal(task.owner_id, task.workspace_id, name=name)
 
 
 def question_of(child: Task) -> InputRequired | AuthRequired:
@@ -356,6 +347,11 @@ def sweep_suspensions() -> None:
 
 
 def original_run(run: Run) -> Run:
-    """The first run of a turn that was repeated because a child asked. Its `message` is loaded."""
+    """The first run of a turn that was repeated after a question (`is_repeat`). Its `message` is loaded."""
     earlier = Run.objects.filter(task=run.task_id, turn__lt=run.turn).select_related("message").order_by("-turn")
-    return next(one for one in earlier if not (one.slot and one.slot.get("child")))
+    return next(one for one in earlier if not is_repeat(one))
+
+
+def is_repeat(run: Run) -> bool:
+    """Does the run repeat a turn, after the answer to a child's question or about a tool call?"""
+    return run.slot is not None and ("child" in run.slot or questions.asks_approval(run.slot))

@@ -15,17 +15,19 @@ from django.db import transaction
 import db
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Progress, Rejected
 from apps.engine.accept import record_copy
-from apps.engine.output import MemoryChanges
+from apps.engine.output import MemoryChanges, store_large
+from apps.engine.questions import agent_message, asks_approval, overtaken, slot_of
 from apps.engine.sql import LATER_MESSAGE
-from apps.record import ledger, projection, runs
-from apps.record.content import blobs
+from apps.record import ledger, runs
 from apps.record.events import JSON, EventType
-from apps.record.hooks import hook
+from apps.record.execution import Run, Suspension
+from apps.record.hooks import hook, hooks
 from apps.record.ledger import Ledger
 from apps.record.models import Artifact as Delivered
-from apps.record.models import Message, Run, Suspension, Task, TaskState
+from apps.record.models import Message, Task, TaskState
 from apps.record.projection import assemble_parts
 from apps.record.runs import Lease, has_unfinished_run
+from db.sql import NOW
 
 STATES: dict[type[Outcome], TaskState] = {
     Completed: TaskState.COMPLETED,
@@ -35,6 +37,7 @@ STATES: dict[type[Outcome], TaskState] = {
     Rejected: TaskState.REJECTED,
 }
 NO_LEASE = Lease(uuid.UUID(int=0), 0)
+WORKER_LOST = "worker_lost"  # the code of a failure
 ANSWER = "answer"  # the artifact of streamed tokens
 
 
@@ -90,17 +93,43 @@ class Ending:
     fallback_id: int | None = None
     span: str = ""
 
+    @property
+    def is_repeated(self) -> bool:
+        """Will the turn start again, after the answer to a child's question or about a tool call?"""
+        return self.child is not None or (isinstance(self.outcome, InputRequired) and bool(self.outcome.calls))
+
+    @property
+    def result(self) -> str:
+        """The task's state by the outcome, or "interrupted" or "ongoing"; for metrics."""
+        if self.outcome is None:
+            return "interrupted"
+        return "ongoing" if isinstance(self.outcome, Ongoing) else STATES[type(self.outcome)].value
+
+    @property
+    def reason(self) -> str:
+        """The code of a failure; "" for what is none."""
+        return str(self.outcome.code) if isinstance(self.outcome, Failed) else ""
+
 
 def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
     """Record the end of the turn of `message`. Returns the next turn's run, to publish.
 
-    If recording fails, call it again. Raises LeaseLost.
+    If recording fails, call it again. Raises LeaseLost, TooLarge.
     """
-    artifacts = _artifacts(ending)
-    task = copy.copy(task)  # events change it; the caller's must stay if they are not written
-    with ledger.writing(task.context) as log:
-        log.use_loaded(task, has_artifacts=ending.streamed or not ending.is_first_attempt)
-        return _end_turn(log, task, message, ending, artifacts)
+    artifacts = _artifacts(task, ending)
+
+    def write(lock: bool) -> uuid.UUID | None:
+        ended = copy.copy(task)  # events change it; the caller's must stay if they are not written
+        with ledger.writing(task.context, lock=lock) as log:
+            log.use_loaded(ended, has_artifacts=ending.streamed or not ending.is_first_attempt)
+            return _end_turn(log, ended, message, ending, artifacts)
+
+    outcome = ending.outcome
+    is_simple = outcome is not None and not isinstance(outcome, Ongoing) and ending.child is None and ending.turn == 1
+    is_simple = is_simple and not ending.usage
+    if is_simple and ending.no_other_events_until == task.context.last_event:  # nothing else is written
+        return ledger.unless_stale(write)
+    return write(True)
 
 
 def _end_turn(
@@ -117,18 +146,22 @@ def _end_turn(
         "state": Run.State.FAILED if has_failed else Run.State.DONE,
         "memory": {} if state.is_terminal else ending.memory,
         "error": ending.error or (_failure_json(outcome) if isinstance(outcome, Failed) else None),
-        "finished_at": log.now,
+        "finished_at": NOW,
         "lease_until": None,
     }
     log.renew_lease(ending.lease, values | ({"usage": ending.usage} if ending.usage else {}))
+    if ending.usage:
+        for listener in hooks("USAGE_LISTENERS"):
+            listener(ending.lease.run_id, task, ending.fallback_id or task.agent_id, ending.usage)
     if ending.session is not None:
         log.remember(ending.session.changed, ending.session.forgotten)
     if (tokens := ending.tokens) is not None:
         end = {"artifactId": tokens.artifact_id, "name": ANSWER, "text": tokens.rest}
         log.add(EventType.AGENT_TOKEN_END, end, task=task.pk, artifact_id=tokens.artifact_id)
     _deliver(log, task, artifacts)
-    if ending.child is not None:
+    if ending.is_repeated:
         _discard_provisional(log, task, ending, "suspended")
+    if ending.child is not None:
         _suspend(task, ending.child)
     if waiting is not None or outcome is None:
         return _queue_next_turn(log, task, ending, waiting)
@@ -165,18 +198,21 @@ def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message |
     elif isinstance(outcome, Failed | Rejected):
         _discard_provisional(log, task, ending, _failure_code(outcome), record_if_empty=True)
     if outcome is not None and not isinstance(outcome, Ongoing) and outcome.parts:
-        said = _agent_message(log, task, outcome.parts, outcome.metadata)
+        said = agent_message(log, task, outcome.parts, outcome.metadata)
         log.add(EventType.AGENT_MESSAGE, {"message": said, "agent": task.agent_id}, task=task.pk)
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
+    slot = _slot(ending)
+    place: JSON = {**(Run.objects.filter(pk=ending.lease.run_id).values("lane", "priority").first() or {})}
     run = Run(
         task=task,
         message=waiting,
         agent_id=ending.fallback_id,
         turn=ending.turn + 1,
-        slot=_slot(ending),
+        slot=overtaken(slot, waiting.parts) if slot and asks_approval(slot) else slot,
         memory=ending.memory,
-        traceparent=runs.new_span(ending.span),
+        traceparent=runs.queued_span(task.pk, ending.span),
+        **place,
     )
     log.extra_rows.append(run)
     return run.pk
@@ -194,20 +230,8 @@ def _failure_code(outcome: Outcome) -> str:
 
 
 def _slot(ending: Ending) -> JSON | None:
-    outcome = ending.outcome
-    if not isinstance(outcome, InputRequired | AuthRequired):
-        return None
-    slot: JSON = {"name": outcome.slot} | ({} if outcome.value is None else {"value": outcome.value})
-    if isinstance(outcome, AuthRequired) and outcome.service:
-        slot["service"] = outcome.service
-    if ending.child is not None:
-        slot["child"] = str(ending.child.pk)
-    if not outcome.schema:
-        return slot
-    slot["schema"] = outcome.schema
-    properties = outcome.schema.get("properties")
-    # A database may reorder them; the form keeps the author's order.
-    return slot | ({"order": list(properties)} if isinstance(properties, dict) else {})
+    slot = slot_of(ending.outcome if not isinstance(ending.outcome, Ongoing) else None)
+    return slot | {"child": str(ending.child.pk)} if slot and ending.child is not None else slot
 
 
 def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None:
@@ -223,7 +247,7 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _failure_code(outcome), "discarded": ids}, task=task.pk)
     default_text = f"Here is {', '.join(names)}." if names and isinstance(outcome, Completed) else "Done."
-    message = _agent_message(log, task, parts or [{"text": default_text}], outcome.metadata)
+    message = agent_message(log, task, parts or [{"text": default_text}], outcome.metadata)
     link = None
     if isinstance(outcome, AuthRequired) and ending.child is None:
         link = hook("CREDENTIAL_LINK")(outcome)
@@ -246,21 +270,10 @@ def _signatures(log: Ledger, task: Task, made: Sequence[Delivered], inputs: dict
     return signed
 
 
-def _agent_message(log: Ledger, task: Task, parts: Sequence[Part], metadata: JSON) -> JSON:
-    return {
-        "messageId": str(uuid.uuid4()),
-        "contextId": log.context.context_id,
-        "taskId": str(task.pk),
-        "role": "ROLE_AGENT",
-        "parts": blobs.store_large([dict(part) for part in parts]),
-        "metadata": {**metadata, projection.AUTHOR_KEY: task.agent.slug},
-    }
-
-
-def _artifacts(ending: Ending) -> list[Artifact]:
+def _artifacts(task: Task, ending: Ending) -> list[Artifact]:
     """The outcome's artifacts without the streamed text; a completed task has at least one.
 
-    Call it before the transaction: it writes large content to files.
+    Call it before the transaction: it writes large content to files. Raises TooLarge.
     """
     outcome, tokens = ending.outcome, ending.tokens
     if not isinstance(outcome, Completed):
@@ -269,7 +282,7 @@ def _artifacts(ending: Ending) -> list[Artifact]:
     given = [one for one in outcome.artifacts if not tokens or [part.get("text") for part in one.parts] != streamed]
     if not given and not ending.streamed:
         given = [Artifact(outcome.parts or [{"text": "Done."}], name=ANSWER)]
-    stored = [blobs.store_large([dict(part) for part in one.parts]) for one in given]
+    stored = [store_large(task.workspace_id, [dict(part) for part in one.parts]) for one in given]
     return [dataclasses.replace(one, parts=cast(list[Part], parts)) for one, parts in zip(given, stored, strict=True)]
 
 
@@ -282,7 +295,7 @@ def fail_lost_turn(log: Ledger, run: Run, lease: Lease, reason: str) -> uuid.UUI
         run.task.agent = run.agent
     lost = Ending(
         lease,
-        Failed(reason, "worker_lost"),
+        Failed(reason, WORKER_LOST),
         turn=run.turn,
         memory=run.memory,
         fallback_id=run.agent_id,
@@ -303,7 +316,7 @@ def record_outcome(task: Task, outcome: Outcome | Progress, child: Task | None =
     transaction, with a clean outcome. Raises Context.DoesNotExist, Task.DoesNotExist.
     """
     ending = Ending(NO_LEASE, outcome if not isinstance(outcome, Progress) else None, turn=2, child=child)
-    artifacts = _artifacts(ending)
+    artifacts = _artifacts(task, ending)
     with ledger.writing(task.context_id) as log:
         current = log.task(task.pk)
         state = TaskState(current.state)
@@ -329,7 +342,7 @@ def add_remark(task: Task, text: str) -> bool:
         current = log.task(task.pk)
         if not TaskState(current.state).is_interrupted:
             return False
-        message = _agent_message(log, current, [{"text": text}], {})
+        message = agent_message(log, current, [{"text": text}], {})
         log.add(EventType.AGENT_MESSAGE, {"message": message, "agent": current.agent_id}, task=current.pk)
     return True
 
@@ -346,7 +359,7 @@ def record_exchange(task: Task, question: JSON, answer: JSON) -> None:
         state = TaskState(current.state)
         if state.is_terminal or Message.objects.filter(task=task.pk, message_id=answer["messageId"]).exists():
             return
-        message = _agent_message(log, current, question["message"]["parts"], answer["metadata"])
+        message = agent_message(log, current, question["message"]["parts"], answer["metadata"])
         asked = {"message": message, "agent": current.agent_id}
         if state.is_interrupted:
             log.add(EventType.AGENT_MESSAGE, asked, task=current.pk)

@@ -39,6 +39,7 @@ from agentkit import (
 from agentkit.runner import interrupt
 from apps.agents.models import Agent
 from apps.engine.assignment import Assignment, ReleaseSlot
+from telemetry import logs
 
 log = logging.getLogger("parley.engine")
 
@@ -46,12 +47,6 @@ log = logging.getLogger("parley.engine")
 @cache
 def handler_at(path: str) -> SkillHandler:
     return load_handler(path)
-
-
-@cache
-def constant_response_type(path: str) -> ResponseType | None:
-    """The handler's response type if all messages have the same; otherwise None. Raises agentkit.HandlerError."""
-    return runner.constant_response_type(handler_at(path))
 
 
 _imported: set[str] = set()
@@ -228,6 +223,12 @@ class LoopWatchdog:
 
 def _agent_slug(task: asyncio.Task[object]) -> str:
     return next((str(value) for name, value in task.get_context().items() if name.name == "structlog_agent"), "?")
+
+
+def log_error(agent: Agent, error: BaseException, what: str = "failed") -> None:
+    """Log an error of an agent's code without its text, which may quote anything that the agent knows."""
+    kind, stack = logs.describe(error, texts="none"), logs.stack_of(error, texts="none")
+    log.error("agent %s %s: %s", agent.slug, what, kind, extra={"exception": stack, logs.RAISED: error})
 
 
 printed_log = logging.getLogger("parley.agents")

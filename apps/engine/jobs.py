@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -14,18 +15,19 @@ from typing import Any
 from celery import bootsteps, current_app, shared_task
 from celery.beat import EmbeddedService
 from celery.platforms import EX_OK
-from celery.signals import worker_shutdown
+from celery.signals import after_task_publish, task_postrun, task_prerun, worker_shutdown
 from celery.worker import state
 from django.conf import settings
 from django.db.models import Q
 from kombu import Consumer
 
-from apps.engine import delegation
-from apps.engine.queue import publish, run_queue
+from apps.engine import activity, delegation
+from apps.engine.queue import PUBLISH_WAITING, publish, run_queue
 from apps.engine.worker import close_current_worker, current_worker
+from apps.record.execution import Run
 from apps.record.hooks import hooks
-from apps.record.models import Run
 from db import sql
+from telemetry import metrics
 
 log = logging.getLogger("parley.engine")
 
@@ -92,19 +94,23 @@ REPUBLISH_AFTER = datetime.timedelta(seconds=30)  # so that a backlog does not f
 
 @shared_task(name="engine.sweep")  # type: ignore[untyped-decorator]
 def sweep() -> int:
-    """Publish overdue runs again and return their number. It may run anywhere, at any time, twice."""
+    """Queues runs again that the queue lost or whose worker is gone.
+
+    It may run anywhere, at any time, twice. Returns their number.
+    """
     now = sql.database_time()
     long_ago = now - datetime.timedelta(seconds=settings.SWEEP_SECONDS)
     unpublished = Q(state=Run.State.QUEUED, queued_at__lt=long_ago) & (
         Q(published_at=None) | Q(published_at__lt=now - REPUBLISH_AFTER)
     )
     abandoned = Q(state=Run.State.RUNNING, lease_until__lt=now)
-    overdue = list(
-        Run.objects.filter(unpublished | abandoned).order_by("queued_at").values_list("pk", flat=True)[:RUNS_PER_SWEEP]
-    )
+    found = activity.startable(Run.objects.filter(unpublished | abandoned)).order_by("queued_at")
+    states = dict(found.values_list("pk", "state")[:RUNS_PER_SWEEP])
+    overdue = list(states)
     Run.objects.filter(pk__in=overdue).update(published_at=now)
-    for run_id in overdue:
+    for run_id, state_of_run in states.items():
         publish(run_id)
+        metrics.SWEPT["lost_runs" if state_of_run == Run.State.RUNNING else "unclaimed_runs"].inc()
     delegation.sweep_suspensions()
     for further in hooks("SWEEPS"):
         try:
@@ -112,6 +118,29 @@ def sweep() -> int:
         except Exception:
             log.exception("%s failed; it is tried again with the next sweep", further.__qualname__)
     return len(overdue)
+
+
+@shared_task(name=PUBLISH_WAITING)  # type: ignore[untyped-decorator]
+def publish_waiting() -> int:
+    """Publishes the runs of resumed agents. It may run twice: a worker claims a run once."""
+    return activity.publish_waiting()
+
+
+@after_task_publish.connect  # type: ignore[untyped-decorator]
+def count_sent_job(sender: str = "", **_: Any) -> None:
+    metrics.JOBS_SENT[sender].inc()
+
+
+@task_prerun.connect  # type: ignore[untyped-decorator]
+def note_job(task: Any = None, **_: Any) -> None:
+    task.request.began_at = time.monotonic()
+
+
+@task_postrun.connect  # type: ignore[untyped-decorator]
+def count_job(task: Any = None, state: str | None = None, **_: Any) -> None:
+    """The states that end a job are Celery's, such as SUCCESS and FAILURE."""
+    metrics.JOBS[task.name, (state or "unknown").lower()].inc()
+    metrics.JOB_SECONDS[task.name].observe(time.monotonic() - task.request.began_at)
 
 
 EMBEDDED_NODE = "parley@embedded"

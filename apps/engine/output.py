@@ -29,6 +29,8 @@ from agentkit import (
     Token,
     WholeAnswer,
 )
+from apps.record.content import blobs
+from apps.record.errors import StorageFull
 from apps.record.events import JSON
 
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -41,9 +43,9 @@ FindStored = Callable[[str], JSON | None]
 def clean(value: Any) -> Any:
     """Replace U+0000 and lone surrogates by U+FFFD. Raises ValueError for what JSON cannot hold."""
     if isinstance(value, str):
-        return UNSTORABLE.sub("\ufffd", value)
+        return value if value.isascii() and "\0" not in value else UNSTORABLE.sub("\ufffd", value)
     if isinstance(value, dict):
-        return {UNSTORABLE.sub("\ufffd", str(name)): clean(inner) for name, inner in value.items()}
+        return {clean(str(name)): clean(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [clean(inner) for inner in value]
     if isinstance(value, float) and not math.isfinite(value):
@@ -125,6 +127,16 @@ class TooLarge(AgentFailure):
     """An agent said too much. The turn fails, even if the handler catches this."""
 
 
+def store_large(workspace_id: int | None, parts: Iterable[JSON]) -> list[JSON]:
+    """As `blobs.store_large`, for what an agent made. Raises TooLarge if the workspace has no room."""
+    stored = blobs.store_large(parts)
+    try:
+        blobs.check_room(workspace_id, stored)
+    except StorageFull as full:
+        raise TooLarge(str(full), "storage_full") from full
+    return stored
+
+
 @dataclass(slots=True)
 class OutputLimits:
     """The size of one turn's output, in bytes."""
@@ -158,7 +170,9 @@ class OutputLimits:
         if isinstance(outcome, Completed):
             for artifact in outcome.artifacts:
                 self._add(artifact.artifact_id, artifact.name, artifact.parts)
-        question = [value for name in ("schema", "value", "metadata") if (value := getattr(outcome, name, None))]
+        question = [
+            value for name in ("schema", "value", "metadata", "calls") if (value := getattr(outcome, name, None))
+        ]
         for what, value, limit, code in (
             ("A question", question, settings.MAX_SAYING_BYTES, "question_too_large"),
             ("A task's memory", memory, settings.MAX_SAYING_BYTES, "memory_too_large"),

@@ -1,6 +1,7 @@
-"""The queue of runs: each broker message names one. The sweep finds runs whose message was lost.
+"""The queue of runs: each broker message names one, and is worth one claim (see `engine.fairness`). The sweep finds
+runs whose message was lost.
 
-The kombu transports below are for `config.celery`.
+The kombu transport below is for `config.celery`.
 """
 
 from __future__ import annotations
@@ -10,24 +11,74 @@ import threading
 import time
 import uuid
 from functools import cache
-from queue import Empty
-from typing import Any
+from typing import Any, NamedTuple
 
 from celery import current_app
 from django.conf import settings
+from django.db.models import QuerySet
 from kombu import Queue
 from kombu.exceptions import OperationalError
-from kombu.transport import memory, redis
+from kombu.transport import memory
+
+from apps.limits import current as limits
+from apps.limits.current import Holder, LimitExceeded
+from apps.limits.models import Kind, Whose
+from apps.record.errors import LimitReached
+from apps.record.execution import MAX_LANE, Run
 
 log = logging.getLogger("parley.engine")
 
 SEND_QUEUED = "queue.send"
+PUBLISH_WAITING = "engine.publish_waiting"
 UNUSED_SECONDS = 24 * 60 * 60.0  # then a broker deletes a queue without consumers
 
 
 @cache
 def run_queue() -> Queue:
     return Queue(f"{settings.INSTALLATION}.runs", expires=UNUSED_SECONDS)
+
+
+class Lane(NamedTuple):
+    """Whose turn a run takes: the text of `Run.lane`."""
+
+    workspace: int
+    agent: int
+    key: str = ""  # the public name of the API key, if one was used
+
+    def __str__(self) -> str:
+        return f"{self.workspace}:{self.agent}:{self.key}"[:MAX_LANE]
+
+    @classmethod
+    def read(cls, text: str) -> Lane:
+        """Runs that were never put in a lane are in one of their own."""
+        workspace, _, rest = text.partition(":")
+        agent, _, key = rest.partition(":")
+        return cls(int(workspace or 0), int(agent or 0), key)
+
+
+LOOKUPS = {Whose.WORKSPACE: ("startswith", "{}:"), Whose.AGENT: ("contains", ":{}:"), Whose.KEY: ("endswith", ":{}")}
+"""How to find a holder's lanes."""
+
+
+def runs_of(holder: Holder, state: Run.State) -> QuerySet[Run]:
+    """The runs in this unfinished state that count for the holder."""
+    lookup, text = LOOKUPS[holder.whose]
+    return Run.objects.unfinished().filter(state__any_of=(state,), **{f"lane__{lookup}": text.format(holder.key)})
+
+
+def check_depth(lane: Lane) -> None:
+    """Raises LimitReached if as many runs wait as a workspace, key or agent may have in the queue.
+
+    Asks the database only where there is such a limit.
+    """
+    for holder, limit in limits.snapshot().limits(Kind.QUEUED, lane.workspace, lane.key, lane.agent):
+        if (used := runs_of(holder, Run.State.QUEUED)[:limit].count()) >= limit:
+            raise LimitReached(LimitExceeded(Kind.QUEUED, holder.whose, limit, used, limits.QUEUE_RETRY_SECONDS))
+
+
+PRIORITY = "priority"
+"""In the metadata of a message: "high", "normal" or "low"."""
+ASKED_FOR = {"high": Run.Priority.HIGH, "normal": Run.Priority.NORMAL, "low": Run.Priority.LOW}
 
 
 def publish(run_id: uuid.UUID) -> None:
@@ -54,6 +105,14 @@ def publish_queue(context_id: uuid.UUID) -> None:
         log.warning("the broker is away; the queue of session %s waits for the sweep: %s", context_id, error)
 
 
+def publish_resumed() -> None:
+    """Have a worker publish the runs of resumed agents. Like `publish`."""
+    try:
+        current_app.send_task(PUBLISH_WAITING)
+    except (OperationalError, ConnectionError, OSError) as error:
+        log.warning("the broker is away; runs of resumed agents wait for the sweep: %s", error)
+
+
 _message_arrived = threading.Event()
 POLL_SECONDS = 1.0
 
@@ -61,8 +120,8 @@ POLL_SECONDS = 1.0
 class MemoryChannel(memory.Channel):  # type: ignore[misc]
     """The embedded profile's queues. They wake the worker, which need not poll."""
 
-    def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
-        super()._put(queue, message, **kwargs)
+    def basic_publish(self, message: Any, exchange: str, routing_key: str, **kwargs: Any) -> None:
+        super().basic_publish(message, exchange, routing_key, **kwargs)
         _message_arrived.set()
 
     def basic_ack(self, delivery_tag: Any, multiple: bool = False) -> None:
@@ -79,8 +138,8 @@ class MemoryTransport(memory.Transport):  # type: ignore[misc]
         while True:
             _message_arrived.clear()
             try:
-                self.cycle.get(self._deliver, timeout=timeout)
-            except Empty:
+                super().drain_events(connection, timeout=0)
+            except TimeoutError:
                 left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - time.monotonic())
                 if left <= 0:
                     raise TimeoutError from None
@@ -88,20 +147,3 @@ class MemoryTransport(memory.Transport):  # type: ignore[misc]
             else:
                 _message_arrived.set()
                 return
-
-
-class RedisChannel(redis.Channel):  # type: ignore[misc]
-    """Publishes with one client, because creating one takes longer than publishing."""
-
-    _publishing: Any = None
-
-    def _create_client(self, asynchronous: bool = False) -> Any:
-        if asynchronous:
-            return super()._create_client(asynchronous=True)
-        if self._publishing is None:
-            self._publishing = super()._create_client()
-        return self._publishing
-
-
-class RedisTransport(redis.Transport):  # type: ignore[misc]
-    Channel = RedisChannel

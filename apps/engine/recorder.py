@@ -9,6 +9,7 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.db import InterfaceError, OperationalError
@@ -29,12 +30,12 @@ from agentkit import (
 )
 from apps.engine.assignment import Assignment
 from apps.engine.finish import ANSWER, StreamedText, progress_status
-from apps.engine.output import OutputLimits, clean, clean_emission
+from apps.engine.output import OutputLimits, clean, clean_emission, store_large
 from apps.record import ledger, runs
-from apps.record.content import blobs
 from apps.record.events import JSON, EventType
 from apps.record.models import Event, TaskState
 from apps.record.runs import UsageTotals
+from telemetry import metrics
 
 BATCH_SIZE = 100
 MAX_WAITING = 400  # emissions; more make the handler wait
@@ -65,7 +66,8 @@ class TokenBuffer:
         return True
 
 
-type Waiting = Emission | TokenBuffer | NewEvent
+type Waiting = Emission | TokenBuffer | NewEvent | asyncio.Future[None]
+"""A future is done when everything before it is stored."""
 
 
 class RecordLost(Exception):
@@ -114,7 +116,10 @@ class Recorder:
         self.has_spoken = True
         self.limits.admit(emission)
         if isinstance(emission, Usage):
-            self.usage.add(clean_emission(emission))
+            usage = clean_emission(emission)
+            counts = self.usage.add(usage)
+            self._assignment.spent += counts.get("cost", 0.0)
+            _count_usage(str(usage.model), counts)
             return
         if isinstance(emission, Thought) and not self._assignment.agent.keep_thoughts:
             return
@@ -142,6 +147,17 @@ class Recorder:
             self._writer = asyncio.get_running_loop().create_task(self._write())
         await self._put(self._writer, waiting)
         self._newest_tokens = waiting if isinstance(waiting, TokenBuffer) and not waiting.is_taken else None
+
+    async def record_now(self, event: NewEvent) -> None:
+        """Record an event, and wait until it is stored. Raises LeaseLost, RecordLost."""
+        self.has_spoken = True
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        await self.record(event)
+        await self.record(stored)
+        assert self._writer is not None
+        await asyncio.wait({stored, self._writer}, return_when=asyncio.FIRST_COMPLETED)
+        if not stored.done():
+            await self._writer
 
     async def close(self) -> StreamedText | None:
         """Record what waits. Returns the streamed text; its rest is recorded with the turn's end.
@@ -188,6 +204,9 @@ class Recorder:
                     await db.persist(EventBatch(self._assignment, events).write)
                 except (OperationalError, InterfaceError) as error:
                     raise RecordLost from error
+            for one in batch:
+                if isinstance(one, asyncio.Future) and not one.done():
+                    one.set_result(None)
             if is_end:
                 return
 
@@ -210,6 +229,8 @@ class Recorder:
         return max(0.0, self._tokens_at + TOKEN_SECONDS - asyncio.get_running_loop().time())
 
     def _events_of(self, waiting: Waiting) -> list[NewEvent]:
+        if isinstance(waiting, asyncio.Future):
+            return []
         if isinstance(waiting, TokenBuffer):
             text = "".join(waiting.texts)
             self._token_text.append(text)
@@ -262,25 +283,44 @@ class EventBatch:
     _tried_after: int | None = None
 
     def write(self) -> None:
-        """Write them, unless an earlier try was committed and only its reply was lost. Raises LeaseLost."""
-        lease, task = self.assignment.lease, self.assignment.task.pk
-        stored = [_with_large_parts_stored(event) for event in self.events]
-        with ledger.writing(self.assignment.task.context, lease=lease) as log:
-            if self._tried_after is not None:
+        """Write them, unless an earlier try was committed and only its reply was lost. Raises LeaseLost, TooLarge."""
+        workspace = self.assignment.task.workspace_id
+        stored = [_with_large_parts_stored(event, workspace) for event in self.events]
+        if self._tried_after is None:
+            ledger.unless_stale(partial(self._write, stored))
+        else:
+            self._write(stored, True)
+
+    def _write(self, events: Sequence[NewEvent], lock: bool) -> None:
+        assignment, context = self.assignment, self.assignment.task.context
+        lease, task = assignment.lease, assignment.task.pk
+        with ledger.writing(context, lease=lease, lock=lock) as log:
+            if lock and self._tried_after is not None:
                 newer = Event.objects.filter(context=log.context, index__gt=self._tried_after)
                 if newer.filter(run=lease.run_id).exists():  # only the run's holder writes its events
                     return
-            self._tried_after = log.context.last_event
-            for event in stored:
+            self._tried_after = context.last_event
+            for event in events:
                 log.add(event.type, event.payload, task=task, artifact_id=event.artifact_id)
+        if assignment.no_other_events_until == self._tried_after:
+            assignment.no_other_events_until = context.last_event
 
 
-def _with_large_parts_stored(event: NewEvent) -> NewEvent:
+def _with_large_parts_stored(event: NewEvent, workspace: int) -> NewEvent:
+    """Raises TooLarge if the workspace has no room."""
     if event.type != EventType.ARTIFACT_UPDATE:
         return event
     artifact = event.payload["artifact"]
-    parts = blobs.store_large(artifact["parts"])
+    parts = store_large(workspace, artifact["parts"])
     return NewEvent(event.type, {**event.payload, "artifact": {**artifact, "parts": parts}}, event.artifact_id)
+
+
+def _count_usage(model: str, counts: JSON) -> None:
+    metrics.MODEL_CALLS[model].inc(counts["requests"])
+    metrics.MODEL_TOKENS[model, "input"].inc(counts["inputTokens"])
+    metrics.MODEL_TOKENS[model, "output"].inc(counts["outputTokens"])
+    if "cost" in counts:
+        metrics.MODEL_COST[model].inc(counts["cost"])
 
 
 def event_of(emission: Emission) -> NewEvent:

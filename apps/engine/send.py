@@ -35,23 +35,26 @@ from agentkit import (
     chooses,
     text_part,
 )
-from agentkit.runner import selector_takes_task
+from agentkit.runner import constant_response_type, selector_takes_task
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents import versions
 from apps.agents.models import Agent
-from apps.engine import accept, assignment, handlers, output
+from apps.engine import accept, activity, assignment, handlers, output
 from apps.engine.accept import Question, Receipt
 from apps.engine.output import AGENT_ERROR_MESSAGE, INVALID_RESPONSE, clean, clean_parts, error_code
 from apps.engine.queue import publish
+from apps.installation.models import Activity
 from apps.record import feed, ledger, lineage, lookup, projection, wire
 from apps.record.content import blobs
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import InvalidParams, Refusal, TaskNotFound, UnsupportedOperation
 from apps.record.events import JSON, EventType
-from apps.record.models import Accepted, Context, Message, Task, TaskState
+from apps.record.execution import Accepted, Run
+from apps.record.models import Context, Message, Task, TaskState
 from apps.record.sql import TASK
 from db import sql
 from db.sql import write_transaction
+from telemetry import logs
 
 log = logging.getLogger("parley.engine")
 
@@ -139,7 +142,7 @@ async def _choose(principal: Principal, agent: Agent, message: JSON) -> Choice:
         return BY_TASK
     try:
         handler = await handlers.handler_of(agent)
-        response_type = handlers.constant_response_type(agent.handler)
+        response_type = constant_response_type(handler)
     except HandlerError:
         return BY_TASK
     received = agentkit.Message(message, blobs.content_of)
@@ -147,7 +150,7 @@ async def _choose(principal: Principal, agent: Agent, message: JSON) -> Choice:
         response_type = await _select_response_type(principal, agent, handler, received)
     if response_type is ResponseType.MESSAGE:
         return BY_MESSAGE
-    if not chooses(handler, received) or not handlers.can_run(agent):
+    if not chooses(handler, received) or not _can_choose(agent):
         return BY_TASK
     earlier = await db.run(_earlier_choice, principal, agent, message)
     if earlier is not None:
@@ -155,13 +158,18 @@ async def _choose(principal: Principal, agent: Agent, message: JSON) -> Choice:
     try:
         async with asyncio.timeout(settings.ANSWER_SECONDS):
             decision = await handlers.decide_skill(agent, received)
-    except Exception:
-        log.exception("agent %s chose no skill", agent.slug)
+    except Exception as error:
+        handlers.log_error(agent, error, "chose no skill")
         return BY_TASK
     if isinstance(decision, Start):
         return Choice(skill=decision.skill)
     words = decision.question if isinstance(decision, Clarify) else decision.reason
     return Choice(is_message=True, answer=Answer([text_part(words)]))
+
+
+def _can_choose(agent: Agent) -> bool:
+    """Does the agent's handler run here now? A paused agent starts nothing, so its messages become tasks that wait."""
+    return handlers.can_run(agent) and agent.current_activity == Activity.ACTIVE
 
 
 async def _select_response_type(
@@ -170,7 +178,7 @@ async def _select_response_type(
     earlier = await db.run(_earlier_choice, principal, agent, received.wire, True)
     if earlier is not None:
         return ResponseType.MESSAGE if earlier.is_message else ResponseType.TASK
-    if not handlers.can_run(agent):
+    if not _can_choose(agent):
         return ResponseType.TASK
     try:
         async with asyncio.timeout(settings.SELECT_SECONDS):
@@ -178,7 +186,8 @@ async def _select_response_type(
             task = await db.run(_newest_task, principal, agent, received.wire) if takes_task else None
             return await handlers.select_response_type(agent, received, task)
     except Exception as error:
-        log.warning("agent %s chose no response type, so there is a task: %r", agent.slug, error)
+        kind = logs.describe(error, texts="none")
+        log.warning("agent %s chose no response type, so there is a task: %s", agent.slug, kind)
         return ResponseType.TASK
 
 
@@ -256,6 +265,7 @@ async def answer_with_message(
 
 
 async def _ask_agent(principal: Principal, agent: Agent, message: JSON) -> AgentAnswer:
+    activity.check_answers(agent)
     if not handlers.can_run(agent):
         raise NoAnswer("The agent is too busy to answer. Try again in a few minutes.")
     conversation = Conversation()
@@ -267,8 +277,8 @@ async def _ask_agent(principal: Principal, agent: Agent, message: JSON) -> Agent
         return AgentAnswer(answer, output.memory_changes(conversation.memory, session.memory))
     except output.MemoryTooLarge as too_large:
         return AgentAnswer(Answer.error(str(too_large), too_large.code))
-    except ValueError:
-        log.exception("agent %s keeps what cannot be kept", agent.slug)
+    except ValueError as error:
+        handlers.log_error(agent, error, "keeps what cannot be kept")
         return AgentAnswer(Answer.error(AGENT_ERROR_MESSAGE, INVALID_RESPONSE))
 
 
@@ -282,15 +292,15 @@ async def _ask_within_deadline(agent: Agent, message: JSON, conversation: Conver
         if isinstance(error, TimeoutError) and limit.expired():
             late = f"The agent did not answer within {settings.ANSWER_SECONDS:g} seconds. Try again, or ask for less."
             return Answer.error(late, "time_limit")
-        log.exception("agent %s failed", agent.slug)
+        handlers.log_error(agent, error)
         return Answer.error(AGENT_ERROR_MESSAGE, error_code(error))
 
 
 def _cleaned_answer(agent: Agent, said: Answer) -> Answer:
     try:
         return Answer(clean_parts(said.parts), clean(said.metadata))
-    except Exception:
-        log.exception("agent %s gave an answer that cannot be sent", agent.slug)
+    except Exception as error:
+        handlers.log_error(agent, error, "gave an answer that cannot be sent")
         return Answer.error(AGENT_ERROR_MESSAGE, INVALID_RESPONSE)
 
 
@@ -308,6 +318,7 @@ def _claim_message(principal: Principal, agent: Agent, message: JSON, body_hash:
     """None if this caller must answer the message; otherwise the earlier answer, empty until it exists."""
     lookup.find_target(principal, agent, message)
     if not principal.is_known:
+        accept.check_obstacles(principal, agent)
         return None
     accepted = accept.find_accepted(principal.sender, agent, message["messageId"], body_hash)
     if accepted is None:
@@ -332,6 +343,7 @@ def _earlier_answer(row: Message) -> Answered:
 
 
 def _claim_new_message(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Answered | None:
+    accept.check_obstacles(principal, agent)
     try:
         with write_transaction():
             Accepted.objects.create(
@@ -405,6 +417,7 @@ def accept_and_publish(
     parent: uuid.UUID | None = None,
     question: Question | None = None,
     question_index: int | None = None,
+    priority: Run.Priority | None = None,
     traceparent: str = "",
 ) -> Receipt:
     """Record the message (see `accept.accept`) and publish its run. Raises errors.Refusal."""
@@ -418,6 +431,7 @@ def accept_and_publish(
         parent=parent,
         question=question,
         question_index=question_index,
+        priority=priority,
         traceparent=traceparent,
     )
     if receipt.run is not None:
@@ -431,44 +445,51 @@ async def wait_until_settled[T](
     after: int,
     show: Callable[[Task], T],
     since: float | None = None,
-    find: Callable[[uuid.UUID], Task | None] = TASK.one,
 ) -> T:
-    """Wait without a thread or connection until the task has settled, after event `after`.
+    """Wait until the task has settled, after event `after`; gives what `show` makes of it on a database thread.
 
-    Returns what `show` makes of the task that `find` reads; both run on a database thread. `since`: see `feed.growth`.
-    Raises TaskNotFound for a deleted task.
+    `since`: see `feed.growth`. Raises TaskNotFound for a deleted task.
+    """
+
+    def show_if_settled() -> tuple[T] | None:
+        task = TASK.one(task_id)
+        if task is None:
+            raise TaskNotFound
+        return (show(task),) if TaskState(task.state).is_settled else None
+
+    return (await wait_for(context_id, after, show_if_settled, since))[0]
+
+
+async def wait_for[T](context_id: uuid.UUID, after: int, read: Callable[[], T | None], since: float | None = None) -> T:
+    """Wait without a thread or connection until `read`, on a database thread, gives something.
+
+    It is called whenever the context has grown beyond event `after`. `since`: see `feed.growth`.
     """
     async with aclosing(feed.growth(context_id, after, since=since)) as grown:
         async for _ in grown:
-            for shown in await db.run(_show_if_settled, task_id, show, find):
-                return shown
+            if (found := await db.run(read)) is not None:
+                return found
     raise AssertionError("a feed does not end")
 
 
-def _show_if_settled[T](
-    task_id: uuid.UUID, show: Callable[[Task], T], find: Callable[[uuid.UUID], Task | None]
-) -> list[T]:
-    task = find(task_id)
-    if task is None:
-        raise TaskNotFound
-    return [show(task)] if TaskState(task.state).is_settled else []
-
-
-def run_again(task: Task) -> Receipt:
+def run_again(task: Task, key: uuid.UUID | None = None) -> Receipt:
     """Send a task's first message again, as its owner, in a new task that references the old one.
+
+    With the same `key`, a repeated call gives the same task.
 
     Raises errors.Refusal; then nothing is stored.
     """
     first = Message.objects.filter(task=task, role=Message.Role.USER).order_by("index").first()
     if first is None:
         raise UnsupportedOperation("The task has no message to send again.")
+    principal = task.owner.principal_in(task.workspace_id) if task.owner else ANONYMOUS
     message = {
-        "messageId": str(uuid.uuid4()),
-        "contextId": task.context.context_id,
+        "messageId": str(key or uuid.uuid4()),
+        "contextId": task.context.name_for(principal),
         "role": "ROLE_USER",
         "parts": first.parts,
         "referenceTaskIds": [str(task.pk)],
         **{name: kept for name in ("metadata", "extensions") if (kept := getattr(first, name))},
     }
-    principal = task.owner.principal if task.owner else ANONYMOUS
-    return accept_and_publish(principal, task.agent, message)
+    sender = principal.sender or (f"call:{key.hex}" if key else "")
+    return accept_and_publish(principal, task.agent, message, sender=sender)

@@ -6,23 +6,33 @@ import datetime
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.record.models import Context, Message, Run, Suspension, Task
+from apps.installation.models import Operation
+from apps.record.execution import Run, Suspension
+from apps.record.models import Context, Message, Task
 from db.sql import Query
 
 
 def _whole_run(
-    run: Run, task: Task, context: Context, agent: Agent, owner: User | None, message: Message, now: datetime.datetime
-) -> tuple[Run, datetime.datetime]:
+    run: Run,
+    task: Task,
+    context: Context,
+    agent: Agent,
+    owner: User | None,
+    message: Message,
+    operation: Operation | None,
+    now: datetime.datetime,
+) -> tuple[Run, Operation | None, datetime.datetime]:
     task.context, task.agent, task.owner = context, agent, owner
     run.task, run.message = task, message
-    return run, now
+    return run, operation, now
 
 
 RUN = Query(
-    "SELECT {run}, {task}, {context}, {agent}, {owner}, {message}, {now} FROM {run.table} "
+    "SELECT {run}, {task}, {context}, {agent}, {owner}, {message}, {operation}, {now} FROM {run.table} "
     "JOIN {task.table} ON task.id = run.task_id JOIN {context.table} ON context.id = task.context_id "
     "JOIN {agent.table} ON agent.id = task.agent_id LEFT JOIN {owner.table} ON owner.id = task.owner_id "
-    "JOIN {message.table} ON message.id = run.message_id WHERE run.id = %s",
+    "JOIN {message.table} ON message.id = run.message_id LEFT JOIN {operation.table} ON operation.id = 1 "
+    "WHERE run.id = %s",
     _whole_run,
     run=Run,
     task=Task,
@@ -30,8 +40,9 @@ RUN = Query(
     agent=Agent,
     owner=User,
     message=Message,
+    operation=Operation,
 )
-"""A run with all that a claim needs, and the database's time."""
+"""A run with all that a claim needs, the state of the installation, and the database's time."""
 
 LATER_MESSAGE = Query[Message](
     "SELECT {message} FROM {message.table} WHERE message.task_id = %s AND message.role = 'user' "
@@ -42,3 +53,31 @@ LATER_MESSAGE = Query[Message](
 SUSPENSION_BY_CHILD = Query[Suspension](
     "SELECT {suspension} FROM {suspension.table} WHERE suspension.child_id = %s LIMIT 1", suspension=Suspension
 )
+
+QUEUE = """
+WITH RECURSIVE lanes (lane) AS (
+    SELECT min(lane) FROM record_run WHERE state = 'queued'
+    UNION ALL
+    SELECT (SELECT min(run.lane) FROM record_run AS run WHERE run.state = 'queued' AND run.lane > lanes.lane)
+    FROM lanes WHERE lanes.lane IS NOT NULL
+)
+SELECT lane, (SELECT min(run.priority) FROM record_run AS run WHERE run.state = 'queued' AND run.lane = lanes.lane), 0
+FROM lanes WHERE lane IS NOT NULL
+UNION ALL
+SELECT lane, priority, count(*) FROM record_run
+WHERE state IN ('queued', 'running') AND lease_until IS NOT NULL AND (state = 'running' OR lease_until > {now})
+GROUP BY lane, priority
+"""
+"""Each lane with queued runs and its highest priority; then, by lane and priority, how many runs are with workers.
+
+It reads one index entry a lane, whatever waits there.
+"""
+
+RESERVE = """
+UPDATE record_run SET lease_until = {until} WHERE state = 'queued' AND id = (
+    SELECT id FROM record_run WHERE state = 'queued' AND lane = %s AND priority <= %s
+    AND (lease_until IS NULL OR lease_until < {now})
+    ORDER BY priority, queued_at LIMIT 1 {skip_locked}
+) RETURNING id
+"""
+"""The lane's next run, which no other worker gets for a while."""

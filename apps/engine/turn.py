@@ -9,6 +9,7 @@ import asyncio
 import copy
 import dataclasses
 import logging
+import time
 import traceback
 import uuid
 from collections.abc import Awaitable, Callable
@@ -19,6 +20,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.db.models import Q
 from django.utils.module_loading import import_string
+from opentelemetry.trace import get_current_span
 
 import db
 from agentkit import Failed, HandlerError, Outcome, Progress, Session, Suspended, TaskContext
@@ -26,6 +28,7 @@ from agentkit.context import bookmarks
 from apps.agents import versions
 from apps.agents.models import Agent
 from apps.engine import cancel, delegation, finish, handlers
+from apps.engine.approvals import TurnApprovals
 from apps.engine.assignment import Assignment, ReleaseSlot
 from apps.engine.delegation import Delegation, principal_of
 from apps.engine.finish import Ending, Ongoing
@@ -45,9 +48,10 @@ from apps.engine.recorder import NewEvent, Recorder, RecordLost, event_of
 from apps.record import runs
 from apps.record.content.strict_json import digest_of
 from apps.record.events import JSON
+from apps.record.execution import Run
 from apps.record.hooks import hook
-from apps.record.models import Run
 from apps.record.runs import LeaseLost
+from telemetry import metrics, tracing
 
 log = logging.getLogger("parley.engine")
 
@@ -96,6 +100,8 @@ async def execute_turn(
     except LeaseLost:
         note = f"Attempt {assignment.attempt} ended after the run was no longer its own."
         await db.run(runs.add_note, assignment.lease.run_id, note)
+        if recorder.usage.models:
+            await db.run(runs.save_usage, assignment.lease, recorder.usage)
     except asyncio.CancelledError:
         recorder.abandon()
         if recorder.usage.models:
@@ -122,6 +128,7 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
         emit=recorder.emit,
         lend=partial(hook("CREDENTIAL_LENDER"), assignment),
         delegate=calls,
+        approvals=TurnApprovals(assignment, recorder),
     )
 
 
@@ -233,7 +240,7 @@ def _agent_error(assignment: Assignment, raised: Exception, code: str = "") -> t
     code = code or error_code(raised)
     error = {"code": code, "message": f"{type(raised).__name__}: {raised}", "traceback": traceback.format_exc()}
     error = assignment.redaction(error)
-    log.error("agent %s failed\n%s", assignment.agent.slug, error["traceback"])
+    handlers.log_error(assignment.agent, raised)
     return Failed(AGENT_ERROR_MESSAGE, code), error
 
 
@@ -251,7 +258,6 @@ async def _finish_turn(
         assignment.lease,
         outcome,
         turn=assignment.turn,
-        no_other_events_until=assignment.no_other_events_until,
         is_first_attempt=assignment.turn == 1 and assignment.lease.fence == 1,
         error=error,
         child=child,
@@ -261,7 +267,7 @@ async def _finish_turn(
     )
     try:
         ending.tokens = await recorder.close()  # first, so that this run writes nothing else
-        ending.streamed = recorder.streamed
+        ending.streamed, ending.no_other_events_until = recorder.streamed, assignment.no_other_events_until
         _complete(ending, assignment, recorder, task)
         if child is not None:
             await db.persist(delegation.watch_child, child.pk)
@@ -285,6 +291,9 @@ async def _finish_turn(
             span=assignment.span,
         )
         following = await db.persist(finish.finish, assignment.task, assignment.message, ending)
+    if tracing.is_on():
+        _mark_span(ending)
+    _count_end(assignment, ending)
     if calls.is_used and agent.kind != Agent.Kind.PLAN:  # a plan's children live until its task ends
         await calls.made()
         await db.run(_release_children, assignment.task.pk, ending)
@@ -292,15 +301,33 @@ async def _finish_turn(
         await db.run(publish, following)
 
 
+def _mark_span(ending: Ending) -> None:
+    """Tell the run's span how the turn ended."""
+    span, outcome = get_current_span(), ending.outcome
+    kind = type(outcome).__name__.lower() if outcome else "interrupted"
+    span.set_attribute("parley.outcome", kind)
+    for name, counted in (("input_tokens", "inputTokens"), ("output_tokens", "outputTokens"), ("cost", "cost")):
+        if counted in ending.usage:
+            span.set_attribute(f"parley.usage.{name}", ending.usage[counted])
+    if isinstance(outcome, Failed):
+        tracing.fail(span, outcome.code)
+
+
+def _count_end(assignment: Assignment, ending: Ending) -> None:
+    slug = assignment.agent.slug
+    metrics.RUNS_ENDED[slug, ending.result, ending.reason].inc()
+    metrics.RUN_SECONDS[slug].observe(time.monotonic() - assignment.claimed_at)
+
+
 def _complete(ending: Ending, assignment: Assignment, recorder: Recorder, task: TaskContext) -> None:
     """Check and clean the result. Raises TooLarge, MemoryTooLarge, and ValueError for what is not JSON."""
     redact, outcome, memory = assignment.redaction, ending.outcome, task.memory
     if outcome is not None and not isinstance(outcome, Ongoing):
         if ending.child is None:
-            recorder.limits.check(outcome, memory)
+            recorder.limits.check(outcome, {} if ending.is_repeated else memory)
         outcome = clean_outcome(outcome, assignment.stored_file)
         ending.outcome = redact(recorder.usage.labelled(outcome) if recorder.usage.models else outcome)
-    if ending.child is not None:  # the repeated turn starts with the same memory
+    if ending.is_repeated:  # the repeated turn starts with the same memory
         ending.memory = assignment.memory | redact(clean(bookmarks(memory)))
     else:
         ending.memory = redact(clean(memory)) if memory else {}

@@ -6,6 +6,7 @@ Each write of a run also extends its lease (`ledger.writing`).
 from __future__ import annotations
 
 import asyncio
+import datetime
 import itertools
 import logging
 import os
@@ -13,33 +14,40 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db.models import F
+from opentelemetry.trace import SpanKind
 from structlog.contextvars import bind_contextvars
 
 import db
 from apps.engine import handlers
-from apps.engine.assignment import Assignment
+from apps.engine.assignment import Assignment, current_assignment
 from apps.engine.claim import claim, is_repeatable
-from apps.engine.finish import fail_lost_turn
+from apps.engine.fairness import Turns, has_limit
+from apps.engine.finish import WORKER_LOST, fail_lost_turn
 from apps.engine.handlers import Blocked, LoopWatchdog, TurnOutput, turn_output
 from apps.engine.queue import publish
 from apps.engine.turn import execute_turn
-from apps.record import ledger, notifications, runs
-from apps.record.models import Run
+from apps.record import ledger, notifications
+from apps.record.execution import Run
+from apps.record.models import TaskState
 from apps.record.runs import Lease, LeaseLost
 from db import sql
 from db.threads import Singleton
+from telemetry import metrics, tracing
 
 log = logging.getLogger("parley.engine")
 
 MAX_REMEMBERED_STOPS = 1000
 FULL_WAIT_SECONDS = 1.0
+Take = Callable[[Any, str], Assignment | None]
+"""Claims the run with this key, or None: any, for a worker of this name."""
 
 
 @dataclass(slots=True)
@@ -49,6 +57,14 @@ class ActiveRun:
     interrupted: bool = False
 
 
+class Load(NamedTuple):
+    """The runs of a process: `busy` ones take a slot of `capacity`, `waiting` ones have released theirs for a while."""
+
+    busy: int
+    waiting: int
+    capacity: int
+
+
 class WorkerProcess:
     """Claims runs, executes them on one event loop, extends their leases, and stops them."""
 
@@ -56,6 +72,7 @@ class WorkerProcess:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self._claim_numbers = itertools.count(1)
         self._slots = RunSlots(settings.RUNS_PER_PROCESS)
+        self._turns = Turns()
         self._claiming: set[Future[bool]] = set()
         self._active: dict[str, ActiveRun] = {}
         self._stops: dict[str, None] = {}  # runs to stop that have not begun here, oldest first
@@ -69,6 +86,11 @@ class WorkerProcess:
         handlers.capture_stdout()
         self._stop_listening = notifications.on_stop(self._stop_soon)
 
+    @property
+    def load(self) -> Load:
+        busy = max(0, self._slots.taken)
+        return Load(busy, max(0, len(self._active) - busy), self._slots.count)
+
     def _run(self) -> None:
         while True:
             try:
@@ -78,34 +100,37 @@ class WorkerProcess:
                 continue
 
     def claim_and_wait(self, run_id: uuid.UUID) -> bool:
-        """Claim a run and begin it. Returns False if this process is full or closing; then ask another."""
-        return self.claim_soon(run_id).result()
+        """Claim this run and begin it. Returns False if this process is full or closing; then ask another."""
+        return self._claim_soon(run_id, claim).result()
 
     def claim_soon(self, run_id: uuid.UUID) -> Future[bool]:
-        """Like `claim_and_wait`, without blocking the thread."""
+        """Claim this run, or the one whose turn it is, without blocking the thread. Returns as `claim_and_wait`."""
+        return self._claim_soon(run_id, self._turns.claim)
+
+    def _claim_soon(self, run_id: uuid.UUID, take: Take) -> Future[bool]:
         if self._watchdog.is_stuck:
             return _delayed_refusal()
         if self._slots.take():
-            return self._claim_in_slot(run_id)
-        return asyncio.run_coroutine_threadsafe(self._claim_when_free(run_id), self._loop)
+            return self._claim_in_slot(run_id, take)
+        return asyncio.run_coroutine_threadsafe(self._claim_when_free(run_id, take), self._loop)
 
-    async def _claim_when_free(self, run_id: uuid.UUID) -> bool:
+    async def _claim_when_free(self, run_id: uuid.UUID, take: Take) -> bool:
         if not await self._slots.take_within(FULL_WAIT_SECONDS):
             return False
-        return await asyncio.wrap_future(self._claim_in_slot(run_id))
+        return await asyncio.wrap_future(self._claim_in_slot(run_id, take))
 
-    def _claim_in_slot(self, run_id: uuid.UUID) -> Future[bool]:
-        """Claim the run under a name for this one claim. The slot is taken already."""
-        claiming = db.submit(self._claim_and_begin, run_id, f"{self.name}:{next(self._claim_numbers)}")
+    def _claim_in_slot(self, run_id: uuid.UUID | None, take: Take) -> Future[bool]:
+        """Claim a run under a name for this one claim. The slot is taken already."""
+        claiming = db.submit(self._claim_and_begin, run_id, take, f"{self.name}:{next(self._claim_numbers)}")
         self._claiming.add(claiming)
         claiming.add_done_callback(self._claiming.discard)
         return claiming
 
-    def _claim_and_begin(self, run_id: uuid.UUID, name: str) -> bool:
+    def _claim_and_begin(self, run_id: uuid.UUID | None, take: Take, name: str) -> bool:
         assignment = None
         try:
             if not self._closing:
-                assignment = claim(run_id, name)
+                assignment = take(run_id, name)
         finally:
             with suppress(RuntimeError):
                 if assignment is not None:
@@ -139,12 +164,19 @@ class WorkerProcess:
             self._stop(key)
 
     async def _execute(self, assignment: Assignment, key: str) -> None:
-        bind_contextvars(run=key, task=str(assignment.task.pk), agent=assignment.agent.slug)
+        task, agent = str(assignment.task.pk), assignment.agent.slug
+        bind_contextvars(run=key, task=task, agent=agent, trace_id=assignment.span[3:35])
+        current_assignment.set(assignment)
+        db.caller.set(f"runs of {assignment.task.owner_id}")
         printed = TurnOutput(assignment.redaction)
         turn_output.set(printed)
+        metrics.ACTIVE_RUNS.inc()
         active = self._active[key]
         try:
-            await execute_turn(assignment, lambda: active.interrupted, self._slots.released_for_a_while)
+            with tracing.span(f"run {agent}", kind=SpanKind.CONSUMER, parent=assignment.span) as span:
+                if span.is_recording():
+                    span.set_attributes(_span_attributes(assignment))
+                await execute_turn(assignment, lambda: active.interrupted, self._slots.released_for_a_while)
         except asyncio.CancelledError:
             pass
         except Exception:
@@ -154,7 +186,11 @@ class WorkerProcess:
                 printed.close()
             if self._active.get(key) is active:
                 del self._active[key]
-            self._slots.give()
+            metrics.ACTIVE_RUNS.dec()
+            if not self._closing and has_limit(assignment.lane):
+                self._claim_in_slot(None, self._turns.claim)  # what waited for this run to end has no message any more
+            else:
+                self._slots.give()
 
     def _stop_soon(self, run_id: str) -> None:
         with suppress(RuntimeError):
@@ -175,6 +211,7 @@ class WorkerProcess:
         Its own thread keeps leases while a handler blocks the loop. If the loop stays stuck, leases expire and other
         processes take the runs.
         """
+        db.caller.set("leases")
         while not self._ended.wait(settings.RUN_LEASE_SECONDS / 6):
             leases = [active.assignment.lease for active in list(self._active.values())]
             if not leases or self._watchdog.is_stuck:
@@ -223,6 +260,19 @@ class WorkerProcess:
                 await asyncio.get_running_loop().shutdown_asyncgens()
 
 
+def _span_attributes(assignment: Assignment) -> dict[str, str | int]:
+    """Beside Parley's own, those of OpenTelemetry's conventions for generative AI."""
+    return {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": assignment.agent.slug,
+        "gen_ai.conversation.id": str(assignment.context_id),
+        "parley.task": str(assignment.task.pk),
+        "parley.run": str(assignment.lease.run_id),
+        "parley.turn": assignment.turn,
+        "parley.attempt": assignment.attempt,
+    }
+
+
 def _delayed_refusal() -> Future[bool]:
     """Refuse after a while, because the broker redelivers a rejected message at once."""
     refused: Future[bool] = Future()
@@ -239,9 +289,14 @@ class RunSlots:
     """
 
     def __init__(self, count: int) -> None:
+        self.count = count
         self._free = count
         self._lock = threading.Lock()
         self._freed = asyncio.Event()
+
+    @property
+    def taken(self) -> int:
+        return self.count - self._free
 
     def take(self) -> bool:
         with self._lock:
@@ -287,7 +342,7 @@ def check_leases(leases: Iterable[Lease], *, extend: bool) -> dict[Lease, bool]:
     }
     held = [lease.run_id for lease in found if wanted[lease.run_id] == lease]
     if extend and held:
-        running.filter(pk__in=held).update(lease_until=runs.lease_end(now))
+        running.filter(pk__in=held).update(lease_until=now + datetime.timedelta(seconds=settings.RUN_LEASE_SECONDS))
     return found
 
 
@@ -310,6 +365,7 @@ def _fail_unrepeatable(assignment: Assignment) -> None:
             following = fail_lost_turn(log, run, assignment.lease, reason)
     except LeaseLost:
         return
+    metrics.RUNS_ENDED[assignment.agent.slug, TaskState.FAILED.value, WORKER_LOST].inc()
     if following is not None:
         publish(following)
 
@@ -319,6 +375,12 @@ _worker = Singleton(WorkerProcess)
 
 def current_worker() -> WorkerProcess:
     return _worker.get()
+
+
+def current_load() -> Load:
+    """What this process carries. It does not start the event loop of a process that has had no run."""
+    worker = _worker.peek()
+    return worker.load if worker is not None else Load(0, 0, settings.RUNS_PER_PROCESS)
 
 
 def close_current_worker(grace: float) -> None:

@@ -14,12 +14,12 @@ class InstallationConfig(AppConfig):
         from django.db import transaction
 
         from apps.installation import current  # it needs the registry of apps
-        from apps.installation.models import ModelConnection, NetworkAllowance
+        from apps.installation.models import ModelConnection, NetworkAllowance, Operation
 
         def forget(**_: Any) -> None:
             current.forget()
             transaction.on_commit(current.forget)  # another thread may have read meanwhile
 
-        for model in (ModelConnection, NetworkAllowance):
+        for model in (ModelConnection, NetworkAllowance, Operation):
             for changed in (post_save, post_delete):
                 changed.connect(forget, model, weak=False, dispatch_uid=f"{changed}{model}")

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 import db
 from apps.accounts.encryption import CannotDecrypt
-from apps.installation.models import CONNECTION_SLUG, ModelConnection, NetworkAllowance
+from apps.installation.models import CONNECTION_SLUG, Activity, ModelConnection, NetworkAllowance, Operation
 from outbound import Allowed
 
 log = logging.getLogger("parley.installation")
@@ -60,6 +60,7 @@ class Snapshot:
     endpoints: Sequence[Endpoint] = ()  # the default first
     allowances: Sequence[tuple[Allowed, datetime.datetime | None]] = ()
     read_at: float = float("-inf")  # by `time.monotonic`
+    activity: Activity = Activity.ACTIVE  # of all agents
 
     @property
     def is_fresh(self) -> bool:
@@ -125,7 +126,7 @@ async def latest() -> Snapshot:
 def forget() -> None:
     """Read the rows again before the next use. They stay for event loops meanwhile."""
     global _kept
-    _kept = Snapshot(_kept.endpoints, _kept.allowances)
+    _kept = Snapshot(_kept.endpoints, _kept.allowances, activity=_kept.activity)
 
 
 def keep(known: Snapshot) -> None:
@@ -161,7 +162,7 @@ def _read() -> Snapshot:
     started = time.monotonic()
     try:
         allowances = [(_allowed(entry), expires) for entry, expires in _allowance_rows()]
-        found = Snapshot(list(map(_endpoint, _connections())), allowances, started)
+        found = Snapshot(list(map(_endpoint, _connections())), allowances, started, _activity())
     except (DatabaseError, CannotDecrypt) as problem:
         log.warning("the installation's model connections and private addresses cannot be read: %s", problem)
         return _kept
@@ -171,6 +172,11 @@ def _read() -> Snapshot:
 
 def _allowance_rows() -> Sequence[tuple[str, datetime.datetime | None]]:
     return list(NetworkAllowance.objects.values_list("entry", "expires_at"))
+
+
+def _activity() -> Activity:
+    """Of the whole installation."""
+    return Activity(Operation.objects.values_list("activity", flat=True).first() or Activity.ACTIVE)
 
 
 def _connections() -> Sequence[ModelConnection]:

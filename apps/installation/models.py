@@ -1,4 +1,4 @@
-"""Rows that operators set while Parley runs: model connections, private addresses, dismissed first steps."""
+"""Rows that operators set while Parley runs: model connections, private addresses, whether work starts, first steps."""
 
 from __future__ import annotations
 
@@ -184,6 +184,35 @@ def allow_url(url: str) -> str:
     except outbound.Forbidden:
         return ""
     return reverse("admin:installation_networkallowance_add", query={"entry": entries[0]}) if entries else ""
+
+
+class Activity(models.TextChoices):
+    """Whether an agent, or the whole installation, starts work and accepts new tasks.
+
+    Paused: it accepts messages, and starts nothing. Draining: it refuses new tasks, and works off what it has.
+    """
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    DRAINING = "draining"
+
+
+class Operation(models.Model):
+    """The one row about all agents. Without it, the installation is active."""
+
+    ONLY = 1
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=ONLY, editable=False)
+    activity = models.CharField(max_length=10, choices=Activity, default=Activity.ACTIVE)
+    changed_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+", editable=False)
+    changed_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        verbose_name_plural = "operation"
+        constraints = [models.CheckConstraint(condition=models.Q(id=1), name="one_row_about_all_agents")]
+
+    def __str__(self) -> str:
+        return "all agents"
 
 
 class DismissedSteps(models.Model):

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
@@ -29,15 +29,16 @@ from apps.engine import cancel, delegation, finish
 from apps.engine.delegation import principal_of, question_of
 from apps.engine.send import accept_and_publish
 from apps.features.routing import ranking
+from apps.installation.models import Activity
 from apps.plans import registry, transitions
 from apps.plans.graphs import plan_at
 from apps.plans.models import PlanRun, Step
 from apps.plans.person import PERSON, record_answers
 from apps.plans.run_state import RunState, deadline
 from apps.plans.transitions import Decision, RunEnded, decide, reload_task
-from apps.record import runs
-from apps.record.errors import Refusal
+from apps.record.errors import NotAccepting, Refusal
 from apps.record.events import JSON
+from apps.record.execution import Run
 from apps.record.ledger import Ledger
 from apps.record.models import Artifact as Delivered
 from apps.record.models import Context, Task, TaskState
@@ -149,7 +150,7 @@ def send_steps(run: PlanRun, steps: Sequence[Step]) -> bool:
     for step in steps:
         try:
             sender.send(step)
-        except AlreadyStarted:
+        except (AlreadyStarted, NotAccepting):  # of the latter a later tick tries again
             continue
         except (NoAgentFound, Refusal) as refusal:
             # The step ends without a task; the next tick reads the reason.
@@ -169,7 +170,7 @@ class Sender:
         self._agents: dict[str, Agent] = {}
 
     def send(self, step: Step) -> None:
-        """Raises AlreadyStarted, NoAgentFound, Refusal."""
+        """Raises AlreadyStarted, NoAgentFound, NotAccepting, Refusal."""
         definition = self._plan.step(step.key)
         receipt = accept_and_publish(
             self._principal,
@@ -179,10 +180,19 @@ class Sender:
             sender=f"task:{self._run.pk}",
             skill=(step.phase == Phase.WORK and definition.skill) or None,
             parent=self._run.pk,
-            traceparent=runs.new_span(self._run.traceparent),
+            priority=self._priority,
+            traceparent=self._run.traceparent,
         )
         if receipt.repeated:  # it was sent before
             _adopt_task(step, receipt.task, definition.time_limit)
+
+    @cached_property
+    def _priority(self) -> Run.Priority:
+        """That of the plan itself. A turn that called the plan waits for its steps."""
+        if self._run.task.parent_id is not None:
+            return Run.Priority.CONTINUED
+        found = Run.objects.filter(task=self._run.pk).order_by("-turn").values_list("priority", flat=True).first()
+        return Run.Priority.NORMAL if found is None else Run.Priority(found)
 
     def _agent(self, step: Step) -> Agent:
         """The agent that the step is for. Raises NoAgentFound."""
@@ -200,12 +210,14 @@ class Sender:
         return self._agents[slug]
 
     def _best_agent(self, step: Step) -> str:
-        """The agent that ranks best; concurrent ticks agree on one. Raises NoAgentFound."""
+        """The agent that ranks best; concurrent ticks agree on one. Raises NoAgentFound, NotAccepting."""
         wanted = self._plan.step(step.key).find
         ranked = asyncio.run(ranking.rank_agents(self._principal, WorkRequest(wanted)))
         fitting = [one.agent for one in ranked if one.accepted and one.agent.slug != PERSON]
         calling = _calling_plans(self._run.task)
         best = next((agent.slug for agent in fitting if not registry.call_path_to(agent, calling)), None)
+        if best is None and any(one.agent.activity != Activity.ACTIVE for one in ranked):
+            raise NotAccepting("An agent that might do it is paused or drained.")
         if best is None:
             why = " but plans that would call this one again" if fitting else ""
             raise NoAgentFound(f"No agent that the owner of this run may use fits “{wanted}”{why}.")

@@ -28,7 +28,8 @@ from apps.plans import engine
 from apps.plans.models import GivenAnswer, PlanRun, Step, StepQuerySet
 from apps.plans.sql import RUNNING_PLAN, STEPS_OF_TASK
 from apps.record.events import EventType
-from apps.record.models import INTERRUPTED_STATES, TERMINAL_STATES, Accepted, Context, Event, TaskState
+from apps.record.execution import Accepted
+from apps.record.models import INTERRUPTED_STATES, TERMINAL_STATES, Context, Event, TaskState
 from db import sql
 
 State, Phase = Step.State, Step.Phase
@@ -195,7 +196,10 @@ RUNS_PER_SWEEP = 500
 
 @shared_task(name="plans.sweep")  # type: ignore[untyped-decorator]
 def sweep() -> int:
-    """Enqueue the runs that are due; returns their number. Idempotent."""
+    """Moves on plan runs that are due and that nobody has moved.
+
+    Idempotent. Returns their number.
+    """
     now = sql.database_time()
     long_ago = now - datetime.timedelta(seconds=settings.SWEEP_SECONDS)
     _mark_missed_moves()

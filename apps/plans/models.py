@@ -21,7 +21,7 @@ class Plan(Agent):
 
 class PlanRunQuerySet(models.QuerySet["PlanRun"]):
     def visible_to(self, principal: Principal) -> PlanRunQuerySet:
-        return self.filter(task__owner_id=principal.user_id)
+        return principal.only_agents(self.filter(**principal.own("task__")), "task__agent")
 
     def unfinished(self) -> PlanRunQuerySet:
         return self.filter(finished_at=None)
@@ -52,6 +52,9 @@ class PlanRun(models.Model):
         verbose_name_plural = "runs of plans"
         indexes = [
             models.Index(fields=["advanced_at"], condition=models.Q(finished_at=None), name="plan_runs_that_go_on"),
+            models.Index(
+                fields=["finished_at"], condition=models.Q(finished_at__isnull=False), name="plan_runs_by_end"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -85,7 +88,7 @@ class GivenAnswer(models.Model):
 
 class StepQuerySet(models.QuerySet["Step"]):
     def visible_to(self, principal: Principal) -> StepQuerySet:
-        return self.filter(run__task__owner_id=principal.user_id)
+        return principal.only_agents(self.filter(**principal.own("run__task__")), "run__task__agent")
 
     def open(self) -> StepQuerySet:
         return self.filter(state__in=Step.OPEN)

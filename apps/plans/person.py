@@ -270,7 +270,7 @@ class OpenQuestions:
         runs = set(PlanRun.objects.visible_to(principal).unfinished().values_list("pk", flat=True))
         if not runs:
             return cls()
-        suspended = Task.objects.visible_to(principal).filter(state__in=INTERRUPTED_STATES, suspension__isnull=False)
+        suspended = Task.objects.of(principal).filter(state__in=INTERRUPTED_STATES, suspension__isnull=False)
         slots = suspended.values_list("pk", "slot")
         asks_for = {task: uuid.UUID(slot["child"]) for task, slot in slots if slot and "child" in slot}
         relayed = {task for task in asks_for if not runs.isdisjoint(_chain(task, asks_for))}
@@ -295,13 +295,13 @@ def waiting_for(principal: Principal) -> TaskQuerySet:
     unarchived = Task.objects.filter(pk__in=outermost, context__in=lookup.unarchived_contexts(principal))
     shown = set(unarchived.values_list("pk", flat=True))
     askers = [task for task, path in asked.steps.items() if path[-1] in shown]
-    return own | Task.objects.visible_to(principal).filter(state__in=INTERRUPTED_STATES, pk__in=askers)
+    return own | Task.objects.of(principal).filter(state__in=INTERRUPTED_STATES, pk__in=askers)
 
 
 def waiting_in_run(principal: Principal, run: PlanRun) -> TaskQuerySet:
     """The tasks that wait for the caller in a run and the runs within it."""
     askers = [task for task, path in OpenQuestions.of(principal).steps.items() if run.pk in path]
-    return Task.objects.visible_to(principal).filter(state__in=INTERRUPTED_STATES, pk__in=askers)
+    return Task.objects.of(principal).filter(state__in=INTERRUPTED_STATES, pk__in=askers)
 
 
 def steps_asking_by(principal: Principal, tasks: Iterable[Task]) -> dict[uuid.UUID, Step]:

@@ -12,6 +12,8 @@ from itertools import pairwise
 
 from django.db.models import Q
 
+from apps.agents.models import Agent
+from apps.engine import activity
 from apps.plans import graphs
 from apps.plans.definitions import PlanDefinition, StepDefinition
 from apps.plans.graphs import CompiledPlan, plan_at
@@ -20,7 +22,8 @@ from apps.plans.person import PERSON
 from apps.plans.pictures import Gantt, Graph, Spell, StepBox, StepRow, draw_gantt, draw_graph
 from apps.plans.run_state import LIVE, message_text
 from apps.record.events import JSON, EventType
-from apps.record.models import Accepted, Event, Task, TaskState
+from apps.record.execution import Accepted
+from apps.record.models import Event, Task, TaskState
 
 State, Phase = Step.State, Step.Phase
 MOST_QUESTIONS = 100
@@ -273,6 +276,7 @@ def _waiting_reasons(progress: Progress) -> Iterator[Reason]:
     unsettled = {step.key for step in progress.steps if step.state not in Step.SETTLED}
     busy = Counter(step.agent for step in progress.steps if step.state in LIVE and step.phase == Phase.WORK)
     waiting: set[str] = set()
+    held = _held_agents(progress)
     for step in progress.latest_rounds():
         title, task = progress.plan.title_of(step.key), shown_task(step)
         if step.item >= 0 and step.state == State.ASKING:
@@ -284,9 +288,24 @@ def _waiting_reasons(progress: Progress) -> Iterator[Reason]:
             waiting.add(step.key)
             yield Reason(title, _waiting_sentence(progress, step.key, unsettled, busy))
         elif step.state == State.STARTING:
-            yield Reason(title, "Its agent is about to start.")
+            yield Reason(title, held.get(step.agent) or "Its agent is about to start.")
         elif step.state == State.RUNNING and task and task.state == TaskState.SUBMITTED:
-            yield Reason(title, "It is queued at its agent.")
+            yield Reason(title, held.get(step.agent) or "It is queued at its agent.")
+
+
+def _has_not_begun(step: Step) -> bool:
+    """Is it not at its agent yet, or queued there?"""
+    task = shown_task(step)
+    return step.state == State.STARTING or (
+        step.state == State.RUNNING and task is not None and task.state == TaskState.SUBMITTED
+    )
+
+
+def _held_agents(progress: Progress) -> Mapping[str, str]:
+    """What to read about agents that are paused or drained, by slug, of steps that have not begun."""
+    slugs = {step.agent for step in progress.steps if step.agent and _has_not_begun(step)}
+    agents = Agent.objects.filter(slug__in=slugs) if slugs else ()
+    return {agent.slug: said for agent in agents if (said := activity.sentence(agent))}
 
 
 def _waiting_sentence(progress: Progress, key: str, unsettled: set[str], busy: Counter[str]) -> str:

@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import Func, IntegerField, QuerySet
 
 from apps.accounts.models import User
+from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.agents import cards, versions
 from apps.agents.models import Agent, AgentVersion
@@ -60,7 +61,8 @@ def register_plan(
     """Register or update the plan `slug`. Raises ValidationError by path.
 
     Args:
-        author: owns a new plan, which by default only their workspace can see. None is the installation itself.
+        author: a new plan belongs to their current workspace, and by default only that can see it. None is the
+            installation itself.
         policies: further fields of Agent, such as `access`.
     """
     agent = get_or_new(slug)
@@ -72,7 +74,7 @@ def register_plan(
     if agent.pk and author and not may_change(author, agent):
         raise ValidationError({"slug": f"There is an agent {slug} already. Choose another slug."})
     if author and not agent.pk:
-        policies = {"workspace": author.personal_workspace, "access": Agent.Access.WORKSPACE, **policies}
+        policies = {"workspace": author.membership.workspace, "access": Agent.Access.WORKSPACE, **policies}
     update_plan(agent, definition, author=author, note=note, **policies)
     return agent
 
@@ -95,8 +97,10 @@ def restore_version(version: AgentVersion, *, author: User | None, note: str) ->
 
 
 def may_change(user: User, agent: Agent) -> bool:
-    """Does the plan belong to the user, or are they an operator of agents?"""
-    return agent.workspace.personal_of_id == user.pk or user.has_perm("agents.change_agent")
+    """Does the plan belong to the workspace in which the user may build, or are they an operator of agents?"""
+    here = user.principal
+    is_own = agent.workspace_id == here.workspace_id and here.can(Permission.BUILD)
+    return is_own or user.has_perm("agents.change_agent")
 
 
 MOST_PLANS = 200  # considered in the search for cycles

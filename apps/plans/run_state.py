@@ -376,7 +376,7 @@ class Outputs(Mapping[str, Result]):
 
 
 def _artifacts_of(tasks: Sequence[uuid.UUID]) -> Iterator[Artifact]:
-    for some in batched(tasks, TASKS_AT_ONCE, strict=False):
+    for some in batched(tasks, TASKS_AT_ONCE):
         yield from (
             artifact for artifact in ARTIFACTS_OF_TASKS.all(list(some)) if artifact.state == Artifact.State.DELIVERED
         )

@@ -37,8 +37,9 @@ from apps.record import lookup
 from apps.record.content import blobs, json_schema, strict_json
 from apps.record.errors import InvalidParams, UnsupportedOperation
 from apps.record.events import JSON
+from apps.record.execution import Accepted
 from apps.record.ledger import Ledger
-from apps.record.models import Accepted, Context, Message, Task, TaskState
+from apps.record.models import Context, Message, Task, TaskState
 from db import sql
 
 
@@ -365,14 +366,18 @@ def rerun(principal: Principal, run: PlanRun, from_step: str, *, key: str = "") 
 
 
 def visible_runs(principal: Principal) -> QuerySet[Task]:
-    tasks = Task.objects.visible_to(principal).filter(agent__kind=Agent.Kind.PLAN).select_related("agent")
+    tasks = Task.objects.of(principal).filter(agent__kind=Agent.Kind.PLAN).select_related("agent")
     return tasks.defer("status_message", "slot", "metadata")
 
 
 def task_of_run(principal: Principal, key: uuid.UUID) -> Task | None:
-    """The task of a visible run, even before a worker has claimed it."""
+    """The task of the caller's run, even before a worker has claimed it.
+
+    Its steps have sessions of their own, which are private even if the plan's session is shared.
+    """
     found = lookup.find_task(principal, key, "agent__current_version", "context")
-    return found if found and found.agent.kind == Agent.Kind.PLAN else None
+    is_own = found is not None and found.owner_id == principal.user_id
+    return found if found and is_own and found.agent.kind == Agent.Kind.PLAN else None
 
 
 def step_of_task(principal: Principal, task: uuid.UUID) -> Step | None:

@@ -11,8 +11,12 @@ from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent
 from django.db import InterfaceError, OperationalError
 
 from apps.accounts.authentication import BadCredentials
+from apps.accounts.challenges import challenge
 from apps.accounts.encryption import CannotDecrypt
+from apps.accounts.permissions import NEEDED_FOR_SCOPE, Permission, missing_permission
+from apps.accounts.principals import SCOPES, Principal
 from apps.accounts.quotas import QuotaExceeded
+from apps.limits.current import LimitExceeded
 
 
 class Kind(Enum):
@@ -21,6 +25,7 @@ class Kind(Enum):
     CONFLICT = auto()
     TOO_LARGE = auto()
     UNAUTHENTICATED = auto()
+    FORBIDDEN = auto()
     TOO_MANY = auto()
     UNAVAILABLE = auto()
     INTERNAL = auto()
@@ -33,6 +38,37 @@ class Refusal(Exception):
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message or self.__doc__)
+
+
+class MissingScope(Refusal):
+    """The caller's credential lacks `scope`."""
+
+    kind = Kind.FORBIDDEN
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"Your API key or token is missing the scope {scope}, to {SCOPES[scope]}.")
+        self.scope = scope
+
+
+class MissingRole(Refusal):
+    """The caller's role in the workspace does not permit this."""
+
+    kind = Kind.FORBIDDEN
+
+    def __init__(self, permission: Permission) -> None:
+        super().__init__(missing_permission(permission))
+
+
+def check_allowed(principal: Principal, scope: str, permission: Permission | None = None) -> None:
+    """Whether the credential has the scope, and the role in the workspace a permission, by default that of the scope.
+
+    What anonymous callers may do, the agent says. Raises MissingScope, MissingRole.
+    """
+    if not principal.may(scope):
+        raise MissingScope(scope)
+    needed = permission or NEEDED_FOR_SCOPE.get(scope, Permission.READ)
+    if principal.is_known and not principal.can(needed):
+        raise MissingRole(needed)
 
 
 class TaskNotFound(Refusal):
@@ -73,12 +109,36 @@ class AlreadyAnswered(UnsupportedOperation):
     """This question was already answered or withdrawn. Your answer was not used. Reload to see the current state."""
 
 
+class AlreadyApproved(UnsupportedOperation):
+    """You approved this call already. Another person must approve it too."""
+
+
+class ApproverUnknown(UnsupportedOperation):
+    """Only somebody who is signed in may decide about a tool call. A member of the agent's workspace can do it."""
+
+
 class TaskBusy(UnsupportedOperation):
     """The agent does not accept messages while it works. Wait until the task asks a question or ends."""
 
 
 class CredentialRequired(UnsupportedOperation):
     """The task waits for a credential. Do not send it in a message: open the link in the task's status message."""
+
+
+class NotAccepting(Refusal):
+    """The agent does no new work at the moment. Try again later."""
+
+    kind = Kind.UNAVAILABLE
+
+
+class LimitReached(NotAccepting):
+    """A limit is reached. What is sent again later may be accepted."""
+
+    kind = Kind.TOO_MANY
+
+    def __init__(self, exceeded: LimitExceeded) -> None:
+        super().__init__(str(exceeded))
+        self.exceeded = exceeded
 
 
 class ContentTypeNotSupported(Refusal):
@@ -95,6 +155,22 @@ class FileTooLarge(Refusal):
     """The file is too large."""
 
     kind = Kind.TOO_LARGE
+
+
+class StorageFull(Refusal):
+    """The workspace has no room for this file."""
+
+    kind = Kind.TOO_LARGE
+
+    def __init__(self, exceeded: LimitExceeded) -> None:
+        super().__init__(str(exceeded))
+        self.exceeded = exceeded
+
+
+class BudgetSpent(Refusal):
+    """The budget for language models is spent for this month."""
+
+    kind = Kind.TOO_MANY
 
 
 class WrongOffset(Refusal):
@@ -162,13 +238,27 @@ def violations_of(error: Exception) -> Sequence[tuple[str, str]]:
     return [(error.field, str(error))] if isinstance(error, InvalidParams) and error.field else []
 
 
+def exceeded_by(error: Exception) -> LimitExceeded | None:
+    """The limit that an error is about."""
+    if isinstance(error, LimitReached | StorageFull):
+        return error.exceeded
+    return error if isinstance(error, LimitExceeded) else None
+
+
 def headers_of(error: Exception, status: int) -> dict[str, str]:
     """The HTTP headers of an error with this status."""
+    if (exceeded := exceeded_by(error)) is not None:
+        return exceeded.headers
     if isinstance(error, QuotaExceeded):
         return {"Retry-After": str(error.retry_after)}
+    if isinstance(error, NotAccepting):
+        return {"Retry-After": "60"}
+    if isinstance(error, MissingScope):
+        return {"WWW-Authenticate": challenge("insufficient_scope", error.scope)}
     match status:
         case 401:
-            return {"WWW-Authenticate": 'Bearer realm="parley"'}
+            is_wrong = isinstance(error, BadCredentials) or isinstance(error.__cause__, BadCredentials)
+            return {"WWW-Authenticate": challenge("invalid_token" if is_wrong else "")}
         case 503:
             return {"Retry-After": "1"}
         case _:

@@ -33,6 +33,7 @@ class EventType(models.TextChoices):
     SESSION_ARCHIVED = "session_archived"
     SESSION_UNARCHIVED = "session_unarchived"
     SESSION_DELETED = "session_deleted"
+    SESSION_SHARED = "session_shared"
 
 
 class Opening(TypedDict):
@@ -57,9 +58,13 @@ class NewTask(TypedDict):
 
 
 class UserMessage(TypedDict):
-    """It unarchives its session. `title`: for a session without one, or a new fork. `saved`: not sent to an agent."""
+    """It unarchives its session. `title`: for a session without one, or a new fork. `saved`: not sent to an agent.
+
+    `by`: the key of the member who wrote it; absent: the session's owner. A task that it opens belongs to them.
+    """
 
     message: JSON
+    by: NotRequired[int]
     saved: NotRequired[bool]
     opens: NotRequired[Opening]
     task: NotRequired[NewTask]
@@ -84,6 +89,7 @@ class Slot(TypedDict):
     """What a task asks for. `order`: of the object schema's properties. `value`: the agent's data for the next turn.
 
     `child`: the child task that asks. `service`: a credential is asked for, which comes by a link, not by a message.
+    `approvers`: so many people must approve the tool calls in `value`.
     """
 
     name: str
@@ -91,7 +97,27 @@ class Slot(TypedDict):
     order: NotRequired[list[str]]
     service: NotRequired[str]
     child: NotRequired[str]
+    approvers: NotRequired[int]
     value: NotRequired[Any]
+
+
+class Approval(TypedDict):
+    """A person's decision about a tool call. `by`: the user's key. `arguments`: as they were approved or refused.
+
+    `edited`: this person changed them. `session`: the tool needs no approval in this session any more. `final`: nobody
+    else need approve.
+    """
+
+    callId: str
+    tool: str
+    arguments: JSON
+    approved: bool
+    final: bool
+    by: int | None
+    name: str
+    reason: NotRequired[str]
+    edited: NotRequired[bool]
+    session: NotRequired[bool]
 
 
 class AgentStatus(TypedDict):
@@ -99,7 +125,7 @@ class AgentStatus(TypedDict):
 
     `because`: why a waiting task continues without a message. `skill`: the turn's choice. `agent`: wrote the message;
     with progress, takes over the turn, in its `version`. `kept`: a remote agent's data without a place in A2A; it
-    changes nothing and is not sent.
+    changes nothing and is not sent. `approval`: what a person decided about a tool call.
     """
 
     state: str
@@ -111,6 +137,7 @@ class AgentStatus(TypedDict):
     progress: NotRequired[JSON]
     because: NotRequired[str]
     kept: NotRequired[JSON]
+    approval: NotRequired[Approval]
 
 
 class AgentMessage(TypedDict):
@@ -246,6 +273,12 @@ class SessionMark(TypedDict):
     """Archived or unarchived, by the event's type."""
 
 
+class SessionShared(TypedDict):
+    """`sharing`: `workspace`, for all its members, or `private`, for the owner alone."""
+
+    sharing: str
+
+
 class SessionDeleted(TypedDict):
     """All that remains of a log: owner and time; of a fork also its parent and branch point."""
 
@@ -279,4 +312,5 @@ PAYLOADS: dict[EventType, type] = {
     EventType.SESSION_ARCHIVED: SessionMark,
     EventType.SESSION_UNARCHIVED: SessionMark,
     EventType.SESSION_DELETED: SessionDeleted,
+    EventType.SESSION_SHARED: SessionShared,
 }

@@ -1,8 +1,8 @@
 """Following contexts: events already recorded, then new ones, each once and in order.
 
-`follow` is for one context: its followers share one reader. `Hub.subscribe` is for many: all of an owner's, even future
-ones, or named ones. Each event loop has one hub, which listens to notifications and polls for lost ones. A waiting
-follower holds no thread and no connection.
+`follow` is for one context: its followers share one reader, which reads what is new once. `Hub.subscribe` is for many:
+all of an owner's, even future ones, or named ones. Each event loop has one hub, which listens to notifications and
+polls for lost ones. A waiting follower holds no thread and no connection.
 """
 
 from __future__ import annotations
@@ -12,26 +12,31 @@ import datetime
 import logging
 import random
 import threading
+import time
 import uuid
 import weakref
-from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Hashable, Iterator
+from collections import defaultdict, deque
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Concatenate, NamedTuple
 
 from django.conf import settings
 from django.utils import timezone
 
 import db
 from apps.record import lineage, notifications
+from apps.record.events import EventType
 from apps.record.lookup import restore_by_id
 from apps.record.models import Context, Event
 from apps.record.sql import EVENTS
+from telemetry import metrics
 
 log = logging.getLogger("parley.feed")
 
 BATCH_SIZE = 500  # events per query
 MAX_RECENT = 5000  # contexts whose newest announced index is remembered
+WOKEN_AT_ONCE = 8  # waiting streams
+PAUSE_SECONDS = 0.004  # until the next are woken
 COMMIT_MARGIN = datetime.timedelta(seconds=60)  # how late a commit may be, clock differences included
 
 
@@ -43,6 +48,7 @@ async def follow(context_id: uuid.UUID, after: int = 0, *, since: float | None =
     """
     hub = running_hub()
     reached, may_be_more = after, not hub.has_listened_since(since)
+    began = time.time()
     with hub.reader(context_id) as reader:
         while True:
             if not may_be_more:
@@ -51,6 +57,8 @@ async def follow(context_id: uuid.UUID, after: int = 0, *, since: float | None =
             may_be_more = len(events) == BATCH_SIZE
             if events:
                 reached = events[-1].index
+                if (recorded_at := events[0].at.timestamp()) >= began:
+                    metrics.FANOUT_SECONDS.observe(max(0.0, time.time() - recorded_at))
                 yield events
 
 
@@ -65,8 +73,20 @@ async def growth(context_id: uuid.UUID, after: int = 0, *, since: float | None =
         if not hub.has_listened_since(since):
             yield reached
         while True:
-            reached = await reader.grown_beyond(reached)
+            reached = await reader.grown_beyond(reached, at_once=True)
             yield reached
+
+
+async def shared[**P, T](
+    events: list[Event], name: str, show: Callable[Concatenate[list[Event], P], T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """What `show` makes of these events; followers who got them together share it by its name."""
+    shown, key = events[-1].shown, (name, events[0].index)
+    if key not in shown:
+        shown[key] = asyncio.ensure_future(db.run_for_stream(show, events, *args, **kwargs))
+        shown[key].add_done_callback(lambda showing: (showing.cancelled() or showing.exception()) and shown.pop(key))
+    result: T = await asyncio.shield(shown[key])
+    return result
 
 
 def start_listening() -> float:
@@ -75,43 +95,136 @@ def start_listening() -> float:
     return asyncio.get_running_loop().time()
 
 
-class Reader:
-    """Follows one context for all its followers in this event loop."""
+class Turns:
+    """Wakes waiting streams a few at a time, callers in turn, so that many streams leave the event loop to others."""
 
-    def __init__(self, context_id: uuid.UUID, newest: int) -> None:
+    def __init__(self) -> None:
+        self._woken: dict[str, deque[asyncio.Future[None]]] = {}  # by caller; the next turn is first
+        self._left = WOKEN_AT_ONCE  # until the end of the pause
+        self._pause: asyncio.TimerHandle | None = None
+
+    def wake(self, waiting: Mapping[asyncio.Future[None], str]) -> None:
+        """Wake these streams of callers, after those that wait for their turn."""
+        for waiter, caller in waiting.items():
+            self._woken.setdefault(caller, deque()).append(waiter)
+        self._wake_some()
+
+    def _wake_some(self) -> None:
+        while self._left and self._woken:
+            caller = next(iter(self._woken))
+            waiters = self._woken.pop(caller)
+            waiter = waiters.popleft()
+            if waiters:
+                self._woken[caller] = waiters  # as the last
+            if not waiter.done():
+                waiter.set_result(None)
+                self._left -= 1
+        if self._left < WOKEN_AT_ONCE and self._pause is None:
+            self._pause = asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._go_on)
+
+    def _go_on(self) -> None:
+        self._left, self._pause = WOKEN_AT_ONCE, None
+        self._wake_some()
+
+
+class Bell:
+    """What streams wait for."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._waiting: dict[asyncio.Future[None], str] = {}  # their callers
+
+    async def wait(self, *, at_once: bool = False) -> None:
+        """Wait for `ring`; a stream wakes when it is its turn, unless `at_once`."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[waiter] = "" if at_once else db.caller.get() or "somebody"
+        try:
+            await waiter
+        finally:
+            self._waiting.pop(waiter, None)
+
+    def ring(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for waiter in [waiter for waiter, caller in waiting.items() if not caller]:
+            del waiting[waiter]
+            if not waiter.done():
+                waiter.set_result(None)
+        self._turns.wake(waiting)
+
+
+class Reader:
+    """Follows one context for all its followers in this event loop: those that keep up share each read."""
+
+    def __init__(self, context_id: uuid.UUID, newest: int, turns: Turns) -> None:
         self.context_id = context_id
         self.followers = 0
         self._newest = newest  # the highest index announced so far
-        self._grown = asyncio.Event()
-        self._reading: asyncio.Task[list[Event]] | None = None
-        self._reading_after = -1
+        self._grown = Bell(turns)
+        self._recent: list[Event] = []  # the newest that were read, without a gap
+        self._was_read = False  # since the last `forget`
+        self._reads: dict[tuple[Hashable, int], asyncio.Task[list[Event]]] = {}  # under way
 
     def notify(self, index: int) -> None:
         """The context has reached `index`."""
         if index > self._newest:
             self._newest = index
-            self._grown.set()
-            self._grown = asyncio.Event()
+            self._grown.ring()
 
-    async def grown_beyond(self, index: int) -> int:
-        """Wait for events after `index`; gives the newest index."""
+    async def grown_beyond(self, index: int, *, at_once: bool = False) -> int:
+        """Wait for events after `index`, `at_once` before others; gives the newest index."""
         while self._newest <= index:
-            await self._grown.wait()
+            await self._grown.wait(at_once=at_once)
         return self._newest
 
-    async def read(self, after: int) -> list[Event]:
-        """Up to BATCH_SIZE events after `after`; simultaneous equal calls share one query."""
-        if self._reading is None or self._reading.done() or self._reading_after != after:
-            self._reading_after = after
-            self._reading = asyncio.ensure_future(db.run(read_events, self.context_id, after))
-        return await asyncio.shield(self._reading)
+    async def read(self, after: int, function: ReadEvents | None = None) -> list[Event]:
+        """Up to BATCH_SIZE events after `after`, read by `function` unless it has them."""
+        key = function or read_events, after
+        reading = self._reads.get(key)
+        if reading is not None and reading.done():  # it may have begun before the newest event
+            self._keep(key, reading)
+            reading = None
+        recent = self._recent
+        if recent and recent[0].index <= after + 1 <= recent[-1].index:
+            return recent[after + 1 - recent[0].index :]
+        if reading is None:
+            reading = self._reads[key] = asyncio.ensure_future(db.run_for_stream(key[0], self.context_id, after))
+            reading.add_done_callback(lambda ended: self._keep(key, ended))
+        return await asyncio.shield(reading)
+
+    def _keep(self, key: tuple[Hashable, int], reading: asyncio.Task[list[Event]]) -> None:
+        """Keep what was read for followers that wake later."""
+        if self._reads.get(key) is not reading:
+            return  # kept already
+        del self._reads[key]
+        events = [] if reading.cancelled() or reading.exception() else reading.result()
+        after, recent = key[1], self._recent
+        reached = recent[-1].index if recent else 0
+        if events and events[-1].index == after + len(events) > reached:
+            is_erased = any(event.type == EventType.SESSION_DELETED for event in events)
+            self._recent = [*(recent if reached == after and not is_erased else ()), *events][-BATCH_SIZE:]
+            self._was_read = True
+
+    def forget(self) -> None:
+        """Drop the events that were read before the last call."""
+        if not self._was_read:
+            self._recent = []
+        self._was_read = False
+
+
+ReadEvents = Callable[[uuid.UUID, int], list[Event]]
+"""Reads up to BATCH_SIZE of a context's events after an index, oldest first, on a database thread."""
 
 
 def read_events(context_id: uuid.UUID, after: int) -> list[Event]:
     """Up to BATCH_SIZE of the context's events after index `after`, oldest first; of a fork also those of its past."""
+    return read_present_events(context_id, after) or (
+        read_present_events(context_id, after) if restore_by_id(context_id) else []
+    )
+
+
+def read_present_events(context_id: uuid.UUID, after: int) -> list[Event]:
+    """The same, without restoring what is in cold storage."""
     own = EVENTS.all(context_id, after, BATCH_SIZE)
-    if not own and restore_by_id(context_id):
-        own = EVENTS.all(context_id, after, BATCH_SIZE)
     if not own or own[-1].index == after + len(own):
         return own
     fork = Context(pk=context_id, forked_at=0)  # only a fork's own events have a gap before them
@@ -135,18 +248,19 @@ class Subscription:
         pending: the newest index of each context announced since `take_pending`.
     """
 
-    def __init__(self, owner: int | None, contexts: frozenset[uuid.UUID]) -> None:
+    def __init__(self, owner: int | None, contexts: frozenset[uuid.UUID], turns: Turns) -> None:
         self.owner, self.contexts = owner, contexts
         self.topics = {f"owner {owner}"} if owner is not None else {str(context) for context in contexts}
         self.started_at = timezone.now()
         self.last_poll: Poll | None = None
         self.pending: dict[uuid.UUID, int] = {}
-        self._waiter: asyncio.Future[None] | None = None
+        self._bell = Bell(turns)
 
     def notify(self, context: uuid.UUID, index: int) -> None:
+        was_pending = bool(self.pending)
         self.pending[context] = max(index, self.pending.get(context, 0))
-        if self._waiter and not self._waiter.done():
-            self._waiter.set_result(None)
+        if not was_pending:
+            self._bell.ring()
 
     def take_pending(self) -> dict[uuid.UUID, int]:
         pending, self.pending = self.pending, {}
@@ -155,8 +269,7 @@ class Subscription:
     async def wait(self) -> None:
         """Wait until something is pending."""
         while not self.pending:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+            await self._bell.wait()
 
 
 class Hub:
@@ -169,7 +282,7 @@ class Hub:
         self._recent: dict[str, int] = {}  # newest announced index by context, the least recent first
         self._readers: dict[str, Reader] = {}
         self._subscriptions: dict[str, set[Subscription]] = {}  # by topic
-        self._fetches: dict[Hashable, asyncio.Future[Any]] = {}
+        self.turns = Turns()
         self._poll: asyncio.Task[None] | None = None
         self._stop_listening = notifications.on_reached(self._reached)
 
@@ -177,28 +290,30 @@ class Hub:
     def reader(self, context_id: uuid.UUID) -> Iterator[Reader]:
         key = str(context_id)
         with self._lock:
-            reader = self._readers.setdefault(key, Reader(context_id, self._recent.get(key, 0)))
+            reader = self._readers.setdefault(key, Reader(context_id, self._recent.get(key, 0), self.turns))
         reader.followers += 1
+        metrics.FOLLOWERS["context"].inc()
         self._start_poll()
         try:
             yield reader
         finally:
-            reader.followers -= 1
-            if not reader.followers:
-                self._readers.pop(key, None)
+            reader.followers -= 1  # the poll removes it, later: others may be about to read the same
+            metrics.FOLLOWERS["context"].dec()
 
     @contextmanager
     def subscribe(
         self, *, owner: int | None = None, contexts: frozenset[uuid.UUID] = frozenset()
     ) -> Iterator[Subscription]:
-        subscription = Subscription(owner, contexts)
+        subscription = Subscription(owner, contexts, self.turns)
         with self._lock:
             for topic in subscription.topics:
                 self._subscriptions.setdefault(topic, set()).add(subscription)
+        metrics.FOLLOWERS["subscription"].inc()
         self._start_poll()
         try:
             yield subscription
         finally:
+            metrics.FOLLOWERS["subscription"].dec()
             with self._lock:
                 for topic in subscription.topics:
                     self._subscriptions[topic].discard(subscription)
@@ -208,15 +323,6 @@ class Hub:
     def has_listened_since(self, since: float | None) -> bool:
         """Were all announcements since then received? Connecting to Redis takes a moment."""
         return since is not None and since - self._created_at > 1.0
-
-    async def fetch[T](self, function: Callable[..., T], *args: Hashable) -> T:
-        """The result of a database function; simultaneous equal calls share one query."""
-        key = function, *args
-        if key not in self._fetches:
-            self._fetches[key] = asyncio.ensure_future(db.run(function, *args))
-            self._fetches[key].add_done_callback(lambda _: self._fetches.pop(key, None))
-        result: T = await asyncio.shield(self._fetches[key])
-        return result
 
     def _reached(self, context_id: str, index: int, owner: str = "") -> None:
         """Called from any thread."""
@@ -246,6 +352,7 @@ class Hub:
             self._poll = asyncio.get_running_loop().create_task(self._poll_while_followed())
 
     async def _poll_while_followed(self) -> None:
+        db.caller.set("feed")  # not who happened to follow first
         while self._readers or self._subscriptions:
             await asyncio.sleep(settings.FEED_POLL_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311
             try:
@@ -256,11 +363,18 @@ class Hub:
 
     async def _poll_readers(self) -> None:
         """One query for all of them."""
+        self._forget_readers()
         if not self._readers:
             return
         for context_id, index in await db.run(_newest_indexes, list(self._readers)):
             if reader := self._readers.get(str(context_id)):
                 reader.notify(index)
+
+    def _forget_readers(self) -> None:
+        with self._lock:
+            self._readers = {key: reader for key, reader in self._readers.items() if reader.followers}
+        for reader in self._readers.values():
+            reader.forget()
 
     async def _poll_subscriptions(self) -> None:
         """Two queries for all of them."""

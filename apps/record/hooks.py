@@ -3,7 +3,10 @@
 | setting | called | with |
 |---|---|---|
 | `LEDGER_LISTENERS` | in the transaction of new events of a watched context | the context, the events |
-| `ANSWER_LISTENERS` | in the transaction of an answer, of a task's end or question | the context, the events |
+| `ANSWER_LISTENERS` | after the commit of an answer, a task's end or question | the context, the events |
+| `SEND_OBSTACLES` | before a new message is recorded | the sender, the agent; raises a Refusal |
+| `USAGE_LISTENERS` | in the transaction that ends a run with usage | the run's key, the task, the agent's key, usage |
+| `MODEL_OBSTACLES` | awaited before a request to a model | the cost of this use so far; raises AgentFailure |
 | `BEFORE_ERASURE` | before a context's rows are deleted | the context; may return stored parts to release |
 | `CONTEXT_INHERITED` | when a fork inherits rows of an erased context | the context, the fork, the last index |
 | `FILES_RELEASED` | after a context was erased | its owner's key, the digests of its files |
@@ -15,10 +18,12 @@
 | `CREDENTIAL_LINK` | when a turn ends | its outcome; returns the link if it asks for a credential |
 | `CREDENTIAL_LENDER` | when a handler asks for a credential | the assignment, the service |
 | `ARTIFACT_SIGNER` | when a signing agent delivers | the task, its artifacts, the input hashes of runs |
+| `SIGNATURE_VERDICTS` | for pages of artifacts | tasks; returns verdicts on remote signatures by (task, artifact id) |
 | `SWEEPS` | with every engine sweep | nothing |
 | `BEFORE_WORK` | before the embedded worker takes work | nothing |
 
-The core does not call `RESTORERS` and `DEFINITION_WRITERS` (see `apps.agents`) or `EXAMINERS` (`features.health`).
+The core does not call `RESTORERS` and `DEFINITION_WRITERS` (see `apps.agents`), `EXAMINERS` (`features.health`), or
+`ANALYTICS_SOURCES` and `STORAGE_METERS` (`features.analytics`).
 """
 
 from __future__ import annotations

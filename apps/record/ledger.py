@@ -4,31 +4,35 @@
         log.add(EventType.AGENT_STATUS, {"state": "working"}, task=task_id)
 
 This is one transaction. It locks the context before any other lock, folds each event into the rows, and numbers events
-without gaps: nobody else writes to the context until the commit.
+without gaps: nobody else writes to the context until the commit. Without the lock, the write fails instead if somebody
+else has written since the context was read (`unless_stale`).
 """
 
 from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
-from django.db import connection, models, transaction
+from django.db import InterfaceError, OperationalError, connection, models, transaction
 from django.db.models import Q
 from django.utils import timezone
 
 from apps.record import notifications, runs
 from apps.record.content import blobs
 from apps.record.events import EventType, Opening
+from apps.record.execution import Accepted, Run
 from apps.record.hooks import hook, hooks
-from apps.record.models import Accepted, Artifact, Context, Event, Message, Run, Task
+from apps.record.models import Artifact, Context, Event, IllegalTransition, Message, Task
 from apps.record.projection import NO_PART_OF_REPLAY, Rows, fold
 from apps.record.runs import Lease, LeaseLost
-from apps.record.sql import ARTIFACTS_IN_STATE, CONTEXT, TASK_OF_CONTEXT
+from apps.record.sql import ARTIFACTS_IN_STATE, CHUNKS, CONTEXT, TASK_OF_CONTEXT
 from db import sql
 from db.sql import CLOCK_SQL, NOW, Update, time_from, write_transaction
+from telemetry import metrics
 
 
 class StaleWrite(Exception):
@@ -36,24 +40,46 @@ class StaleWrite(Exception):
 
 
 @contextmanager
-def writing(context: uuid.UUID | Context, *, lease: Lease | None = None) -> Iterator[Ledger]:
+def writing(context: uuid.UUID | Context, *, lease: Lease | None = None, lock: bool = True) -> Iterator[Ledger]:
     """Open a context's log for one transaction. An unsaved context is created; its first event has `opens`.
 
     `lease`: events are written on behalf of this run, and its lease is extended.
+    Without `lock`, only the log's own writes are one transaction, and they fail if the context has grown since it was
+    read; what the block reads is not protected. See `unless_stale`.
     Raises Context.DoesNotExist, ContextCleared, LeaseLost, IllegalTransition; then nothing is written.
     """
     row = CONTEXT.one(context) if isinstance(context, uuid.UUID) else context
     if row is None:
         raise Context.DoesNotExist
+    if not lock:
+        log = Ledger(row, None, lease)
+        yield log
+        log.write_alone()
+        return
     while True:
         with suppress(ContextIsCold), write_transaction():
-            log = Ledger(row, timezone.now() if row._state.adding else lock_context(row))
-            if lease is not None:
-                log.renew_lease(lease)
-            yield log
+            log = Ledger(row, None if row._state.adding else lock_context(row), lease)
+            try:
+                yield log
+            except IllegalTransition:
+                log.write_lease()  # a run that lost its lease hears that first
+                raise
             log.write()
             return
         hook("RESTORE_CONTEXT")(row.pk)
+
+
+def unless_stale[T](write: Callable[[bool], T]) -> T:
+    """`write(False)` writes without a lock; if others have written since it read the context, `write(True)` locks it.
+
+    On PostgreSQL the first is one statement. Until it fails, `write` must change nothing in memory but the context.
+    """
+    try:
+        return write(False)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception:  # it may have read what others were changing: only what happens under the lock counts
+        return write(True)
 
 
 class ContextCleared(LeaseLost, Context.DoesNotExist):
@@ -86,46 +112,59 @@ def lock_context(context: Context) -> datetime.datetime:
     return time_from(now)
 
 
-DESCRIPTION_FIELDS = ("title", "agent_id", "options", "archived_at")
+DESCRIPTION_FIELDS = ("title", "agent_id", "options", "archived_at", "is_shared")
 """Columns that few events change, updated only if they differ."""
 
 DERIVED_FIELDS = {field.attname for field in Context._meta.concrete_fields if not field.primary_key} - NO_PART_OF_REPLAY
 
 
 class Ledger(Rows):
-    """An open transaction on one context: the added events, and the rows after them.
+    """What one transaction adds to a context: events, and the rows after them.
 
     Attributes:
-        now: the database's time at the start.
         extra_rows: other rows, such as runs, to insert with the events.
     """
 
-    def __init__(self, context: Context, now: datetime.datetime) -> None:
+    def __init__(self, context: Context, now: datetime.datetime | None, lease: Lease | None = None) -> None:
         super().__init__(context)
-        self.now = now
+        self._now = now
         self.events: list[Event] = []
         self.extra_rows: list[models.Model] = []
         self._base_index = context.last_event
         self._description = {name: getattr(context, name) for name in DESCRIPTION_FIELDS}
         self._lease: Lease | None = None
+        self._lease_update: Update | None = None  # written with the events
         self._loaded: dict[uuid.UUID, tuple[str, datetime.datetime]] = {}  # state when read
         self._with_artifacts: set[uuid.UUID] = set()  # tasks whose stored artifacts are loaded
         self._is_cleared = False
         self._wait = notifications.LATER
         self._memory: dict[str, Any] | None = None
+        if lease is not None:
+            self.renew_lease(lease)
+
+    @property
+    def now(self) -> datetime.datetime:
+        """The database's time at the start."""
+        if self._now is None:
+            self._now = timezone.now() if self.context._state.adding else sql.database_time()
+        return self._now
 
     def renew_lease(self, lease: Lease, values: dict[str, Any] | None = None) -> None:
-        """Write on behalf of a run: set these values on it, or extend its lease. Raises LeaseLost."""
+        """Write on behalf of a run: set these values on it, or extend its lease. The write raises LeaseLost."""
         held = {"id": lease.run_id, "fence": lease.fence, "state": Run.State.RUNNING, "lease_until__gt": NOW}
-        if not sql.update(Run, held, values or {"lease_until": runs.lease_end(self.now)}):
-            raise LeaseLost
-        self._lease, self._wait = lease, notifications.SOON
+        self.acquire_lease(lease, held, values or {"lease_until": runs.lease_end()})
+        self._wait = notifications.SOON
 
     def acquire_lease(self, lease: Lease, where: dict[str, Any], values: dict[str, Any]) -> None:
-        """Claim a run and write on its behalf. Raises LeaseLost unless the run matches `where`."""
-        if not sql.update(Run, where, values):
-            raise LeaseLost
-        self._lease = lease
+        """Claim a run and write on its behalf. The write raises LeaseLost unless the run matches `where`."""
+        self.write_lease()
+        self._lease, self._lease_update = lease, Update(Run, where, values, LeaseLost())
+
+    def write_lease(self) -> None:
+        """Write the run's row now instead of with the events. Raises LeaseLost."""
+        if self._lease_update is not None:
+            update, self._lease_update = self._lease_update, None
+            sql.write(updates=[update])
 
     def add(
         self,
@@ -193,10 +232,7 @@ class Ledger(Rows):
         new = [event for event in self.events if (event.task_id, event.artifact_id) == key and event.index >= first]
         if artifact._state.adding:
             return new
-        stored = Event.objects.filter(
-            task_id=artifact.task_id, artifact_id=artifact.artifact_id, index__gte=artifact.first_event
-        )
-        return [*stored.order_by("index"), *new]
+        return [*CHUNKS.all(artifact.task_id, artifact.artifact_id, artifact.first_event), *new]
 
     def clear(self) -> None:
         """Drop all rows; `write` then also deletes the stored ones and the earlier log."""
@@ -206,31 +242,47 @@ class Ledger(Rows):
             if event.type == EventType.AGENT_CANCELLED:
                 event.payload = {"discarded": []}  # agents choose these ids, so they are content
 
-    def write(self) -> None:
+    def write_alone(self) -> None:
+        """Write all rows in a transaction of their own. Raises StaleWrite or DataError if they do not fit."""
+        if self.context.is_watched or blobs.stored_parts(self.events):
+            with write_transaction():
+                self.write()
+        else:
+            self.write(alone=True)
+
+    def write(self, *, alone: bool = False) -> None:
         """Write all rows, and register what follows the commit; `writing` calls it last."""
         if not self.events and not self.extra_rows:
+            self.write_lease()
             return
+        if any(isinstance(row, Run) for row in self.extra_rows):
+            self.write_lease()  # first, because a task has one unfinished run
         context = self.context
         artifacts = [artifact for made in self.artifacts_by_task.values() for artifact in made.values()]
         updates = self._updates(artifacts)
         rows: list[models.Model] = [context, *self.tasks.values(), *artifacts]
         new = [row for row in rows if row._state.adding]
         new += [*self.messages.values(), *self.extra_rows, *self.events]
-        sql.write(new, updates, unique_fields={Artifact: ("task", "artifact_id")})
-        if stored := blobs.stored_parts(self.events):
+        sql.write(new, updates, unique_fields={Artifact: ("task", "artifact_id")}, alone=alone)
+        if not alone and (stored := blobs.stored_parts(self.events)):
             blobs.count_uses(context.workspace_id, stored)
         if self._is_cleared:
             erase_context(context, self._base_index)
         if context.is_watched:
             for listener in hooks("LEDGER_LISTENERS"):
                 listener(context, self.events)
-        if any(event.answers for event in self.events):
-            for listener in hooks("ANSWER_LISTENERS"):
-                listener(context, self.events)
         reached = context.pk, context.last_event, context.owner_id
         statuses = [event for event in self.events if event.type == EventType.AGENT_STATUS]
         wait = 0.0 if any(event.settles for event in statuses) else self._wait
         transaction.on_commit(lambda: notifications.announce(*reached, wait=wait))
+        if any(event.answers for event in self.events):
+            for listener in hooks("ANSWER_LISTENERS"):
+                transaction.on_commit(partial(listener, context, self.events), robust=True)
+        transaction.on_commit(self._count_events)
+
+    def _count_events(self) -> None:
+        for event in self.events:
+            metrics.EVENTS[event.type].inc()
 
     def _updates(self, artifacts: list[Artifact]) -> list[Update]:
         """Updates of stored rows, by compare-and-swap on context and tasks."""
@@ -246,7 +298,8 @@ class Ledger(Rows):
             if self._memory is not None:
                 values["memory"] = self._memory
             if context.deleted_at is not None:
-                values = {name: getattr(context, name) for name in DERIVED_FIELDS} | {"memory": {}}
+                values = {name: getattr(context, name) for name in DERIVED_FIELDS}
+                values |= {"memory": {}, "approved_tools": []}
             where = {"id": context.pk, "last_event": self._base_index, "is_watched": context.is_watched}
             where["cold_file"] = ""
             updates.append(Update(Context, where, values, StaleWrite(f"context {context.pk} has grown")))
@@ -261,6 +314,8 @@ class Ledger(Rows):
             if not artifact._state.adding and artifact.state != Artifact.State.PROVISIONAL:
                 values = {name: getattr(artifact, name) for name in ("state", "parts", "digest", "signature")}
                 updates.append(Update(Artifact, {"id": artifact.pk}, values))
+        if self._lease_update is not None:
+            updates.append(self._lease_update)
         return updates
 
 
@@ -290,6 +345,8 @@ def erase_context(context: Context, upto: int) -> None:
 def _forget_inputs(context: Context) -> None:
     """Delete the inputs of other contexts' runs that quote this one's tasks; their hashes stay."""
     gone = {str(task) for task in Task.objects.filter(context=context).values_list("pk", flat=True)}
-    elsewhere = Task.objects.filter(owner=context.owner_id).exclude(context=context).exclude(references=[])
+    senders = set(Task.objects.filter(context=context).values_list("owner", flat=True)) | {context.owner_id}
+    whose = Q(owner__in=senders) if context.owner_id is not None else Q(owner=None)
+    elsewhere = Task.objects.filter(whose).exclude(context=context).exclude(references=[])
     referring = [key for key, references in elsewhere.values_list("pk", "references") if gone.intersection(references)]
     Run.objects.filter(task__in=referring).update(input={})

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, cast
 
-from django.conf import settings
-from django.db import connection, models
+from django.db import models
 
+from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.record import lineage
 from apps.record.errors import ContextNotFound, InvalidParams, SessionUnreadable, TaskNotFound, UnsupportedOperation
 from apps.record.events import JSON
+from apps.record.execution import Accepted, Run
 from apps.record.hooks import hook
 from apps.record.models import (
     INTERRUPTED_STATES,
-    Accepted,
-    Artifact,
     ColdKey,
     Context,
     ContextQuerySet,
     Message,
-    Run,
-    Shown,
     Task,
     TaskQuerySet,
     TaskState,
+    may_write_shared,
+    seen_by,
+    shared_workspace,
 )
-from apps.record.sql import TASK, WHOLE_TASK
+from apps.record.sql import CONTEXT_OF_MEMBER, CONTEXT_OF_OWNER, TASK
 
 
 @dataclass(slots=True)
@@ -43,20 +42,61 @@ class Target:
 
 
 def find_target(principal: Principal, agent: Agent, message: JSON) -> Target:
-    """The caller's context and task in a message. Raises TaskNotFound, InvalidParams."""
+    """The context and the caller's task in a message. Raises TaskNotFound, InvalidParams, UnsupportedOperation."""
     context_id = message.get("contextId") or ""
     if task_id := message.get("taskId"):
-        task = find_agent_task(principal, agent, task_id)
-        if context_id and context_id != task.context.context_id:
+        task = find_seen_task(principal, agent, task_id)
+        check_may_write(principal, task.context)
+        if task.owner_id != principal.user_id:
+            raise NotYourTask
+        if context_id not in ("", task.context.context_id, task.context.name_for(principal)):
             raise InvalidParams("The task belongs to another contextId.", "contextId")
         return Target(task.context, task.pk)
-    return Target(find_context(principal, agent, context_id) if context_id else None, None)
+    context = find_context(principal, agent, context_id) if context_id else None
+    if context is not None:
+        check_may_write(principal, context)
+    return Target(context, None)
 
 
-def find_agent_task(
-    principal: Principal, agent: Agent, task_id: str, find: Callable[[uuid.UUID], Task | None] = TASK.one
-) -> Task:
-    """The caller's task at this agent, as `find` reads it. Raises TaskNotFound."""
+class NotYourTask(UnsupportedOperation):
+    """Somebody else began this task, and only they can go on with it. Send a new message in the session."""
+
+
+class ReadOnlySession(UnsupportedOperation):
+    """You may read this session, but not write in it. Ask a manager of the workspace for another role."""
+
+
+def check_may_write(principal: Principal, context: Context) -> None:
+    """Raises ReadOnlySession if the caller sees the context, but is only a viewer of its workspace."""
+    if context.owner_id != principal.user_id and not may_write_shared(principal):
+        raise ReadOnlySession
+
+
+class OfTask(Protocol):
+    """What is read of a task, with its agent and owner."""
+
+    @property
+    def agent_id(self) -> int: ...
+    def is_seen_by(self, principal: Principal) -> bool: ...
+
+
+def find_agent_task(principal: Principal, agent: Agent, task_id: str) -> Task:
+    """The task at this agent that the caller began. Raises TaskNotFound."""
+    task = find_seen_task(principal, agent, task_id)
+    if task.owner_id != principal.user_id:
+        raise TaskNotFound
+    return task
+
+
+def find_seen_task(principal: Principal, agent: Agent, task_id: str) -> Task:
+    """The task at this agent, if the caller may see it. Raises TaskNotFound."""
+    return read_agent_task(principal, agent, task_id, cast(Callable[[uuid.UUID], Task | None], TASK.one))
+
+
+def read_agent_task[T: OfTask](
+    principal: Principal, agent: Agent, task_id: str, find: Callable[[uuid.UUID], T | None]
+) -> T:
+    """The same, as `find` reads it."""
     try:
         key = uuid.UUID(task_id)
     except ValueError:
@@ -64,13 +104,13 @@ def find_agent_task(
     task = find(key)
     if task is None and restore_tasks(principal, [key]):
         task = find(key)
-    if task is None or task.agent_id != agent.pk or task.owner_id != principal.user_id:
+    if task is None or task.agent_id != agent.pk or not task.is_seen_by(principal):
         raise TaskNotFound
     return task
 
 
 def find_context(principal: Principal, agent: Agent, context_id: str) -> Context | None:
-    """The caller's context of this A2A contextId; None if it is new.
+    """The caller's context of this A2A contextId, or one that is shared with them, by its key; None if it is new.
 
     Anonymous callers need the unguessable id that the platform gave them.
     Raises InvalidParams if the context is with another agent.
@@ -83,11 +123,13 @@ def find_context(principal: Principal, agent: Agent, context_id: str) -> Context
 
 def context_of(principal: Principal, context_id: str) -> Context | None:
     """The same with any agent."""
-    contexts = Context.objects.visible_to(principal)
+    key, workspace = _uuid(context_id), shared_workspace(principal)
+    if key is not None and workspace is not None:
+        found = CONTEXT_OF_MEMBER.all(principal.user_id, workspace, context_id, key, workspace)
+        return min(found, key=lambda one: one.owner_id != principal.user_id, default=None)
     if principal.is_known:
-        return contexts.filter(context_id=context_id).first()
-    key = _uuid(context_id)
-    return contexts.filter(pk=key, context_id=context_id).first() if key else None
+        return CONTEXT_OF_OWNER.one(principal.user_id, principal.workspace_id, context_id)
+    return Context.objects.visible_to(principal).filter(pk=key, context_id=context_id).first() if key else None
 
 
 def _uuid(text: str) -> uuid.UUID | None:
@@ -98,13 +140,15 @@ def _uuid(text: str) -> uuid.UUID | None:
 
 
 def references_of(principal: Principal, message: JSON, context: Context | None) -> list[str]:
-    """The caller's tasks that the message references; without any, the context's newest task if it is completed.
+    """The tasks of the caller and of the context that the message references; without any, the context's newest task
+    if it is completed.
 
     It may be another agent's: whoever continues a conversation gets its results.
     """
     named = [key for text in message.get("referenceTaskIds", []) if (key := _uuid(text))]
     if named:
-        own = Task.objects.visible_to(principal).filter(pk__in=named).values_list("pk", flat=True)
+        here = models.Q(owner=principal.user_id) | models.Q(context=context) if context else models.Q()
+        own = Task.objects.visible_to(principal).filter(here, pk__in=named).values_list("pk", flat=True)
         known = set(own)
         if known != set(named) and restore_tasks(principal, set(named) - known):
             known = set(own.all())
@@ -116,7 +160,7 @@ def references_of(principal: Principal, message: JSON, context: Context | None) 
 
 
 def find_task(principal: Principal, key: uuid.UUID, *related: str) -> Task | None:
-    """The caller's task, with its `related` rows."""
+    """The task, with its `related` rows, if the caller may see it."""
     named = Task.objects.visible_to(principal).select_related(*related).filter(pk=key)
     found = named.first()
     if found is None and restore_tasks(principal, [key]):
@@ -129,12 +173,12 @@ def waiting_tasks(principal: Principal) -> TaskQuerySet:
 
     Children are left out: their parents ask their questions.
     """
-    waiting = Task.objects.visible_to(principal).filter(state__in=INTERRUPTED_STATES)
+    waiting = Task.objects.of(principal).filter(state__in=INTERRUPTED_STATES)
     return waiting.filter(parent=None, context__in=unarchived_contexts(principal))
 
 
 def unarchived_contexts(principal: Principal) -> ContextQuerySet:
-    """The caller's sessions that are not archived."""
+    """The sessions that the caller may see and that are not archived."""
     return Context.objects.visible_to(principal).listed().filter(archived_at=None)
 
 
@@ -159,13 +203,13 @@ def restore_by_id(context_id: uuid.UUID) -> bool:
 
 
 def restore_tasks(principal: Principal, keys: Iterable[uuid.UUID]) -> bool:
-    """Restore the caller's sessions that have these tasks; says whether there was one."""
-    return _restore_by_keys(Task._meta.label_lower, keys, context__owner=principal.user_id)
+    """Restore the sessions that the caller may see and that have these tasks; says whether there was one."""
+    return _restore_by_keys(Task._meta.label_lower, keys, principal)
 
 
 def restore_run(principal: Principal, key: uuid.UUID) -> bool:
     """The same for a run."""
-    return _restore_by_keys(Run._meta.label_lower, [key], context__owner=principal.user_id)
+    return _restore_by_keys(Run._meta.label_lower, [key], principal)
 
 
 def restore_answer(accepted: Accepted) -> bool:
@@ -179,36 +223,11 @@ def cold_task_counts(contexts: Sequence[uuid.UUID]) -> dict[uuid.UUID, int]:
     return dict(kept.values_list("context").annotate(models.Count("pk")).order_by())
 
 
-def _restore_by_keys(kind: str, keys: Iterable[object], **whose: object) -> bool:
-    found = ColdKey.objects.select_related("context").filter(kind=kind, key__in=[str(key) for key in keys], **whose)
+def _restore_by_keys(kind: str, keys: Iterable[object], principal: Principal | None = None) -> bool:
+    found = ColdKey.objects.select_related("context").filter(kind=kind, key__in=[str(key) for key in keys])
+    if principal is not None:
+        found = found.filter(seen_by(principal, "context__"))
     return bool([restored(kept.context) for kept in found])
-
-
-MESSAGE_FIELDS = ("task_id", "role", "message_id", "parts", "references", "extensions", "metadata")
-ARTIFACT_FIELDS = ("artifact_id", "name", "description", "parts", "signature", "extensions", "metadata")
-"""What `wire` shows of each: text and JSON only, so that `json_agg` can transport them."""
-
-
-def find_whole_task(task: uuid.UUID, history_length: int | None = None) -> Task | None:
-    """The task with its context and, on PostgreSQL and once it is settled, `shown` for `wire.load_task`."""
-    if connection.vendor != "postgresql":
-        return TASK.one(task)
-    length = settings.DEFAULT_HISTORY_LENGTH if history_length is None else history_length
-    found = WHOLE_TASK.one(length, task)
-    if found is None:
-        return None
-    row, shown = found
-    if shown is not None:
-        messages, artifacts = json.loads(shown)
-        row.shown = Shown(
-            length, _instances(Message, MESSAGE_FIELDS, messages), _instances(Artifact, ARTIFACT_FIELDS, artifacts)
-        )
-    return row
-
-
-def _instances[M: models.Model](model: type[M], names: tuple[str, ...], rows: list[list[Any]] | None) -> list[M]:
-    """Instances with these fields only."""
-    return [model.from_db(connection.alias, names, row) for row in rows or []]
 
 
 class DamagedArchive(SessionUnreadable):
@@ -216,7 +235,7 @@ class DamagedArchive(SessionUnreadable):
 
 
 def find_session(principal: Principal, key: uuid.UUID, *related: str) -> Context:
-    """The caller's context, with its `related` rows. Raises ContextNotFound."""
+    """The context, with its `related` rows, if the caller may see it. Raises ContextNotFound."""
     sessions = Context.objects.visible_to(principal)
     context = (sessions.select_related(*related) if related else sessions).filter(pk=key).first()
     if context is None:
@@ -224,12 +243,32 @@ def find_session(principal: Principal, key: uuid.UUID, *related: str) -> Context
     return context
 
 
+def find_own_session(principal: Principal, key: uuid.UUID, *related: str) -> Context:
+    """The caller's own context: to share, rename, archive or delete it. Raises ContextNotFound, NotYourSession."""
+    context = find_session(principal, key, *related)
+    if context.owner_id != principal.user_id:
+        raise NotYourSession
+    return context
+
+
+class NotYourSession(UnsupportedOperation):
+    """Only the session's owner can do this."""
+
+
 def find_restored_session(principal: Principal, key: uuid.UUID) -> Context:
-    """The caller's context with its rows in the tables. Raises ContextNotFound, DamagedArchive."""
+    """The same with its rows in the tables. Raises ContextNotFound, DamagedArchive."""
     try:
         return restored(find_session(principal, key))
     except Context.DoesNotExist:  # it was deleted just now
         raise ContextNotFound from None
+
+
+def author_names(context: Context, authors: Iterable[int | None]) -> dict[int, str]:
+    """The names of those who wrote messages, by key; empty without a query if only the owner writes in the session."""
+    wanted = {key for key in authors if key is not None}
+    if not wanted or not (context.is_shared or wanted - {context.owner_id}):
+        return {}
+    return {one.pk: one.short_name for one in User.objects.filter(pk__in=wanted)}
 
 
 def check_may_use(principal: Principal, agent: Agent) -> None:

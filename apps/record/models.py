@@ -1,7 +1,7 @@
 """The record's tables: an append-only log of events for each context, and the rows derived from it.
 
-Only `ledger` writes the log, contexts, tasks, messages and artifacts. The models after `Segment` are execution state,
-not part of replay. Task states and their transitions come first.
+Only `ledger` writes the log, contexts, tasks, messages and artifacts. Task states and their transitions come first. The
+models after `Segment`, and those of `execution`, are not part of replay.
 
 A foreign key that begins another index has none of its own (`db_index=False`): each index slows every event.
 """
@@ -9,7 +9,7 @@ A foreign key that begins another index has none of its own (`db_index=False`): 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from collections.abc import Hashable
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -17,8 +17,10 @@ from django.db import models
 from django.utils import timezone
 
 from apps.accounts.models import User, Workspace
+from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
+from apps.record import execution  # noqa: F401  # Django looks for models in this module
 from apps.record.events import EventType
 
 
@@ -86,14 +88,50 @@ class IllegalTransition(Exception):
         super().__init__(f"A task that is {old} cannot become {new}.")
 
 
+def shared_workspace(principal: Principal) -> int | None:
+    """The workspace whose shared sessions the caller may see: the current one, for its members."""
+    return principal.workspace_id if principal.can(Permission.READ) else None
+
+
+def may_write_shared(principal: Principal) -> bool:
+    """Whether the caller may write in the shared sessions that they see: viewers only read."""
+    return principal.can(Permission.SEND)
+
+
+def seen_by(principal: Principal, path: str = "") -> models.Q:
+    """The condition for contexts that the caller may see; `path` leads to the context."""
+    own = models.Q(**principal.own(path))
+    workspace = shared_workspace(principal)
+    if workspace is None:
+        return own
+    return own | models.Q(**{f"{path}is_shared": True, f"{path}workspace": workspace})
+
+
 class ContextQuerySet(models.QuerySet["Context"]):
     def visible_to(self, principal: Principal) -> ContextQuerySet:
-        """A caller's contexts that are not deleted. Anonymous callers share theirs, so filter these by id."""
-        return self.filter(owner_id=principal.user_id, deleted_at=None)
+        """The contexts that the caller may see, not deleted: their own, and those shared with their workspace.
+
+        Anonymous callers share theirs, so filter these by id.
+        """
+        return principal.only_agents(self.filter(seen_by(principal), deleted_at=None), "agent")
+
+    def of(self, principal: Principal) -> ContextQuerySet:
+        """The caller's own contexts that are not deleted."""
+        return principal.only_agents(self.filter(**principal.own(), deleted_at=None), "agent")
+
+    def shared_with(self, principal: Principal) -> ContextQuerySet:
+        """Other people's contexts that are shared with the caller's workspace."""
+        shared = self.filter(is_shared=True, workspace=shared_workspace(principal), deleted_at=None)
+        return principal.only_agents(shared.exclude(owner=principal.user_id), "agent")
+
+    def ever_seen_by(self, principal: Principal) -> ContextQuerySet:
+        """`ever_visible_to`, and those of others that are shared with the caller's workspace."""
+        return self.ever_visible_to(principal) | self.shared_with(principal)
 
     def ever_visible_to(self, principal: Principal) -> ContextQuerySet:
         """A known caller's own contexts, with the tombstones of deleted ones."""
-        return self.filter(owner_id=principal.user_id) if principal.is_known else self.none()
+        own = self.filter(**principal.own()) if principal.is_known else self.none()
+        return principal.only_agents(own, "agent")
 
     def listed(self) -> ContextQuerySet:
         """Conversations begun from outside, not by agents that call other agents."""
@@ -105,6 +143,10 @@ MAX_TITLE = 200  # characters
 
 class Context(models.Model):
     """One conversation: A2A's context, the client API's session."""
+
+    class Sharing(models.TextChoices):
+        PRIVATE = "private", "for its owner"
+        WORKSPACE = "workspace", "for the members of its workspace"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     context_id = models.CharField(max_length=200, help_text="A2A contextId: the caller's own, or the primary key.")
@@ -124,12 +166,18 @@ class Context(models.Model):
     last_event = models.PositiveBigIntegerField(default=0, help_text="Index of the newest event.")
     options = models.JSONField(default=dict, blank=True, help_text="Options of the agent in this session.")
     memory = models.JSONField(default=dict, blank=True, help_text="State of its agents. Not part of replay.")
+    approved_tools = models.JSONField(
+        default=list, blank=True, help_text="Tools that run here without asking again. Not part of replay."
+    )
     is_watched = models.BooleanField(
         "watched", default=False, help_text="Whether listeners are called. Not part of replay."
     )
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
     archived_at = models.DateTimeField(null=True, blank=True, help_text="When its owner archived it.")
+    is_shared = models.BooleanField(
+        "shared", default=False, db_default=False, help_text="May the members of its workspace see it?"
+    )
     deleted_at = models.DateTimeField(null=True, blank=True, help_text="When it was deleted. Only this row is kept.")
     cold_file = models.CharField(
         max_length=200, blank=True, help_text="The file that holds its log and rows. Empty: not in cold storage."
@@ -146,9 +194,9 @@ class Context(models.Model):
         verbose_name = "session"
         constraints = [
             models.UniqueConstraint(
-                fields=["owner", "context_id"],
+                fields=["owner", "workspace", "context_id"],
                 condition=models.Q(deleted_at=None),
-                name="context_id_is_unique_within_its_owner",
+                name="context_id_is_unique_for_its_owner",
             )
         ]
         indexes = [
@@ -158,20 +206,66 @@ class Context(models.Model):
                 name="listed_contexts_of_an_owner",
             ),
             models.Index(
+                fields=["workspace", "-updated_at", "-id"], condition=models.Q(is_shared=True), name="shared_contexts"
+            ),
+            models.Index(
                 fields=["parent_task"],
                 condition=models.Q(parent_task__isnull=False),
                 name="contexts_of_children",
             ),
             models.Index(fields=["-updated_at", "-id"], name="contexts_by_update"),
+            models.Index(
+                fields=["-updated_at", "-id"], condition=models.Q(deleted_at__isnull=False), name="deleted_contexts"
+            ),
+            models.Index(
+                fields=["-updated_at", "-id"], condition=models.Q(cold_at__isnull=False), name="cold_contexts"
+            ),
         ]
 
     def __str__(self) -> str:
         return self.title or str(self.pk)
 
+    @property
+    def sharing(self) -> Context.Sharing:
+        return self.Sharing.WORKSPACE if self.is_shared else self.Sharing.PRIVATE
+
+    def is_seen_by(self, principal: Principal) -> bool:
+        """As `visible_to`, for a row that was read by its key; without the caller's choice of agents."""
+        if principal.owns(self.owner_id, self.workspace_id):
+            return True
+        return self.is_shared and self.workspace_id == shared_workspace(principal)
+
+    def name_for(self, principal: Principal) -> str:
+        """The `contextId` by which the caller continues it. Only the owner has names of their own for contexts."""
+        return self.context_id if self.owner_id == principal.user_id else str(self.pk)
+
 
 class TaskQuerySet(models.QuerySet["Task"]):
     def visible_to(self, principal: Principal) -> TaskQuerySet:
-        return self.filter(owner_id=principal.user_id)
+        """The tasks that the caller may see: those that they began, and all of the sessions that they may see."""
+        seen = models.Q(**principal.own()) | seen_by(principal, "context__")
+        return principal.only_agents(self.filter(seen), "agent")
+
+    def of(self, principal: Principal) -> TaskQuerySet:
+        """The tasks that the caller began."""
+        return principal.only_agents(self.filter(**principal.own()), "agent")
+
+    def approvable_by(self, principal: Principal) -> TaskQuerySet:
+        """Tasks about whose tool call `principal` may decide.
+
+        These are one's own, and those that need two people or have no owner, if one may send messages in their
+        workspace. Operators may decide about these in all workspaces.
+        """
+        if principal.user_id is None:
+            return self.none()
+        operator = User.objects.filter(pk=principal.user_id, is_active=True, is_staff=True)
+        may_decide: models.Q = models.Q(models.Exists(operator))
+        if principal.can(Permission.SEND):
+            may_decide |= models.Q(workspace=principal.workspace_id)
+        needs_others = models.Q(slot__approvers__gt=1) | models.Q(owner=None)
+        asking = self.filter(state=TaskState.INPUT_REQUIRED, slot__has_key="approvers")
+        mine = asking.filter(models.Q(owner=principal.user_id) | (needs_others & may_decide))
+        return principal.only_agents(mine, "agent")
 
     def unfinished(self) -> TaskQuerySet:
         return self.filter(state__any_of=UNFINISHED_STATES)
@@ -199,9 +293,6 @@ class Task(models.Model):
     status_at = models.DateTimeField()
 
     objects = TaskQuerySet.as_manager()
-
-    shown: Shown | None = None
-    """Its history and artifacts, if `lookup.find_whole_task` read it."""
 
     class Meta:
         indexes = [
@@ -239,6 +330,10 @@ class Task(models.Model):
     def is_finished(self) -> bool:
         return TaskState(self.state).is_terminal
 
+    def is_seen_by(self, principal: Principal) -> bool:
+        """As `visible_to`, for a row that was read with its context."""
+        return principal.owns(self.owner_id, self.workspace_id) or self.context.is_seen_by(principal)
+
 
 class Message(models.Model):
     """A message, at the index of its event."""
@@ -261,7 +356,18 @@ class Message(models.Model):
         on_delete=models.PROTECT,
         db_index=False,
         related_name="messages",
-        help_text="The agent that wrote it. Empty: the session's owner.",
+        help_text="The agent that wrote it. Empty: a person.",
+    )
+    # Without a constraint: what somebody said in another's session outlives their account.
+    author = models.ForeignKey(
+        User,
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        related_name="+",
+        help_text="The person who wrote it. Empty: an agent, or an anonymous caller.",
     )
     message_id = models.CharField(max_length=200)
     parts = models.JSONField(help_text="A2A 1.0 parts.")
@@ -331,15 +437,6 @@ class Artifact(models.Model):
         return self.name or self.artifact_id
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A task's `length` newest messages, oldest first, and its delivered artifacts."""
-
-    length: int
-    history: list[Message]
-    artifacts: list[Artifact]
-
-
 AGENT_CHANGES = (EventType.AGENT_SWITCHED, EventType.FORK)
 """Types that are looked up in long logs, so they have an index."""
 
@@ -347,7 +444,10 @@ AGENT_CHANGES = (EventType.AGENT_SWITCHED, EventType.FORK)
 class Event(models.Model):
     """An entry of a context's log. Never changed."""
 
-    context = models.ForeignKey(Context, on_delete=models.CASCADE, db_index=False, related_name="events")
+    # Without a constraint: only the ledger writes events, with their context, and a check costs a quarter of an insert.
+    context = models.ForeignKey(
+        Context, on_delete=models.CASCADE, db_constraint=False, db_index=False, related_name="events"
+    )
     index = models.PositiveBigIntegerField()
     type = models.CharField(max_length=30, choices=EventType)
     # Plain ids: the log is written before its derived rows, and can be read without them.
@@ -372,6 +472,7 @@ class Event(models.Model):
             models.Index(fields=["task", "artifact_id", "index"], name="events_of_a_task"),
             models.Index(fields=["task", "-index"], condition=models.Q(type="feedback"), name="feedback_on_a_task"),
             models.Index(fields=["-id"], condition=models.Q(type="feedback"), name="feedback_by_age"),
+            models.Index(fields=["at"], condition=models.Q(type="feedback"), name="feedback_by_time"),
             models.Index(
                 fields=["context", "-index"], condition=models.Q(type__in=AGENT_CHANGES), name="turnings_of_a_log"
             ),
@@ -379,6 +480,12 @@ class Event(models.Model):
 
     def __str__(self) -> str:
         return f"{self.index} {self.type}"
+
+    @property
+    def shown(self) -> dict[Hashable, Any]:
+        """Its forms for streams, by kind, so that each is made once. Threads share it."""
+        forms: dict[Hashable, Any] = self.__dict__.setdefault("_shown", {})
+        return forms
 
     @property
     def parts(self) -> list[Any]:
@@ -447,122 +554,6 @@ class Segment(models.Model):
 
     def __str__(self) -> str:
         return f"{self.first} to {self.last} of {self.source_id}"
-
-
-class RunQuerySet(models.QuerySet["Run"]):
-    def unfinished(self) -> RunQuerySet:
-        return self.filter(state__any_of=(Run.State.QUEUED, Run.State.RUNNING))
-
-
-class Run(models.Model):
-    """The execution of one turn of a task. Not part of replay."""
-
-    class State(models.TextChoices):
-        QUEUED = "queued"
-        RUNNING = "running"
-        DONE = "done"
-        FAILED = "failed"
-        CANCELED = "canceled"
-
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    task = models.ForeignKey(Task, on_delete=models.CASCADE, db_index=False, related_name="runs")
-    message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="runs")
-    agent = models.ForeignKey(
-        Agent,
-        null=True,
-        blank=True,
-        on_delete=models.PROTECT,
-        db_index=False,
-        related_name="+",
-        help_text="The agent that takes this turn instead of the task's agent. Empty: the task's agent.",
-    )
-    turn = models.PositiveIntegerField(help_text="1 for the task's first message.")
-    state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
-    attempt = models.PositiveSmallIntegerField(default=0, help_text="Counted before the turn is executed.")
-    fence = models.PositiveIntegerField(default=0, help_text="Grows with every claim. Older numbers are void.")
-    worker = models.CharField(max_length=120, blank=True)
-    lease_until = models.DateTimeField(null=True, blank=True)
-    interrupted = models.BooleanField(default=False, help_text="A newer message asks this turn to stop.")
-    slot = models.JSONField(null=True, blank=True, help_text="The question that this turn answers.")
-    resumed = models.BooleanField(default=False, help_text="It continues the message of the turn before.")
-    memory = models.JSONField(default=dict, blank=True)
-    input = models.JSONField(default=dict, blank=True, help_text="Snapshot of the turn's input.")
-    input_hash = models.CharField(max_length=64, blank=True)
-    usage = models.JSONField(default=dict, blank=True)
-    error = models.JSONField(null=True, blank=True)
-    notes = models.JSONField(default=list, blank=True, help_text="Events that came too late.")
-    remote = models.JSONField(default=dict, blank=True, help_text="A remote agent's ids.")
-    traceparent = models.CharField(max_length=55, blank=True, help_text="Its span (W3C Trace Context).")
-    queued_at = models.DateTimeField(default=timezone.now)
-    published_at = models.DateTimeField(null=True, blank=True, help_text="When the sweep last sent its message.")
-    started_at = models.DateTimeField(null=True, blank=True)
-    finished_at = models.DateTimeField(null=True, blank=True)
-
-    objects = RunQuerySet.as_manager()
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["task", "turn"], name="one_run_per_turn"),
-            models.UniqueConstraint(
-                fields=["task"],
-                condition=models.Q(state__in=["queued", "running"]),
-                name="one_unfinished_run_per_task",
-            ),
-        ]
-        indexes = [
-            models.Index(
-                fields=["state", "lease_until"],
-                condition=models.Q(state__in=["queued", "running"]),
-                name="unfinished_runs",
-            ),
-            models.Index(fields=["-queued_at", "-id"], name="runs_by_age"),
-            models.Index(
-                fields=["state", "-queued_at"], condition=models.Q(state__in=["failed", "canceled"]), name="faulty_runs"
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.task_id}, turn {self.turn}"
-
-    @property
-    def is_first(self) -> bool:
-        """Is this the task's first claim? `attempt` cannot tell: a worker that gives a run back takes one off."""
-        return self.turn == 1 and self.fence <= 1
-
-
-class Suspension(models.Model):
-    """A task that asks its child's question, until somebody answers. Not part of replay."""
-
-    task = models.OneToOneField(Task, on_delete=models.CASCADE, related_name="suspension")
-    child = models.ForeignKey(
-        Task, null=True, on_delete=models.SET_NULL, related_name="suspends", help_text="None: it was deleted."
-    )
-    asked_at = models.DateTimeField(help_text="The time of the child's status that is the question.")
-
-    def __str__(self) -> str:
-        return f"{self.task_id} waits for {self.child_id}"
-
-
-class Accepted(models.Model):
-    """Idempotency: the result of a known sender's message. Not on Message, because forks share messages."""
-
-    sender = models.CharField(max_length=60)
-    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
-    message_id = models.CharField(max_length=200)
-    body_hash = models.CharField(max_length=64)
-    task = models.ForeignKey(Task, null=True, on_delete=models.CASCADE, related_name="+")
-    answer = models.ForeignKey(Message, null=True, on_delete=models.CASCADE, related_name="+")
-    claimed_until = models.DateTimeField(null=True, help_text="Until when a worker may answer without a task.")
-    created_at = models.DateTimeField(default=timezone.now)
-
-    class Meta:
-        verbose_name_plural = "accepted messages"
-        constraints = [
-            models.UniqueConstraint(fields=["sender", "agent", "message_id"], name="a_message_is_accepted_once")
-        ]
-
-    def __str__(self) -> str:
-        return self.message_id
 
 
 class Blob(models.Model):

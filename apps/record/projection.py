@@ -21,7 +21,7 @@ from apps.record.events import JSON, EventType, Opening, SessionDeleted
 from apps.record.lineage import mark_left
 from apps.record.models import TRANSITIONS, Artifact, Context, Event, IllegalTransition, Message, Task, TaskState
 
-NO_PART_OF_REPLAY = {"is_watched", "memory", "cold_file", "cold_at", "cold_messages", "warmed_at"}
+NO_PART_OF_REPLAY = {"is_watched", "memory", "approved_tools", "cold_file", "cold_at", "cold_messages", "warmed_at"}
 """Columns of a context that no event sets."""
 
 
@@ -71,12 +71,14 @@ def fold(event: Event, rows: Rows) -> None:
     if event.type != EventType.USER_MESSAGE and (author := payload.get("agent")) is None:  # as in older logs
         author = rows.task(event.task_id).agent_id if event.task_id else rows.context.agent_id
     message: JSON = payload["message"]
+    is_user = event.type == EventType.USER_MESSAGE
     rows.messages[event.index] = Message(
         context=rows.context,
         task_id=event.task_id,
         index=event.index,
-        role=Message.Role.USER if event.type == EventType.USER_MESSAGE else Message.Role.AGENT,
+        role=Message.Role.USER if is_user else Message.Role.AGENT,
         agent_id=author,
+        author_id=payload.get("by", rows.context.owner_id) if is_user else None,
         message_id=message["messageId"],
         parts=message["parts"],
         references=message.get("referenceTaskIds", []),
@@ -107,7 +109,7 @@ def _user_message(event: Event, rows: Rows) -> None:
         rows.tasks[event.task_id] = Task(
             id=event.task_id,
             context=context,
-            owner_id=context.owner_id,
+            owner_id=event.payload.get("by", context.owner_id),
             workspace_id=context.workspace_id,
             agent_id=opened["agent"],
             state=TaskState.SUBMITTED,
@@ -199,6 +201,10 @@ def _archived(event: Event, rows: Rows) -> None:
     rows.context.archived_at = event.at if event.type == EventType.SESSION_ARCHIVED else None
 
 
+def _shared(event: Event, rows: Rows) -> None:
+    rows.context.is_shared = event.payload["sharing"] == Context.Sharing.WORKSPACE
+
+
 def _agent_switched(event: Event, rows: Rows) -> None:
     rows.context.agent_id = event.payload["agent"]
     rows.context.options = event.payload.get("options", {})
@@ -262,6 +268,7 @@ FOLDS: dict[EventType, Callable[[Event, Rows], None]] = {
     EventType.SESSION_ARCHIVED: _archived,
     EventType.SESSION_UNARCHIVED: _archived,
     EventType.SESSION_DELETED: _deleted,
+    EventType.SESSION_SHARED: _shared,
 }
 """What single types do, beside what `fold` does for all."""
 

@@ -3,14 +3,12 @@
 1. Leases, by the database's clock, which all workers share.
 2. Notes for operators about what came too late.
 3. Usage: requests, tokens and costs by model.
-4. Traces: W3C `traceparent` values.
+4. Traces: the span of a queued run.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import datetime
-import secrets
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,13 +16,14 @@ from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
-from opentelemetry.trace import SpanContext, TraceFlags, format_span_id, format_trace_id, get_current_span
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from agentkit import Outcome, Usage
 from apps.record.events import JSON
-from apps.record.models import Run
+from apps.record.execution import Run
+from apps.record.hooks import hooks
 from apps.record.sql import UNFINISHED_RUN
+from db.sql import Now, write_transaction
+from telemetry import tracing
 
 
 class LeaseLost(Exception):
@@ -39,9 +38,9 @@ class Lease:
     fence: int
 
 
-def lease_end(now: datetime.datetime) -> datetime.datetime:
-    """The end of a lease taken or extended at `now`, by the database's clock."""
-    return now + datetime.timedelta(seconds=settings.RUN_LEASE_SECONDS)
+def lease_end() -> Now:
+    """The end of a lease taken or extended now, for an update."""
+    return Now(settings.RUN_LEASE_SECONDS)
 
 
 def has_unfinished_run(task: uuid.UUID) -> bool:
@@ -78,12 +77,14 @@ class UsageTotals:
 
     models: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def add(self, usage: Usage) -> None:
+    def add(self, usage: Usage) -> JSON:
+        """Add what a model used. Returns the valid counts, by USAGE_COUNTS and `cost`."""
         counted = map(_valid_count, (usage.requests, usage.input_tokens, usage.output_tokens))
         counts: dict[str, Any] = dict(zip(USAGE_COUNTS, counted, strict=True))
         if usage.cost is not None:
             counts["cost"] = _valid_number(usage.cost)
         self._count(usage.model, counts)
+        return counts
 
     @property
     def as_json(self) -> JSON:
@@ -144,20 +145,13 @@ def _valid_number(said: Any) -> float:
 
 def save_usage(lease: Lease, spent: UsageTotals) -> None:
     """Save the usage of a stopped run, unless it was claimed again."""
-    Run.objects.filter(pk=lease.run_id, fence=lease.fence).update(usage=spent.as_json)
+    with write_transaction():
+        if Run.objects.filter(pk=lease.run_id, fence=lease.fence).update(usage=spent.as_json):
+            run = Run.objects.select_related("task").get(pk=lease.run_id)
+            for listener in hooks("USAGE_LISTENERS"):
+                listener(run.pk, run.task, run.agent_id or run.task.agent_id, spent.as_json)
 
 
-_PROPAGATOR = TraceContextTextMapPropagator()
-
-
-def new_span(traceparent: str) -> str:
-    """The traceparent of a new child span, or of a new trace if that is malformed (W3C Trace Context §3.2.2)."""
-    above = _parse_traceparent(traceparent)
-    trace_id = above.trace_id if above.is_valid else secrets.randbits(128) or 1
-    # A new trace is sampled; an existing one keeps its flag.
-    flags = above.trace_flags & TraceFlags.SAMPLED if above.is_valid else TraceFlags.SAMPLED
-    return f"00-{format_trace_id(trace_id)}-{format_span_id(secrets.randbits(64) or 1)}-{flags:02x}"
-
-
-def _parse_traceparent(traceparent: str) -> SpanContext:
-    return get_current_span(_PROPAGATOR.extract({"traceparent": traceparent})).get_span_context()
+def queued_span(task: uuid.UUID, parent: str) -> str:
+    """The traceparent of a new run of the task, below `parent`, a traceparent or "" (W3C Trace Context)."""
+    return tracing.queue("queue run", parent, {"parley.task": str(task)})

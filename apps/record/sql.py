@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from apps.agents.models import Agent
-from apps.record.models import Artifact, Context, Event, Message, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Artifact, Context, Event, Message, Task
 from db.sql import Query
 
 
 def _task_with_context(task: Task, context: Context) -> Task:
     task.context = context
     return task
-
-
-def _task_with_shown(task: Task, context: Context, shown: str | None) -> tuple[Task, str | None]:
-    task.context = context
-    return task, shown
 
 
 def _task_with_agent(task: Task, agent: Agent) -> Task:
@@ -24,6 +20,22 @@ def _task_with_agent(task: Task, agent: Agent) -> Task:
 
 CONTEXT = Query[Context]("SELECT {context} FROM {context.table} WHERE context.id = %s", context=Context)
 
+CONTEXT_OF_OWNER = Query[Context](
+    "SELECT {context} FROM {context.table} "
+    "WHERE context.owner_id = %s AND context.workspace_id = %s AND context.context_id = %s "
+    "AND context.deleted_at IS NULL",
+    context=Context,
+)
+"""As `Context.objects.of` a known caller."""
+
+CONTEXT_OF_MEMBER = Query[Context](
+    "SELECT {context} FROM {context.table} WHERE context.deleted_at IS NULL AND "
+    "((context.owner_id = %s AND context.workspace_id = %s AND context.context_id = %s) OR "
+    "(context.id = %s AND context.workspace_id = %s AND context.is_shared))",
+    context=Context,
+)
+"""The same, or one of its workspace that is shared, by its key: other people's names for contexts do not count."""
+
 TASK = Query(
     "SELECT {task}, {context} FROM {task.table} JOIN {context.table} ON context.id = task.context_id "
     "WHERE task.id = %s",
@@ -31,22 +43,6 @@ TASK = Query(
     task=Task,
     context=Context,
 )
-
-WHOLE_TASK = Query(
-    "SELECT {task}, {context}, CASE WHEN task.state IN "
-    "('completed', 'failed', 'rejected', 'canceled', 'input-required', 'auth-required') THEN json_build_array("
-    "(SELECT json_agg(json_build_array("
-    'task_id, role, message_id, parts, "references", extensions, metadata) ORDER BY "index") '
-    'FROM (SELECT * FROM record_message WHERE task_id = task.id ORDER BY "index" DESC LIMIT %s) AS newest), '
-    "(SELECT json_agg(json_build_array("
-    "artifact_id, name, description, parts, signature, extensions, metadata) ORDER BY first_event) "
-    "FROM record_artifact WHERE task_id = task.id AND state = 'delivered'))::text END "
-    "FROM {task.table} JOIN {context.table} ON context.id = task.context_id WHERE task.id = %s",
-    _task_with_shown,
-    task=Task,
-    context=Context,
-)
-"""PostgreSQL only: a task and, once it is settled, its newest messages and its artifacts."""
 
 TASKS = Query(
     "SELECT {task}, {context} FROM {task.table} JOIN {context.table} ON context.id = task.context_id "
@@ -70,9 +66,9 @@ EVENTS = Query[Event](
     event=Event,
 )
 
-EVENT_RANGE = Query[Event](
-    'SELECT {event} FROM {event.table} WHERE event.context_id = %s AND event."index" > %s AND event."index" <= %s '
-    'ORDER BY event."index"',
+CHUNKS = Query[Event](
+    "SELECT {event} FROM {event.table} WHERE event.task_id = %s AND event.artifact_id = %s "
+    'AND event."index" >= %s ORDER BY event."index"',
     event=Event,
 )
 

@@ -1,9 +1,8 @@
-"""What crosses the HTTP border, in four parts, in this order:
+"""What crosses the HTTP border, in three parts, in this order:
 
 1. A2A 1.0 JSON: messages, artifacts, tasks, and stream responses of events.
-2. The newest messages of many tasks in one query, for lists of tasks.
-3. Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html): `EventStream` to `sse_frame`.
-4. Signed cursors of paged lists.
+2. Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html): `EventStream` to `sse_frame`.
+3. Signed cursors of paged lists.
 """
 
 from __future__ import annotations
@@ -13,25 +12,27 @@ import datetime
 import hashlib
 import json
 import uuid
+import weakref
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from django.conf import settings
 from django.core import signing
-from django.db import InterfaceError, OperationalError, connection
+from django.db import InterfaceError, OperationalError
 from django.http import StreamingHttpResponse
 from django.urls import reverse
 
 import db
+from apps.accounts import revocation
 from apps.agents import cards
 from apps.record.content import blobs
 from apps.record.events import JSON, EventType
 from apps.record.models import Artifact, Context, Event, Message, Task, TaskState
 from apps.record.sql import ARTIFACTS_IN_STATE, ARTIFACTS_OF_TASKS, MESSAGES_OF_TASKS, NEWEST_MESSAGES
-from db.sql import execute, quote
 
 ROLES = {Message.Role.USER: "ROLE_USER", Message.Role.AGENT: "ROLE_AGENT"}
 MAX_INLINE_BYTES = 4 * 1024 * 1024  # a larger stored part is sent as a link
@@ -57,13 +58,13 @@ def download_path(stored: JSON, context_id: object) -> str:
     return reverse("file", args=[context_id, stored["stored"]["sha256"]])
 
 
-def _with_content(stored: JSON, context_id: object) -> JSON:
+def with_content(stored: JSON, context_id: object) -> JSON:
     """A message or an artifact with the content of its stored parts."""
     return {**stored, "parts": [part(one, context_id) if "stored" in one else one for one in stored["parts"]]}
 
 
 def message(row: Message, context: Context) -> JSON:
-    return _with_content(stored_message(row, context), context.pk)
+    return with_content(stored_message(row, context), context.pk)
 
 
 def stored_message(row: Message, context: Context) -> JSON:
@@ -84,41 +85,36 @@ def stored_message(row: Message, context: Context) -> JSON:
 
 
 def artifact(row: Artifact, context_key: object) -> JSON:
-    return _with_content(stored_artifact(row), context_key)
+    return with_content(stored_artifact(row), context_key)
 
 
 def stored_artifact(row: Artifact) -> JSON:
     """The artifact with its signature, and with stored parts left as references to files."""
     shown: JSON = {"artifactId": row.artifact_id, "parts": row.parts}
-    signature = {cards.signature_extension_uri(): row.signature} if row.signature else {}
-    optional = {
-        "name": row.name,
-        "description": row.description,
-        "metadata": {**row.metadata, **signature},
-        "extensions": row.extensions,
-    }
-    return shown | {name: value for name, value in optional.items() if value}
+    optional = {name: getattr(row, name) for name in ("name", "description", "metadata", "extensions", "signature")}
+    return with_signature(shown | {name: value for name, value in optional.items() if value})
+
+
+def with_signature(shown: JSON) -> JSON:
+    """An artifact with its `signature` in its metadata."""
+    signature = shown.pop("signature", None)
+    metadata = {cards.signature_extension_uri(): signature} if signature else {}
+    return shown | ({"metadata": shown.get("metadata", {}) | metadata} if metadata else {})
 
 
 def status(state: str, at: datetime.datetime, said: JSON | None, context: Context) -> JSON:
     shown: JSON = {"state": TaskState(state).wire, "timestamp": timestamp(at)}
-    return shown | ({"message": _with_content(said, context.pk)} if said else {})
+    return shown | ({"message": with_content(said, context.pk)} if said else {})
 
 
-def task(
-    row: Task,
-    *,
-    history: Sequence[Message] | None,
-    artifacts: Sequence[Artifact] | None,
-) -> JSON:
-    """A Task with this history and these artifacts; None omits the field. Reads `row.context`."""
+def task(row: Task, *, history: Sequence[Message] | None, artifacts: Sequence[Artifact]) -> JSON:
+    """A Task with this history and these artifacts; None omits the history. Reads `row.context`."""
     shown: JSON = {
         "id": str(row.pk),
         "contextId": row.context.context_id,
         "status": status(row.state, row.status_at, row.status_message, row.context),
+        "artifacts": [artifact(one, row.context_id) for one in artifacts],
     }
-    if artifacts is not None:
-        shown["artifacts"] = [artifact(one, row.context_id) for one in artifacts]
     if history is not None:
         shown["history"] = [message(one, row.context) for one in history]
     if row.metadata:
@@ -155,12 +151,10 @@ def _stored_task(row: Task, said: Sequence[Message], made: Sequence[Artifact], l
 def load_task(row: Task, *, history_length: int | None = None, up_to: int | None = None) -> JSON:
     """A Task with its delivered artifacts and newest messages (A2A 1.0 §3.2.4), up to event `up_to`.
 
-    `history_length`: None is the platform's default, 0 omits the field. `row.context` should be loaded; `row.shown`
-    saves the queries.
+    `history_length`: None is the platform's default, 0 omits the field. `row.context` should be loaded.
+    `task_json` gives the newest state as text.
     """
     length = settings.DEFAULT_HISTORY_LENGTH if history_length is None else history_length
-    if (shown := row.shown) and shown.length == length and up_to is None:
-        return task(row, history=shown.history if length else None, artifacts=shown.artifacts)
     newest = row.context.last_event if up_to is None else up_to
     history = NEWEST_MESSAGES.all(row.pk, newest, length)[::-1] if length else None
     artifacts = ARTIFACTS_IN_STATE.all(row.pk, Artifact.State.DELIVERED) if row.is_finished else []
@@ -176,7 +170,7 @@ def stream_response(event: Event, context: Context) -> JSON | None:
             update = ids | {"status": status(payload["state"], event.at, payload.get("message"), context)}
             return {"statusUpdate": update | ({"metadata": hints} if (hints := _status_metadata(payload)) else {})}
         case EventType.ARTIFACT_UPDATE:
-            chunk = _with_content(event.payload["artifact"], context.pk)
+            chunk = with_content(event.payload["artifact"], context.pk)
             flags = {"append": event.payload["append"], "lastChunk": event.payload["lastChunk"]}
             return {"artifactUpdate": ids | {"artifact": {**chunk, "parts": chunk["parts"] or [{"text": ""}]}} | flags}
         case EventType.AGENT_TOKEN | EventType.AGENT_TOKEN_END:
@@ -206,42 +200,6 @@ def _token_update(event: Event) -> JSON:
     }
 
 
-HISTORY_FIELD_NAMES = ("task", "role", "message_id", "parts", "references", "extensions", "metadata")
-HISTORY_FIELDS: list[Any] = [Message._meta.get_field(name) for name in HISTORY_FIELD_NAMES]
-TASK_FIELD = HISTORY_FIELDS[0]
-EMPTY_JSON = {"[]": list, "{}": dict}  # most fields of most messages: no need to parse them
-
-
-def newest_messages_by_task(tasks: Sequence[uuid.UUID], length: int) -> dict[uuid.UUID, list[Message]]:
-    """Each task's newest `length` messages, oldest first, with HISTORY_FIELDS only."""
-    found: dict[uuid.UUID, list[Message]] = defaultdict(list)
-    if not tasks:
-        return found
-    keys = [TASK_FIELD.get_db_prep_value(task, connection) for task in tasks]
-    rows = execute(_newest_messages_sql(len(keys)), [*keys, length]).fetchall()
-    names = [field.attname for field in HISTORY_FIELDS]
-    for task, role, message_id, *values in rows:
-        key = task if isinstance(task, uuid.UUID) else uuid.UUID(task)
-        row = Message.from_db(connection.alias, names, [key, role, message_id, *map(_json_value, values)])
-        found[key].append(row)
-    return found
-
-
-def _newest_messages_sql(tasks: int) -> str:
-    table, index = quote(Message._meta.db_table), quote("index")
-    columns = ", ".join(quote(field.column) for field in HISTORY_FIELDS)
-    of_tasks = f"{quote(TASK_FIELD.column)} IN ({', '.join(['%s'] * tasks)})"
-    rank = f"ROW_NUMBER() OVER (PARTITION BY {quote(TASK_FIELD.column)} ORDER BY {index} DESC)"
-    ranked = f"SELECT {columns}, {index}, {rank} AS place FROM {table} WHERE {of_tasks}"  # noqa: S608
-    return f"SELECT {columns} FROM ({ranked}) AS ranked WHERE place <= %s ORDER BY {index}"  # noqa: S608
-
-
-def _json_value(text: str) -> object:
-    """The value of a JSON column, which raw cursors give as text."""
-    empty = EMPTY_JSON.get(text)
-    return empty() if empty else json.loads(text)
-
-
 HEARTBEAT_SECONDS = 15.0
 RECHECK_SECONDS = 45.0  # between checks of the caller's access
 STREAM_STARTED = b": begun\n\n"  # makes proxies send the response's head at once
@@ -269,15 +227,19 @@ class EventStream(StreamingHttpResponse):
 
 
 async def with_heartbeats[T](
-    batches: AsyncGenerator[T], say: Callable[[T], bytes], alive: Callable[[], bytes] = lambda: HEARTBEAT
+    batches: AsyncGenerator[T],
+    say: Callable[[T], bytes],
+    alive: Callable[[], bytes] = lambda: HEARTBEAT,
+    check: AccessCheck | None = None,
 ) -> AsyncGenerator[bytes]:
-    """`say` of each batch, and `alive` after silence. Closes `batches` at the end."""
+    """`say` of each batch, and `alive` after silence or when `check` is due. Closes `batches` at the end."""
     coming: asyncio.Task[tuple[T] | None] | None = None
     try:
         while True:
             coming = coming or asyncio.ensure_future(_next(batches))
-            done, _ = await asyncio.wait({coming}, timeout=HEARTBEAT_SECONDS)
-            if not done:
+            news: set[asyncio.Future[Any]] = {coming} if check is None else {coming, check.changed}
+            await asyncio.wait(news, timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done():
                 yield alive()
                 continue
             if (came := coming.result()) is None:
@@ -288,24 +250,56 @@ async def with_heartbeats[T](
         await _close(batches, coming)
 
 
-async def until_revoked(frames: AsyncGenerator[bytes], last_words: Callable[[], bytes | None]) -> AsyncGenerator[bytes]:
-    """The frames, until the caller loses access, for example by a sign-out.
+class AccessCheck:
+    """Whether a caller still has access; asked for all streams together that give the same key.
 
-    `last_words` runs on a database thread when a frame comes, at most every RECHECK_SECONDS. It gives the final frame,
-    or None to continue. Database errors do not end the stream.
+    `find_refusal` runs on a database thread every RECHECK_SECONDS at most, and when something changed for the caller
+    (`changed`). Database errors change nothing.
     """
-    clock = asyncio.get_running_loop().time
-    checked = clock()
+
+    def __init__(self, find_refusal: Callable[[], Exception | None]) -> None:
+        self._find_refusal = find_refusal
+        self._sender = db.caller.get()
+        self.changed = revocation.next_change(self._sender)
+        self._asked_at = asyncio.get_running_loop().time()
+        self._asking: asyncio.Future[Exception | None] | None = None
+        self._has_refused = False
+
+    @classmethod
+    def shared(cls, key: Hashable, find_refusal: Callable[[], Exception | None]) -> AccessCheck:
+        key = asyncio.get_running_loop(), key
+        check = _access_checks.get(key)
+        if check is None or check._has_refused:
+            check = _access_checks[key] = cls(find_refusal)
+        return check
+
+    async def refusal(self) -> Exception | None:
+        """Why the caller has no access any more."""
+        now = asyncio.get_running_loop().time()
+        if self.changed.done() or now - self._asked_at >= RECHECK_SECONDS:
+            self._asked_at = now
+            self.changed = revocation.next_change(self._sender)
+            self._asking = asyncio.ensure_future(db.run_for_stream(self._find_refusal))
+        if self._asking is not None:
+            with suppress(OperationalError, InterfaceError):
+                refusal = await asyncio.shield(self._asking)
+                self._has_refused = refusal is not None
+                return refusal
+        return None
+
+
+_access_checks: weakref.WeakValueDictionary[Hashable, AccessCheck] = weakref.WeakValueDictionary()
+
+
+async def until_revoked(
+    frames: AsyncGenerator[bytes], check: AccessCheck, last_words: Callable[[Exception], bytes]
+) -> AsyncGenerator[bytes]:
+    """The frames, until the caller loses access, for example by a sign-out; then the last words about the refusal."""
     async with aclosing(frames):
         async for frame in frames:
-            if clock() - checked >= RECHECK_SECONDS:
-                checked = clock()
-                last = None
-                with suppress(OperationalError, InterfaceError):
-                    last = await db.run(last_words)
-                if last is not None:
-                    yield last
-                    return
+            if refusal := await check.refusal():
+                yield last_words(refusal)
+                return
             yield frame
 
 
@@ -327,10 +321,36 @@ async def _close[T](batches: AsyncGenerator[T], coming: asyncio.Task[tuple[T] | 
 
 def sse_frame(value: Any, *, id_: object = None, event: str = "") -> bytes:
     """One event with JSON data; `id_` must be one line."""
+    return text_frame(json_text(value), id_=id_, event=event)
+
+
+def json_text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def text_frame(data: str, *, id_: object = None, event: str = "") -> bytes:
+    """One event; its data and `id_` must be one line each."""
     name = f"event: {event}\n" if event else ""
     key = f"id: {id_}\n" if id_ is not None else ""
-    data = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return f"{name}{key}data: {data}\n\n".encode()
+
+
+class SharedJSON:
+    """JSON that several streams send: written once, and once in each other form."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self._forms: dict[Hashable, SharedJSON] = {}
+
+    @cached_property
+    def text(self) -> str:
+        return json_text(self.value)
+
+    def in_form(self, name: Hashable, convert: Callable[[Any], Any]) -> SharedJSON:
+        """What `convert` makes of it; the same for the same name."""
+        if name not in self._forms:
+            self._forms[name] = SharedJSON(convert(self.value))
+        return self._forms[name]
 
 
 class InvalidCursor(Exception):

@@ -27,6 +27,7 @@ from apps.features.health import monitoring
 from apps.remote.errors import CircuitOpen, Misbehaved, Overloaded, Refused, RemoteError, TokenUnavailable, Unauthorized
 from apps.remote.models import Breaker, Checkup
 from db.sql import database_time, write_transaction
+from telemetry import metrics
 
 log = logging.getLogger("parley.remote")
 
@@ -55,15 +56,21 @@ def admit(agent: Agent) -> None:
 
 def record_success(agent: Agent) -> None:
     """The agent answered a call: forget its failures."""
+    metrics.REMOTE_CALLS[agent.slug, "answered"].inc()
+    _forget_failures(agent)
+
+
+def _forget_failures(agent: Agent) -> None:
     if agent.pk in _failing_breakers():
         close(agent)
 
 
 def record_failure(agent: Agent, error: RemoteError) -> None:
     """Count a failed call, unless the failure shows that the agent answers."""
+    metrics.REMOTE_CALLS[agent.slug, error.code].inc()
     if not counts_as_failure(error):
         if isinstance(error, Refused) or (isinstance(error, Unauthorized) and error.is_answer):
-            record_success(agent)
+            _forget_failures(agent)
         return
     now = timezone.now()
     with write_transaction():
@@ -74,7 +81,7 @@ def record_failure(agent: Agent, error: RemoteError) -> None:
         breaker.save()
     clear_cache()
     if opened:
-        log.warning("calls to agent %s are stopped until %s: %s", agent.slug, breaker.retry_at, breaker.error)
+        log.warning("calls to agent %s are stopped until %s: %s", agent.slug, breaker.retry_at, error)
         _note_health(agent)
 
 

@@ -16,6 +16,7 @@ class RemoteError(Exception):
     """
 
     code: ClassVar[str] = "remote_error"
+    loggable: ClassVar[bool] = True  # see `telemetry.logs`; not where the sentence has the agent's own words
     is_transient: bool = False
     was_sent: bool | None = None
 
@@ -49,6 +50,7 @@ class Refused(RemoteError):
     """
 
     code = "agent_refused"
+    loggable = False
     was_sent: bool | None = True
 
     def __init__(
@@ -72,6 +74,7 @@ class Unauthorized(RemoteError):
     """
 
     code = "agent_unauthorized"
+    loggable = False
     was_sent = False
     is_answer: ClassVar[bool] = True  # does it come from the agent itself?
 
@@ -86,6 +89,7 @@ class Overloaded(RemoteError):
     """The agent takes no more work now (429, 503); `retry_after` in seconds, at most a day, where it says so."""
 
     code = "agent_overloaded"
+    loggable = False
     is_transient = True
 
     def __init__(self, message: str, *, status: int = 503, retry_after: float | None = None) -> None:

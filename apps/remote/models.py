@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from apps.accounts.encryption import EncryptedTextField
-from apps.accounts.models import User
+from apps.accounts.models import User, Workspace
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent, AgentVersion
 from apps.record.models import UNFINISHED_STATES, Task
@@ -22,9 +22,11 @@ JITTER = (0.8, 1.2)  # of the time between refreshes
 
 
 class SignatureStatus(models.TextChoices):
+    """Of a card. A signature that proves nothing is worse than none: somebody may pretend to be the agent."""
+
     UNSIGNED = "unsigned", "unsigned"
     VERIFIED = "verified", "verified"
-    UNVERIFIED = "unverified", "signed, unverified"
+    UNVERIFIED = "unverified", "not trusted"
 
 
 class RemoteAgentQuerySet(models.QuerySet["RemoteAgent"]):
@@ -70,6 +72,15 @@ class RemoteAgent(models.Model):
         default=10, help_text="How many messages of a session the agent is sent that it does not know."
     )
     registered_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+", editable=False)
+    peer = models.ForeignKey(
+        "Peer",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="agents",
+        editable=False,
+        help_text="The paired installation whose agent it is.",
+    )
 
     objects = RemoteAgentQuerySet.as_manager()
 
@@ -325,3 +336,83 @@ class Breaker(models.Model):
             return Breaker.State.CLOSED
         is_closed_to_trials = timezone.now() < self.retry_at and self.trial_at is None
         return Breaker.State.OPEN if is_closed_to_trials else Breaker.State.HALF_OPEN
+
+
+class PeerQuerySet(models.QuerySet["Peer"]):
+    def paired(self) -> PeerQuerySet:
+        return self.filter(state=Peer.State.PAIRED)
+
+
+class Peer(models.Model):
+    """Another installation that this one trusts by its identity (DID), or a code for one."""
+
+    class State(models.TextChoices):
+        INVITED = "invited", "Waits for the other side"
+        PAIRED = "paired", "Paired"
+        REVOKED = "revoked", "Revoked here"
+        ENDED = "ended", "Revoked by the other side"
+
+    name = models.CharField(max_length=120, blank=True)
+    did = models.CharField("identity (DID)", max_length=1000, blank=True, editable=False)
+    base_url = models.CharField("address", max_length=2000, blank=True, editable=False)
+    keys = models.JSONField(default=list, editable=False, help_text="Its pinned public keys (JWK), each with its kid.")
+    state = models.CharField(max_length=10, choices=State, default=State.INVITED, editable=False)
+    passes_names = models.BooleanField(
+        "tell it names", default=False, help_text="Tell it the names of the people who use its agents."
+    )
+    code = EncryptedTextField(blank=True, editable=False, help_text="The secret of an unused code.")
+    code_until = models.DateTimeField("code expires", null=True, editable=False)
+    salt = models.CharField(max_length=64, blank=True, editable=False, help_text="For pseudonyms of our people.")
+    workspace = models.ForeignKey(Workspace, null=True, on_delete=models.PROTECT, related_name="+", editable=False)
+    made_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+", editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    paired_at = models.DateTimeField("paired", null=True, editable=False)
+    ended_at = models.DateTimeField("ended", null=True, editable=False)
+    seen_at = models.DateTimeField("last seen", null=True, editable=False)
+    error = models.TextField(blank=True, editable=False, help_text="Why it could not be reached the last time.")
+
+    objects = PeerQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "paired installation"
+        constraints = [
+            models.UniqueConstraint(fields=["did"], condition=~models.Q(did=""), name="one_peer_of_each_identity")
+        ]
+
+    def __str__(self) -> str:
+        return self.name or self.base_url or f"Code {self.pk}"
+
+    @property
+    def is_paired(self) -> bool:
+        return self.state == Peer.State.PAIRED
+
+    def key(self, kid: str) -> dict[str, Any] | None:
+        return next((key for key in self.keys if key.get("kid") == kid), None)
+
+
+class PeerUser(models.Model):
+    """A person of a paired installation, by the pseudonym that it gives them, as a user here who cannot sign in."""
+
+    peer = models.ForeignKey(Peer, on_delete=models.CASCADE, related_name="people")
+    subject = models.CharField(max_length=64)
+    user = models.OneToOneField(User, on_delete=models.CASCADE, related_name="peer_user")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["peer", "subject"], name="one_user_of_each_peers_person")]
+
+    def __str__(self) -> str:
+        return f"{self.subject} of {self.peer_id}"
+
+
+class SharedAgent(models.Model):
+    """An agent of this installation that people of paired installations may use."""
+
+    agent = models.OneToOneField(Agent, on_delete=models.CASCADE, primary_key=True, related_name="shared_with_peers")
+    shared_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        verbose_name = "agent for paired installations"
+        verbose_name_plural = "agents for paired installations"
+
+    def __str__(self) -> str:
+        return str(self.agent)

@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 import outbound
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User, Workspace
 from apps.agents import signing, versions
 from apps.agents.models import Agent, AgentVersion
@@ -32,7 +35,7 @@ from outbound import OutboundError
 
 log = logging.getLogger("parley.remote")
 
-audit = logging.getLogger("parley.audit")
+log_lines = logging.getLogger("parley.audit")
 
 JSON = dict[str, Any]
 
@@ -82,7 +85,7 @@ class Preview:
         if self.signature.label == SignatureStatus.UNSIGNED:
             told.append("The card is unsigned.")
         if self.signature.label == SignatureStatus.UNVERIFIED:
-            told.append(f"The card's signature could not be verified. {self.signature.reason}")
+            told.append(f"Not trusted: the card's signature could not be verified. {self.signature.reason}")
         return told
 
 
@@ -98,14 +101,26 @@ async def preview(url: str = "", card: str = "") -> Preview:
 
 
 async def vet_card(found: FetchedCard, pinned: list[JSON] | None = None) -> Preview:
-    """Verify a card's signature and addresses. Raises BadCard and outbound.Forbidden."""
+    """Verify a card's signature and addresses. Raises BadCard and outbound.Forbidden.
+
+    With REQUIRE_TRUSTED_CARDS, only a verified card is a good one.
+    """
     for origin in {cards.checked_origin(one["url"]) for one in cards.usable_interfaces(found.card)}:
         try:
             await outbound.guard().vet(origin)
         except (outbound.Unreachable, outbound.TooSlow):
             continue  # an unreachable agent may be registered
     card_origin = cards.checked_origin(found.url) if found.url else cards.card_origin(found.card)
-    return Preview(found, await card_verification.verify_card(found.original, card_origin, pinned or ()))
+    signature = await card_verification.verify_card(found.original, card_origin, pinned or ())
+    _require_trust(signature)
+    return Preview(found, signature)
+
+
+def _require_trust(signature: CardSignature) -> None:
+    """Raises BadCard where REQUIRE_TRUSTED_CARDS is set and the card is not verified."""
+    if settings.REQUIRE_TRUSTED_CARDS and signature.label != SignatureStatus.VERIFIED:
+        reason = signature.reason or f"This one is {signature.label.label}."
+        raise BadCard(f"Only cards with a verified signature are accepted here. {reason}")
 
 
 def register_remote(
@@ -236,6 +251,8 @@ async def _fetch_all(remotes: Sequence[RemoteAgent]) -> list[FetchResult]:
         try:
             async with few:
                 found = await cards.fetch_card(remote.card_url, remote.etag, remote.last_modified)
+                if found is None:
+                    _require_trust(CardSignature(SignatureStatus(remote.signature)))
                 return None if found is None else await vet_card(found, remote.pinned_keys)
         except (RemoteError, OutboundError) as error:
             return error
@@ -341,7 +358,7 @@ def approve_card(agent: Agent, by: User | None, version: AgentVersion | None = N
     trust_card(remote, proposed.content)
     remote.proposed = remote.declined = None
     remote.save()
-    audit.info("%s approved version %s of the remote agent %s", by, proposed.number, agent.slug)
+    _record_decision(AuditAction.CARD_APPROVED, agent, proposed, by)
     return proposed
 
 
@@ -351,8 +368,14 @@ def decline_card(agent: Agent, by: User | None, version: AgentVersion | None = N
     remote, proposed = _lock_proposed(agent, version)
     remote.proposed, remote.declined = None, proposed
     remote.save()
-    audit.info("%s declined version %s of the remote agent %s", by, proposed.number, agent.slug)
+    _record_decision(AuditAction.CARD_DECLINED, agent, proposed, by)
     return proposed
+
+
+def _record_decision(action: AuditAction, agent: Agent, version: AgentVersion, by: User | None) -> None:
+    details = {"version": version.number, "sha256": version.sha256, "note": version.note}
+    audit.record(action, actor=by, object=agent, details=details)
+    log_lines.info("%s: %s, version %s of the remote agent %s", by, action.label, version.number, agent.slug)
 
 
 def _lock_proposed(agent: Agent, seen: AgentVersion | None) -> tuple[RemoteAgent, AgentVersion]:

@@ -13,8 +13,7 @@ from typing import Any, cast
 from a2a.types import AgentCard
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import ValidationError
-from django.db.models import Max
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -24,7 +23,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from google.protobuf.json_format import ParseDict
 
 import db
-from apps.accounts import authentication
+from apps.accounts import audit, authentication
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents import cards, options
@@ -43,6 +42,7 @@ from apps.remote.health_checks import Uptime
 from apps.remote.models import RemoteAgent
 from apps.remote.registration import Preview
 from apps.web import credentials
+from apps.web.roles import role_refusal
 from apps.web.shell import agent_or_404, page, page_or_fragment, parse_index, principal_of, reader_view, sessions_of
 from apps.web.templatetags.parley import AGENT_KINDS
 from console import charts
@@ -107,6 +107,7 @@ def _chosen_example(request: HttpRequest, agent: Agent) -> str:
 
 
 LONGEST_QUERY = 200  # characters
+REMEMBERED = 500  # sessions that say which agents a person used last
 OTHER = "Other"
 """The heading of agents without a category."""
 
@@ -204,10 +205,10 @@ def suggested_agents(principal: Principal, asked: Mapping[str, str] | None = Non
 
 
 def last_used(principal: Principal) -> dict[int, float]:
-    """When a person last used each agent: seconds since the epoch, by the agent's key. One query."""
-    own = Context.objects.visible_to(principal).listed().order_by()
-    rows = own.values_list("agent").annotate(last=Max("updated_at"))
-    return {agent: last.timestamp() for agent, last in rows}
+    """When a person last used each agent, in their newest sessions: seconds since the epoch, by the agent's key."""
+    own = Context.objects.of(principal).listed().order_by("-updated_at", "-pk")
+    newest = list(own.values_list("agent", "updated_at")[:REMEMBERED])
+    return {agent: last.timestamp() for agent, last in reversed(newest)}
 
 
 def query_text(asked: Mapping[str, str]) -> str:
@@ -420,12 +421,14 @@ async def add_agent(request: HttpRequest) -> HttpResponse:
     user = cast("User", await request.auser())
     if request.method != "POST":
         return await db.run(_add_page, request, user, AgentForm())
+    if refusal := role_refusal(await db.run(lambda: user.principal), request.resolver_match):
+        raise PermissionDenied(refusal)
     form = AgentForm.read(request)
     await form.fetch_card()
     if form.preview is not None and form.digest:
         if form.preview.sha256 != form.digest:
             form.problems["digest"] = "The card has changed in the meantime. Here is the new one."
-        elif (agent := await db.run(_register, user, form)) is not None:
+        elif (agent := await db.run(audit.for_request(request, _register), user, form)) is not None:
             lacking = await db.run(missing, agent, user.pk)
             return redirect("web:agent-credentials" if lacking else "web:agent", agent.slug)
     return await db.run(_add_page, request, user, form)
@@ -437,7 +440,7 @@ def _register(user: User, form: AgentForm) -> Agent | None:
         return None
     try:
         shown = cast("Preview", form.preview)
-        home = user.personal_workspace
+        home = user.membership.workspace
         agent = registration.save(form.slug, shown, workspace=home, author=user, access=form.access)
     except ValidationError as error:
         form.problems |= {name: " ".join(told) for name, told in error.message_dict.items()}

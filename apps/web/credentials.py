@@ -13,8 +13,6 @@ from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.clickjacking import xframe_options_deny
-from django.views.decorators.csp import csp_override
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -30,8 +28,8 @@ from apps.record.models import Context, Task
 from apps.remote.authentication import credential_forms, credentials
 from apps.remote.authentication.credential_forms import CredentialForms, FormProblems
 from apps.remote.models import RemoteAgent, RemoteCredential
-from apps.web.settings.sections import private_view, settings_page
-from apps.web.shell import UNFRAMED_CSP, principal_of
+from apps.web.settings.sections import person_of, private_view, settings_page
+from apps.web.shell import principal_of
 
 LONGEST_SECRET = 10_000  # characters
 SECRET_FIELDS = ("secret", "username")
@@ -39,8 +37,6 @@ SECRET_FIELDS = ("secret", "username")
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
-@xframe_options_deny
-@csp_override(UNFRAMED_CSP)
 @sensitive_post_parameters()
 @sensitive_variables()
 def credential(request: HttpRequest, token: str) -> HttpResponse:
@@ -171,7 +167,7 @@ def revoke_credential(request: HttpRequest, number: int) -> HttpResponse:
     )
     if found is None:
         raise Http404
-    found.revoke()
+    found.revoke(person_of(request))
     return redirect("web:settings-credentials")
 
 
@@ -180,8 +176,6 @@ EVERYBODY = "everybody"
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
-@xframe_options_deny
-@csp_override(UNFRAMED_CSP)
 @login_required
 @sensitive_post_parameters()
 @sensitive_variables()

@@ -1,26 +1,22 @@
-"""The first steps of a new installation, for its operators; and the page where an invited person sets a password."""
+"""The first steps of a new installation, for its operators."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.views import PasswordResetConfirmView
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import reverse, reverse_lazy
-from django.utils.decorators import method_decorator
-from django.views.decorators.csp import csp_override
+from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.installation import current
 from apps.installation.models import DismissedSteps
-from apps.web.shell import UNFRAMED_CSP
 
 SHOWCASE_PEOPLE = "@parley.local"
 HOUSE_HANDLERS = Q(handler__startswith="examples.") | Q(handler__startswith="apps.")
@@ -86,16 +82,3 @@ def _invite_somebody(reader: User) -> FirstStep:
 def dismiss_first_steps(request: HttpRequest) -> HttpResponse:
     DismissedSteps.objects.get_or_create(person=cast("User", request.user))
     return redirect("web:home")
-
-
-@method_decorator(csp_override(UNFRAMED_CSP), "dispatch")
-class Welcome(PasswordResetConfirmView):
-    """A one-time link: sets the person's password and signs them in. It ends with PASSWORD_RESET_TIMEOUT."""
-
-    template_name = "web/welcome.html"
-    success_url = reverse_lazy("web:home")
-    post_reset_login = True
-
-    def get_user(self, uidb64: str) -> Any:
-        found = super().get_user(uidb64)
-        return found if found is not None and found.is_active else None

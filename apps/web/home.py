@@ -1,23 +1,18 @@
-"""The sign-in page, which limits wrong passwords; home, where sessions begin; and the lists of sessions."""
+"""Home, where sessions begin, and the lists of sessions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.forms import AuthenticationForm
-from django.contrib.auth.views import LoginView
-from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from apps.accounts.models import User
-from apps.accounts.passwords import Attempts
+from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.agents.search import find_agents
@@ -26,49 +21,6 @@ from apps.record.models import Context
 from apps.web.agents import example_messages, last_used, suggested_agents
 from apps.web.first_steps import first_steps
 from apps.web.shell import by_day, find_agent, page, principal_of, reader_view, sessions_of
-
-FIRST_LOGIN = "first-login.txt"  # in DATA_DIR: see `examples.showcase`
-
-
-class SignInForm(AuthenticationForm):
-    """E-mail and password. After too many failures a person must wait, whether the address exists or not."""
-
-    error_messages = {
-        "invalid_login": "The e-mail address or password is incorrect. Passwords are case-sensitive.",
-        "inactive": "This account is deactivated. Contact the operator of this installation.",
-    }
-    waiting = "Too many failed attempts for this address. Wait ten minutes, then try again."
-
-    def clean(self) -> dict[str, Any]:
-        origin = self.request.META.get("REMOTE_ADDR", "") if self.request else ""
-        attempts = Attempts(str(self.data.get("username", "")).strip().lower(), origin)
-        if attempts.are_too_many:
-            raise ValidationError(self.waiting, code="waiting")
-        try:
-            return super().clean()
-        except ValidationError:
-            attempts.count()
-            raise
-
-
-class SignIn(LoginView):
-    template_name = "web/sign_in.html"
-    authentication_form = SignInForm
-    redirect_authenticated_user = True
-
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        return super().get_context_data(**kwargs, has_first_login=has_first_login())
-
-    def get(self, request: HttpRequest, *args: str, **kwargs: Any) -> HttpResponse:
-        """The page. For htmx, which follows redirects, 401 instead."""
-        return HttpResponse(status=401) if "HX-Request" in request.headers else super().get(request, *args, **kwargs)
-
-
-def has_first_login() -> bool:
-    """Has the first start made a login that nobody has used yet?"""
-    is_written = (Path(settings.DATA_DIR) / FIRST_LOGIN).is_file()
-    return is_written and not User.objects.filter(last_login__isnull=False).exists()
-
 
 PAGE_SIZE = 30  # sessions on one page of a list
 RECENT = 8  # sessions on the home page
@@ -121,6 +73,7 @@ def _beginning(principal: Principal, slug: str) -> dict[str, Any]:
     named = find_agent(principal, slug) if slug else None
     problem = "" if named or not slug else f"There is no agent “{slug}” that you may use. Choose another."
     return {
+        "may_write": principal.can(Permission.SEND),
         "agent": named or default_agent(agents, used),
         "suggestions": suggested_messages(agents),
         "problem": problem,

@@ -9,6 +9,7 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from apps.accounts.principals import Principal
+from apps.engine.questions import approvers_of
 from apps.plans.graphs import CompiledPlan, plan_at
 from apps.plans.models import Step
 from apps.plans.person import steps_asking_by, waiting_for
@@ -32,6 +33,12 @@ class InboxItem:
     fields: list[Field]
     outline: list[str]
     step: Step | None = None  # the step of a plan that asks by this task
+    is_of_others: bool = False  # a tool call in somebody else's session that needs another person
+
+    @property
+    def may_decline(self) -> bool:
+        """Whoever declines ends the task, so it must be their own."""
+        return not self.is_of_others
 
     @property
     def step_title(self) -> str:
@@ -61,7 +68,19 @@ def numbered_title(plan: CompiledPlan, step: Step) -> str:
 
 def _own_inbox(request: HttpRequest) -> JSON:
     principal = principal_of(request)
-    return inbox_context(principal, waiting_for(principal)) | {"address": reverse("web:inbox-items")}
+    context = inbox_context(principal, waiting_for(principal)) | {"address": reverse("web:inbox-items")}
+    context["items"] = [
+        *(inbox_item(task, is_of_others=True) for task in calls_of_others(principal)),
+        *context["items"],
+    ]
+    return context
+
+
+def calls_of_others(principal: Principal) -> list[Task]:
+    """Tasks of others that ask about a tool call, and about which the person may still decide. One query."""
+    asking = Task.objects.approvable_by(principal).exclude(owner=principal.user_id).select_related("context", "agent")
+    newest = asking.order_by("-status_at", "-pk")[:MOST_ITEMS]
+    return [task for task in newest if principal.user_id not in approvers_of(task.slot)]
 
 
 def inbox_context(principal: Principal, waiting: TaskQuerySet) -> JSON:
@@ -74,7 +93,7 @@ def inbox_context(principal: Principal, waiting: TaskQuerySet) -> JSON:
     }
 
 
-def inbox_item(task: Task, step: Step | None = None) -> InboxItem:
+def inbox_item(task: Task, step: Step | None = None, *, is_of_others: bool = False) -> InboxItem:
     message, slot = task.status_message or {"parts": []}, task.slot or {}
     wanted = wanted_credential({"state": task.state, "slot": slot, "message": message})
     said = message["parts"][:-1] if wanted else message["parts"]
@@ -85,4 +104,4 @@ def inbox_item(task: Task, step: Step | None = None) -> InboxItem:
         for n, part in enumerate(said)
     ]
     fields = fields_of(slot)
-    return InboxItem(task, shown, wanted, fields, [] if fields else outline_of(slot), step)
+    return InboxItem(task, shown, wanted, fields, [] if fields else outline_of(slot), step, is_of_others)

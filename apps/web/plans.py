@@ -425,7 +425,7 @@ def _questions_context(principal: Principal, task: Task, progress: Progress | No
     if progress is not None:
         waiting = waiting_in_run(principal, progress.run)
     else:
-        waiting = Task.objects.visible_to(principal).filter(pk=task.pk, state__in=INTERRUPTED_STATES)
+        waiting = Task.objects.of(principal).filter(pk=task.pk, state__in=INTERRUPTED_STATES)
     address = reverse("web:plan-questions", args=[task.pk])
     return inbox.inbox_context(principal, waiting) | {"address": address, "is_of_run": True}
 

@@ -2,13 +2,15 @@
 
 Supported: one value, or an object of values, each a choice (`enum`, or `oneOf` with titles), several choices (an array
 of such), a boolean, an integer, a number, a text, a date, a time, an address or a file (`format: binary`). People
-answer other schemas in words, beside an outline.
+answer other schemas in words, beside an outline. The arguments of a tool call are fields too; values of other kinds
+are JSON there.
 """
 
 from __future__ import annotations
 
 import base64
 import datetime
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +20,7 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
+from agentkit.llm.approvals import ARGUMENTS, DECISION, REFUSE
 from agentkit.slots import SAMPLES
 from apps.record.errors import InvalidParams
 from apps.record.events import JSON
@@ -26,20 +29,22 @@ FIELD_KINDS = {"boolean": "boolean", "integer": "integer", "number": "number", "
 FORMATS = {"date": "date", "time": "time", "email": "email", "uri": "url"}
 INPUT_TYPES = {"integer": "number", "number": "number", "file": "file", "date": "date", "time": "time"}
 LONG_TEXT = 200  # longer texts get a larger field
+SHORT_TEXT = 60  # longer arguments of a tool call get a larger field
 MOST_FIELDS = 30
 
 
 @dataclass(frozen=True)
 class Field:
     name: str
-    kind: str  # choice, choices, boolean, integer, number, text, long-text, date, time, email, url, file
+    kind: str  # choice, choices, boolean, integer, number, text, long-text, json, date, time, email, url, file
     label: str
     schema: JSON
     required: bool = True
+    group: str = ""  # the object that has it, such as the arguments of a tool call
 
     @property
     def html_name(self) -> str:
-        return f"answer-{self.name}"
+        return f"answer-{self.group}.{self.name}" if self.group else f"answer-{self.name}"
 
     @property
     def input_type(self) -> str:
@@ -71,6 +76,8 @@ class Field:
     @property
     def default_text(self) -> str:
         default = self.schema.get("default", "")
+        if self.kind == "json" and "default" in self.schema:
+            return json.dumps(default, ensure_ascii=False, indent=1)
         return str(default).lower() if isinstance(default, bool) else str(default)
 
     @property
@@ -110,6 +117,8 @@ class Field:
     def value_of(self, given: Sequence[str]) -> Any:
         """The answer in the type of the schema; None if it was left out. Raises InvalidParams."""
         texts = [text for one in given if (text := one.strip())]
+        if self.group and "default" in self.schema and _plain("".join(given)) == _plain(self.default_text):
+            return self.schema["default"]  # unchanged, though browsers change line ends
         if self.kind == "choices":
             return self._several(texts)
         if not texts:
@@ -124,6 +133,8 @@ class Field:
                 return self._choice(text)
             case "integer" | "number":
                 return self._number(text)
+            case "json":
+                return self._json(text)
             case _:
                 return self._text(text)
 
@@ -159,6 +170,12 @@ class Field:
             raise self._refuse(f"the number must be {_range(low, high)}.")
         return number
 
+    def _json(self, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise self._refuse("write JSON.") from None
+
     def _text(self, text: str) -> str:
         if self.longest is not None and len(text) > self.longest:
             raise self._refuse(f"at most {self.longest} characters, yours has {len(text)}.")
@@ -171,6 +188,10 @@ class Field:
             except (ValueError, ValidationError):
                 raise self._refuse(f"“{text[:40]}” is not {wanted}.") from None
         return text
+
+
+def _plain(text: str) -> str:
+    return text.replace("\r\n", "\n").strip()
 
 
 def _is_sample(part: Any) -> bool:
@@ -254,9 +275,35 @@ def fields_of(slot: Mapping[str, Any] | None) -> list[Field]:
     if not isinstance(properties, dict) or len(properties) > MOST_FIELDS:
         return []
     must = required if isinstance(required, list) else []
+    if "approvers" in slot:
+        return _approval_fields(properties)
     names = dict.fromkeys([name for name in slot.get("order", []) if name in properties] + list(properties))
     fields = [_field(name, properties[name], required=name in must) for name in names]
     return [] if None in fields else [field for field in fields if field]
+
+
+def _approval_fields(properties: Mapping[str, Any]) -> list[Field]:
+    """The arguments of a tool call, each a field, and the fields of the decision."""
+    arguments = properties[ARGUMENTS]
+    required = arguments.get("required")
+    must = required if isinstance(required, list) else []
+    known = arguments["properties"]
+    if len(known) > MOST_FIELDS:
+        known = {}
+    fields = [_argument(str(name), schema, required=name in must) for name, schema in known.items()]
+    decision = [_field(name, properties[name], required=name == DECISION) for name in properties if name != ARGUMENTS]
+    return fields + [field for field in decision if field]
+
+
+def _argument(name: str, schema: Any, *, required: bool) -> Field:
+    described = schema if isinstance(schema, dict) else {}
+    field = _field(name, described, required=required)
+    default = described.get("default")
+    is_fit = field is not None and field.kind != "file" and not isinstance(default, dict | list)
+    if field is None or not is_fit or (default is None and "default" in described):
+        return Field(name, "json", label_of(name, described), described, required, ARGUMENTS)
+    is_long = field.kind == "text" and (len(str(default or "")) > SHORT_TEXT or "\n" in str(default or ""))
+    return replace(field, kind="long-text" if is_long else field.kind, group=ARGUMENTS)
 
 
 def _field(name: str, schema: Any, *, required: bool) -> Field | None:
@@ -286,9 +333,19 @@ def answer_from(fields: list[Field], given: Mapping[str, Sequence[str]]) -> JSON
 
     `given` has the texts by the fields' HTML names.
     """
-    values = {field.name: field.value_of(given.get(field.html_name, ())) for field in fields if field.kind != "file"}
+    plain = [field for field in fields if field.kind != "file" and not field.group]
+    values = {field.name: field.value_of(given.get(field.html_name, ())) for field in plain}
     filled = {name: value for name, value in values.items() if value is not None}
+    if filled.get(DECISION) != REFUSE:  # nobody corrects what they refuse
+        for field in (one for one in fields if one.group):
+            if (value := field.value_of(given.get(field.html_name, ()))) is not None or _is_null(field):
+                filled.setdefault(field.group, {})[field.name] = value
     return filled or None
+
+
+def _is_null(field: Field) -> bool:
+    """Is the argument's proposed value null?"""
+    return "default" in field.schema and field.schema["default"] is None
 
 
 MOST_OUTLINE_LINES = 30

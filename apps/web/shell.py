@@ -21,7 +21,6 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
-from django.utils.csp import CSP
 from django.views.decorators.http import require_safe
 
 from apps.accounts.models import User
@@ -34,10 +33,6 @@ from apps.record.lookup import restored_or_none
 from apps.record.models import Context, ContextQuerySet, Task
 from console import clock
 
-UNFRAMED_CSP: dict[str, Any] = {**settings.SECURE_CSP, "frame-ancestors": [CSP.NONE]}
-"""For pages that take secrets: no other site may frame them."""
-
-
 type View = Callable[..., HttpResponseBase]
 
 RECENT_SESSIONS = 30  # "Show more" adds as many
@@ -46,9 +41,12 @@ MOST_RECENT_SESSIONS = 600
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """The sidebar: pinned sessions, the newest others by day, and how many tasks wait for the reader."""
+    """The sidebar: pinned sessions, the newest others by day, those that others share with the workspace, and how many
+    tasks wait for the reader.
+    """
 
     pinned: list[Context]
+    shared: list[Context]
     days: list[tuple[str, list[Context]]]
     limit: int
     waiting: int
@@ -129,13 +127,26 @@ def recent_sessions(principal: Principal, limit: int = RECENT_SESSIONS) -> Recen
     pinned = list(sessions.filter(marks.pinned_filter(principal))[:MOST_RECENT_SESSIONS])
     rest = list(sessions.exclude(pk__in=[one.pk for one in pinned])[: limit + 1])
     has_more = len(rest) > limit and limit < MOST_RECENT_SESSIONS
-    return Recent(pinned, list(by_day(rest[:limit])), limit, waiting_for(principal).count(), has_more)
+    shared = as_rows(Context.objects.shared_with(principal).listed(), principal)
+    return Recent(
+        pinned,
+        list(shared[:RECENT_SESSIONS]),
+        list(by_day(rest[:limit])),
+        limit,
+        waiting_for(principal).count(),
+        has_more,
+    )
 
 
 def sessions_of(principal: Principal, *, archived: bool = False) -> ContextQuerySet:
-    """The caller's sessions, newest first, with their marks and the `state` of the newest task."""
+    """The caller's own sessions, as `as_rows`."""
+    found = Context.objects.of(principal).listed().filter(archived_at__isnull=not archived)
+    return as_rows(found, principal)
+
+
+def as_rows(found: ContextQuerySet, principal: Principal) -> ContextQuerySet:
+    """Sessions, newest first, with the reader's marks and the `state` of the newest task."""
     newest = Task.objects.filter(context=OuterRef("pk")).order_by("-created_at", "-pk")
-    found = Context.objects.visible_to(principal).listed().filter(archived_at__isnull=not archived)
     rows = found.select_related("agent").defer("memory", "options")
     marked = marks.with_marks(rows, principal).annotate(state=Subquery(newest.values("state")[:1]))
     return marked.order_by("-updated_at", "-pk")

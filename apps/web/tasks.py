@@ -19,10 +19,12 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
+from apps.accounts.principals import Principal
 from apps.record import lineage, lookup, wire
 from apps.record.content.rendering import json_text, summarize
 from apps.record.events import JSON, EventType
-from apps.record.models import Event, Message, Run, Task, TaskState
+from apps.record.execution import Run
+from apps.record.models import Event, Message, Task, TaskState
 from apps.web.agents import curl_command
 from apps.web.plans import plan_context
 from apps.web.sessions.messages import task_ids
@@ -60,7 +62,7 @@ def task(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
         **_status_context(request, found),
         "events": _event_page(request, found),
         "types": TASK_EVENTS,
-        "graph": graph_around(found),
+        "graph": graph_around(principal_of(request), found),
         "most_nodes": MOST_NODES,
         "place": plan_context(found, principal_of(request)),
         "documents": {name: title for name, (title, _) in DOCUMENTS.items()},
@@ -393,9 +395,9 @@ class TaskGraph:
     is_cut_off: bool
 
 
-def graph_around(task: Task) -> TaskGraph:
+def graph_around(principal: Principal, task: Task) -> TaskGraph:
     """At most three queries for each of MOST_STEPS steps away from the task."""
-    found, is_cut_off = _neighborhood(task)
+    found, is_cut_off = _neighborhood(task, principal)
     by_age = sorted(found.values(), key=lambda one: one.created_at)
     layout = lay_out({one.pk: [before for before, _ in _predecessors(one)] for one in by_age}, Sizes())
     nodes = {key: TaskNode(one, key == task.pk, *layout.places[key]) for key, one in found.items()}
@@ -421,21 +423,21 @@ def _predecessors(task: Task) -> Iterable[tuple[uuid.UUID, bool]]:
         yield key, True
 
 
-def _neighborhood(task: Task) -> tuple[dict[uuid.UUID, Task], bool]:
+def _neighborhood(task: Task, principal: Principal) -> tuple[dict[uuid.UUID, Task], bool]:
     found, newest = {task.pk: task}, [task]
     for _ in range(MOST_STEPS):
-        beyond = [one for one in _neighbors(newest, task.owner_id) if one.pk not in found]
+        beyond = [one for one in _neighbors(newest, principal) if one.pk not in found]
         newest = beyond[: MOST_NODES - len(found)]
         found |= {one.pk: one for one in newest}
         if len(newest) < len(beyond):
             return found, True
         if not newest:
             return found, False
-    return found, bool([one for one in _neighbors(newest, task.owner_id) if one.pk not in found])
+    return found, bool([one for one in _neighbors(newest, principal) if one.pk not in found])
 
 
-def _neighbors(tasks: list[Task], owner: int | None) -> list[Task]:
-    visible = Task.objects.filter(owner=owner).select_related("agent").defer("status_message", "slot", "metadata")
+def _neighbors(tasks: list[Task], principal: Principal) -> list[Task]:
+    visible = Task.objects.visible_to(principal).select_related("agent").defer("status_message", "slot", "metadata")
     keys = [one.pk for one in tasks]
     before = {key for one in tasks for key, _ in _predecessors(one)}
     near = Q(pk__in=before) | Q(parent__in=keys)

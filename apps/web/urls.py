@@ -4,38 +4,65 @@ from django.contrib.auth.views import LogoutView
 from django.urls import path
 from django.views.generic import RedirectView
 
-from apps.web import agents, credentials, home, inbox, plans, service_worker, shell, tasks
-from apps.web.first_steps import Welcome, dismiss_first_steps
-from apps.web.home import SignIn
+from apps.web import agent_usage, agents, credentials, home, inbox, plans, service_worker, shell, tasks
+from apps.web.first_steps import dismiss_first_steps
+from apps.web.people import invitations
+from apps.web.people.passwords import Welcome, confirm_address, forgotten
+from apps.web.people.sign_in import SignIn, guarded
 from apps.web.sessions import artifacts, provenance, sending, shared, views
-from apps.web.settings import account, data, keys
+from apps.web.settings import account, data, keys, programs, security, usage, workspaces
 
 app_name = "web"
 
+MEMBER = "settings/workspaces/<int:number>/members/<int:person>"
 ARTIFACT = "sessions/<uuid:session>/artifacts/<uuid:task>/<path:artifact>"
 
 urlpatterns = [
     path("", home.home, name="home"),
-    path("sign-in", SignIn.as_view(), name="sign-in"),
+    path("sign-in", guarded(SignIn.as_view()), name="sign-in"),
     path("sign-out", LogoutView.as_view(), name="sign-out"),
-    path("welcome/<str:uidb64>/<str:token>", Welcome.as_view(), name="welcome"),
+    path("welcome/<str:uidb64>/<str:token>", guarded(Welcome.as_view()), name="welcome"),
+    path("sign-up", guarded(invitations.sign_up), name="sign-up"),
+    path("invitations/<str:token>", guarded(invitations.invitation), name="invitation"),
+    path("settings/invitations", invitations.invite, name="settings-invitations"),
+    path("settings/invitations/<int:number>/withdraw", invitations.withdraw, name="withdraw-invitation"),
+    path("forgotten", guarded(forgotten), name="forgotten"),
+    path("confirm-address/<str:token>", guarded(confirm_address), name="confirm-address"),
     path("first-steps/dismiss", dismiss_first_steps, name="dismiss-first-steps"),
     path("agents", agents.agents, name="agents"),
     path("agents/remote/add", agents.add_agent, name="add-agent"),
     path("agents/<slug:slug>", agents.agent, name="agent"),
+    path("agents/<slug:slug>/usage", agent_usage.usage, name="agent-usage"),
     path("agents/<slug:slug>/credentials", credentials.agent_credentials, name="agent-credentials"),
     path("agents/<slug:slug>/messages", sending.begin_session, name="begin"),
     path("agents/<slug:slug>/key", keys.sample_key, name="sample-key"),
     path("settings", account.settings_home, name="settings"),
     path("settings/profile", account.profile, name="settings-profile"),
     path("settings/password", account.password, name="settings-password"),
+    path("settings/security", security.security, name="settings-security"),
+    path("settings/security/sessions/end", security.end_sessions, name="settings-end-sessions"),
+    path("settings/security/sessions/<int:number>/end", security.end_session, name="settings-end-session"),
     path("settings/appearance", account.appearance, name="settings-appearance"),
     path("settings/appearance/theme", account.theme, name="settings-theme"),
     path("settings/notifications", account.notifications, name="settings-notifications"),
+    path("settings/workspaces", workspaces.list_workspaces, name="settings-workspaces"),
+    path("settings/workspaces/choose", workspaces.choose, name="settings-choose-workspace"),
+    path("settings/workspaces/<int:number>", workspaces.show_workspace, name="settings-workspace"),
+    path("settings/workspaces/<int:number>/name", workspaces.rename, name="settings-rename-workspace"),
+    path("settings/workspaces/<int:number>/members", workspaces.add_member, name="settings-add-member"),
+    path(f"{MEMBER}/role", workspaces.change_role, name="settings-change-role"),
+    path(f"{MEMBER}/remove", workspaces.remove_member, name="settings-remove-member"),
+    path("settings/workspaces/<int:number>/transfer", workspaces.transfer, name="settings-transfer-workspace"),
+    path("settings/workspaces/<int:number>/delete", workspaces.delete, name="settings-delete-workspace"),
     path("settings/keys", keys.api_keys, name="settings-keys"),
     path("settings/keys/<int:number>/revoke", keys.revoke, name="settings-revoke-key"),
+    path("settings/keys/<int:number>/rotate", keys.rotate, name="settings-rotate-key"),
+    path("settings/programs", programs.programs, name="settings-programs"),
+    path("settings/programs/<str:program>/end", programs.end_access, name="settings-end-access"),
+    path("settings/programs/<str:program>/delete", programs.delete, name="settings-delete-program"),
     path("settings/credentials", credentials.credential_list, name="settings-credentials"),
     path("settings/credentials/<int:number>/revoke", credentials.revoke_credential, name="revoke"),
+    path("settings/usage", usage.usage, name="settings-usage"),
     path("settings/data", data.my_data, name="settings-data"),
     path("settings/data/export", data.export, name="settings-export"),
     path("settings/data/delete", data.delete_account, name="settings-delete"),
@@ -50,6 +77,7 @@ urlpatterns = [
     path("sessions/<uuid:session>", views.session, name="session"),
     path("sessions/<uuid:session>/earlier", views.earlier, name="earlier"),
     path("sessions/<uuid:session>/messages", sending.send_message, name="say"),
+    path("sessions/<uuid:session>/approvals/<uuid:task>", sending.decide_call, name="decide"),
     path("sessions/<uuid:session>/again", sending.retry_task, name="again"),
     path("sessions/<uuid:session>/feedback", sending.rate_task, name="rate"),
     path("sessions/<uuid:session>/agent", sending.switch_agent, name="switch"),

@@ -25,6 +25,7 @@ from agentkit.emissions import (
 from agentkit.errors import AgentFailure, Stopped
 from agentkit.messages import Artifact, File, Message, Part, ReceivedArtifact, part_of
 from agentkit.outcomes import AuthRequired, Credential, InputRequired, Lend, lend_none
+from agentkit.tools import Approvals, DeclaredApprovals
 from agentkit.turns import ReferencedTask, Turn
 
 type MessagePiece = str | Part | dict[str, Any] | File | Artifact | ReceivedArtifact | Message
@@ -126,6 +127,15 @@ class Suspended(BaseException):
         self.task_id = task_id
 
 
+class NeedsApproval(Suspended):
+    """A model's tool calls wait for people. The turn ends with a question, and repeats with the decisions."""
+
+    question: InputRequired
+
+    def __init__(self, question: InputRequired) -> None:
+        super().__init__(question, "")
+
+
 def _piece_parts(piece: MessagePiece) -> Iterator[Part]:
     match piece:
         case Message() | Artifact() | ReceivedArtifact():
@@ -147,6 +157,7 @@ class TaskContext(Turn):
     emit: Emit = field(repr=False, compare=False)
     lend: Lend = field(default=lend_none, repr=False, compare=False)
     delegate: Delegate | None = field(default=None, repr=False, compare=False)
+    approvals: Approvals = field(default_factory=DeclaredApprovals, repr=False, compare=False)
 
     async def credential(self, service: str) -> Credential | None:
         """The credential that the task's owner gave this agent for a service, or None.

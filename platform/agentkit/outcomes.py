@@ -136,7 +136,10 @@ class InputRequired(_Question):
         slot: a str, an Enum member, or a Pydantic model (class or instance), see `agentkit.slots`. The created outcome
             has its name.
         schema: a JSON Schema of the answer, which becomes a form.
+        calls: tool calls that people must approve; only `LlmWorker` sets it.
     """
+
+    calls: Sequence[dict[str, Any]] = field(default_factory=list, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ async def answer(
     failed = isinstance(outcome, Failed | Rejected)
     code = outcome.code if isinstance(outcome, Failed) else "rejected"
     if isinstance(outcome, Failed) and outcome.detail:
-        logger.warning("%s could not answer: %s", type(handler).__name__, outcome.detail)
+        logger.warning("%s could not answer: %s", type(handler).__name__, outcome.code)
     metadata = asked.metadata | outcome.metadata | ({"error": {"code": code}} if failed else {})
     return Answer(parts or [text_part("It could not be done." if failed else "Done.")], metadata)
 

@@ -134,8 +134,13 @@ def answer_in[M: "BaseModel"](message: "Message", model: type[M]) -> M:
 
 def schema_of(model: type["BaseModel"]) -> dict[str, Any]:
     """The model's JSON Schema for forms: without references and without alternatives to null."""
-    schema = model.model_json_schema()
-    return cast(dict[str, Any], _inlined(schema, schema.pop("$defs", {}), ()))
+    return without_references(model.model_json_schema())
+
+
+def without_references(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The same schema for forms, with `$defs` in their places."""
+    named = dict(schema)
+    return cast(dict[str, Any], _inlined(named, named.pop("$defs", {}), ()))
 
 
 def is_model(value: object) -> bool:

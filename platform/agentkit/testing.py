@@ -7,14 +7,15 @@ assert run.outcome == Completed("No.")
 import asyncio
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
-from agentkit.context import Call, ChildResult, Emit, Suspended, TaskContext
+from agentkit.context import Call, ChildResult, Emit, NeedsApproval, Suspended, TaskContext, bookmarks
 from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Token
 from agentkit.errors import AgentFailure
 from agentkit.handlers import as_handler
+from agentkit.llm import approvals
 from agentkit.messages import (
     Artifact,
     Message,
@@ -29,6 +30,7 @@ from agentkit.outcomes import AuthRequired, Completed, Credential, InputRequired
 from agentkit.runner import drive, select_response_type
 from agentkit.selecting import ExistingTask, ResponseType
 from agentkit.slots import Slot, stored_slot
+from agentkit.tools import DeclaredApprovals
 from agentkit.turns import ReferencedTask, Session
 
 Given = str | Credential
@@ -154,6 +156,9 @@ class Run:
         asked = Message.from_wire({"messageId": str(uuid4()), "role": "ROLE_AGENT", "parts": question.parts})
         fields: dict[str, Any] = {"slot": question.slot, "asked": _asked(question), "skill": self.skill}
         fields |= {"references": self.task.references, "memory": deepcopy(self.memory)}
+        if isinstance(question, InputRequired) and question.calls:
+            given = message if isinstance(message, Message) else user_message(message or "")
+            return await self._decided(question, given)
         session = Session(deepcopy(self.task.session.memory), self.task.session.options)
         fields |= {"session": session, "lend": lender_of(credentials or {})}
         if message is None:
@@ -162,6 +167,19 @@ class Run:
         fields["history"] = [*self.task.history, self.task.message, asked]
         said = message if isinstance(message, Message) else user_message(message, files)
         return await _turn(self.handler, said, self.agents, **fields)
+
+    async def _decided(self, question: InputRequired, answer: Message) -> "Run":
+        """After a person's answer about a tool call: the next question, or the same turn with the decisions."""
+        calls, _ = approvals.decide(question.calls, approvals.answer_in(answer), str(uuid4()), "somebody", "")
+        if any("approved" not in one for one in calls):
+            return replace(self, outcome=approvals.question(calls))
+        fields: dict[str, Any] = {name: getattr(self.task, name) for name in REPEATED}
+        fields |= {"memory": deepcopy(bookmarks(self.memory))}
+        fields |= {"approvals": DeclaredApprovals(approvals.decided(calls))}
+        return await _turn(self.handler, self.task.message, self.agents, **fields)
+
+
+REPEATED = ("slot", "asked", "skill", "history", "references", "session", "lend", "resumed")
 
 
 def _asked(question: InputRequired | AuthRequired) -> dict[str, Any]:
@@ -249,7 +267,8 @@ async def _turn(handler: object, said: Message, agents: Agents, depth: int = 0, 
     try:
         return Run(task, await drive(as_handler(handler), task), recorder, handler, agents)
     except Suspended as suspended:
-        return Run(task, suspended.question, recorder, handler, agents, is_question_of_child=True)
+        of_child = not isinstance(suspended, NeedsApproval)
+        return Run(task, suspended.question, recorder, handler, agents, is_question_of_child=of_child)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The composition root and Django's admin as apps."""
 
 import gc
+from importlib.metadata import version
 from typing import Any
 
 from django.apps import AppConfig
@@ -12,6 +13,7 @@ from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 
 import outbound
+from telemetry import errors, tracing
 
 
 class ConfigConfig(AppConfig):
@@ -30,6 +32,16 @@ class ConfigConfig(AppConfig):
             outbound.configure(settings.OUTBOUND_ALLOW, CurrentAllowances())
         except ValueError as error:
             raise ImproperlyConfigured(f"OUTBOUND_ALLOW: {error}") from None
+        _configure_telemetry()
+
+
+def _configure_telemetry() -> None:
+    release = version("parley-platform")
+    try:
+        tracing.configure(release)
+        errors.configure(settings.SENTRY_DSN, release=f"parley@{release}", environment=settings.SENTRY_ENVIRONMENT)
+    except ValueError as error:
+        raise ImproperlyConfigured(str(error)) from None
 
 
 class AdminConfig(SimpleAdminConfig):

@@ -3,13 +3,29 @@
 import os
 
 from celery import Celery
+from celery.signals import beat_init, celeryd_init, worker_ready
 from kombu.transport import TRANSPORT_ALIASES
+
+from config.garbage import freeze_imported_objects
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 TRANSPORT_ALIASES["memory"] = "apps.engine.queue:MemoryTransport"
-TRANSPORT_ALIASES["redis"] = TRANSPORT_ALIASES["rediss"] = "apps.engine.queue:RedisTransport"
 app = Celery("parley")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(related_name="jobs")
 app.steps["consumer"].add("apps.engine.jobs:RunConsumer")
+app.steps["worker"].add("apps.features.housekeeping.heartbeats:Heartbeat")
+
+
+@celeryd_init.connect  # type: ignore[untyped-decorator]
+@beat_init.connect  # type: ignore[untyped-decorator]
+def refuse_to_start(**_: object) -> None:
+    from apps.installation.safety import refuse_unsafe_settings  # it needs the settings
+
+    refuse_unsafe_settings()
+
+
+@worker_ready.connect  # type: ignore[untyped-decorator]
+def freeze_before_work(**_: object) -> None:
+    freeze_imported_objects()

@@ -1,28 +1,41 @@
-"""Settings from the environment: secrets, database, channel layer, broker and logging."""
+"""Settings from the environment: secrets, database, channel layer and broker."""
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import secrets
-import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import environ
-import structlog
 from django.core.exceptions import ImproperlyConfigured
 
-ROOT = Path(__file__).resolve().parents[2]
+_IN_WHEEL = Path(__file__).resolve().with_name("assets")  # pyproject.toml puts templates and static files there
+_CHECKOUT = Path(__file__).resolve().parents[2]
+ASSETS = _IN_WHEEL if _IN_WHEEL.is_dir() else _CHECKOUT  # read only
+HOME = Path.cwd() if _IN_WHEEL.is_dir() else _CHECKOUT  # of `.env` and of relative paths
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 env = environ.Env()
-environ.Env.read_env(ROOT / ".env")
+environ.Env.read_env(HOME / ".env")
 
 
 def data_dir() -> Path:
-    """The folder of all this installation's files (`DATA_DIR`, default `var/`)."""
-    path = Path(ROOT / env.str("DATA_DIR", default="var")).resolve()
-    path.mkdir(parents=True, exist_ok=True)
+    """The folder of all this installation's files (`DATA_DIR`, default `var/`). A new one is for this user alone."""
+    path = Path(HOME / env.str("DATA_DIR", default="var")).resolve()
+    path.mkdir(0o700, parents=True, exist_ok=True)
     return path
+
+
+def keep_private(*paths: Path) -> None:
+    """Let only this user read these files; missing ones are left out. What belongs to others is for the doctor."""
+    for path in paths:
+        with suppress(FileNotFoundError, PermissionError):
+            if path.stat().st_mode & 0o077:
+                path.chmod(0o600)
 
 
 def secret(name: str, folder: Path, *, size: int, may_generate: bool) -> str:
@@ -41,9 +54,17 @@ def secret(name: str, folder: Path, *, size: int, may_generate: bool) -> str:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
+        keep_private(path)
         return path.read_text().strip()
     with os.fdopen(descriptor, "w") as file:
         file.write(value := secrets.token_urlsafe(size))
+    return value
+
+
+def choice(name: str, value: str, *allowed: str) -> str:
+    """The value of the setting `name`. Raises ImproperlyConfigured unless it is one of these."""
+    if value not in allowed:
+        raise ImproperlyConfigured(f"{name} must be one of {', '.join(allowed)}.")
     return value
 
 
@@ -56,6 +77,11 @@ def database(url: str, *, bridge_threads: int) -> dict[str, Any]:
             "timeout": 20,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-64000;",
         }
+        file = Path(config["NAME"])
+        # SQLite gives its journals the mode of the database file, and a new database begins as an empty file.
+        with suppress(OSError):  # that it cannot be made, SQLite says
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        keep_private(file, *(file.with_name(f"{file.name}-{journal}") for journal in ("wal", "shm", "journal")))
         # Threads and processes share the test database, so it is a file.
         config["TEST"] = {"NAME": str(Path(config["NAME"]).with_name(f"test-{os.getpid()}.sqlite3"))}
     elif config["ENGINE"].endswith("postgresql"):
@@ -98,6 +124,54 @@ def channel_layer(url: str, *, prefix: str) -> dict[str, Any]:
     raise ImproperlyConfigured("CHANNEL_LAYER_URL must be memory:// or begin with redis:// or rediss://.")
 
 
+def mailers(url: str) -> dict[str, Any]:
+    """Django's MAILERS for `EMAIL_URL`; without one, the mail server of this machine."""
+    if not (url := url or "smtp://localhost:25").startswith(("smtp://", "smtp+tls://", "smtp+ssl://")):
+        raise ImproperlyConfigured("EMAIL_URL must begin with smtp://, smtp+tls:// or smtp+ssl://.")
+    config = environ.Env.email_url_config(url)
+    is_encrypted = bool(config.get("EMAIL_USE_SSL"))
+    options = {
+        "host": config["EMAIL_HOST"],
+        "port": config["EMAIL_PORT"] or (465 if is_encrypted else 587 if config.get("EMAIL_USE_TLS") else 25),
+        "username": config["EMAIL_HOST_USER"],
+        "password": config["EMAIL_HOST_PASSWORD"],
+        "use_tls": bool(config.get("EMAIL_USE_TLS")),
+        "use_ssl": is_encrypted,
+        "timeout": 10,
+    }
+    return {"default": {"BACKEND": "django.core.mail.backends.smtp.EmailBackend", "OPTIONS": options}}
+
+
+def oidc_provider(url: str, name: str, client_id: str, secret: str) -> dict[str, Any]:
+    """django-allauth's SOCIALACCOUNT_PROVIDERS for OIDC_URL; {} without one."""
+    if not url:
+        return {}
+    if not url.startswith(("https://", "http://")) or not client_id:
+        raise ImproperlyConfigured("OIDC_URL must begin with https://, and OIDC_CLIENT_ID must be set.")
+    app = {
+        "provider_id": "oidc",
+        "name": name,
+        "client_id": client_id,
+        "secret": secret,
+        "settings": {"server_url": url},
+    }
+    return {"openid_connect": {"APPS": [app], "OAUTH_PKCE_ENABLED": True}}
+
+
+def metrics_networks() -> list[Network]:
+    """METRICS_ALLOW. Raises ImproperlyConfigured."""
+    try:
+        return [ipaddress.ip_network(text, strict=False) for text in env.list("METRICS_ALLOW", default=[])]
+    except ValueError as error:
+        raise ImproperlyConfigured(f"METRICS_ALLOW: {error}") from None
+
+
+def share_metrics() -> None:
+    """Make the folder PROMETHEUS_MULTIPROC_DIR, if it is set: `telemetry.metrics` counts in files there."""
+    if folder := env.str("PROMETHEUS_MULTIPROC_DIR", default=""):
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def broker_options(url: str) -> dict[str, Any]:
     """Celery's transport options for `CELERY_BROKER_URL`.
 
@@ -105,41 +179,3 @@ def broker_options(url: str) -> dict[str, Any]:
     sweep finds a lost run in half a minute, so this is turned off.
     """
     return {"ack_emulation": False} if url.startswith(("redis://", "rediss://")) else {}
-
-
-def logging_config(*, as_json: bool) -> dict[str, Any]:
-    """Django's LOGGING; `as_json`: one JSON object per line."""
-    common: list[Any] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    return {
-        "version": 1,
-        "disable_existing_loggers": False,
-        "formatters": {
-            "line": {
-                "()": structlog.stdlib.ProcessorFormatter,
-                "foreign_pre_chain": common,
-                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_log_renderers(as_json)],
-            }
-        },
-        "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-        "root": {"handlers": ["console"], "level": "WARNING"},
-        "loggers": {
-            "parley": {"level": "INFO"},
-            "celery.worker.strategy": {"level": "WARNING"},  # otherwise a line per message
-            "celery.app.trace": {"level": "WARNING"},  # otherwise a line per job
-            "django.request": {"level": "ERROR"},
-            "httpx": {"level": "WARNING"},  # it logs whole URLs, which may contain API keys
-            "django.security.DisallowedHost": {"level": "CRITICAL"},  # scanners
-        },
-    }
-
-
-def _log_renderers(as_json: bool) -> list[Any]:
-    if as_json:
-        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    plain = structlog.dev.plain_traceback
-    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain, pad_event_to=0)]

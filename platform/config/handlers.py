@@ -6,8 +6,11 @@ import asyncio
 import io
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
+from functools import lru_cache
+from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,12 +22,14 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.http.request import split_domain_port, validate_host
 from django.http.response import HttpResponseBase
-from django.urls import resolve, set_script_prefix
+from django.urls import ResolverMatch, resolve, set_script_prefix
 
 import db
 from config import error_responses
 from config.error_responses import ErrorResponse
 from config.middleware import other_form
+from telemetry import metrics
+from telemetry.requests import note_route
 
 log = logging.getLogger("parley.direct")
 
@@ -36,9 +41,124 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MAX_LINE_BYTES = 16 * 1024  # of the URL, and of each header
 LINGER_SECONDS = 5.0  # to discard the rest of a refused body, so that the client reads the answer
-ANY_HOST_PATHS = ("/healthz", "/readyz")  # probes use IP addresses
+ANY_HOST_PATHS = ("/healthz", "/readyz", "/metrics")  # probes use IP addresses
 UPLOAD_PATH = re.compile(r"/api/v1/uploads(/[^/]+)?/?")
 CHUNK_BYTES = 256 * 1024  # for an upload's view, about
+BODILESS = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+
+
+EDGES = {
+    "a2a": "a2a",
+    ".well-known": "cards",
+    "api": "api",
+    "admin": "admin",
+    "gateway": "remote",
+    "static": "static",
+    "healthz": "probes",
+    "readyz": "probes",
+    "metrics": "probes",
+}
+"""By the first part of a path; other paths are pages."""
+CLIENT_LEFT = "499"  # nginx' code for a request that got no response
+
+
+class MeasuredEdges:
+    """ASGI middleware that counts requests and WebSockets, their status and duration, and open streams."""
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_socket = scope["type"] == "websocket"
+        edge = "websockets" if is_socket else EDGES.get(scope["path"].lstrip("/").partition("/")[0], "pages")
+        measured = Measured(edge, send)
+        try:
+            await self.application(scope, receive, measured.send)
+        except Exception:
+            measured.end("500")
+            raise
+        finally:
+            measured.end(CLIENT_LEFT)
+
+
+class Measured:
+    """A request whose response begins with the first message that `send` gets."""
+
+    __slots__ = ("_began", "_edge", "_has_begun", "_is_stream", "_send")
+
+    def __init__(self, edge: str, send: Send) -> None:
+        self._edge, self._send = edge, send
+        self._began = time.perf_counter()
+        self._has_begun = self._is_stream = False
+
+    def send(self, message: Message) -> Awaitable[None]:
+        if not self._has_begun:
+            self._begin(message)
+        return self._send(message)
+
+    def _begin(self, message: Message) -> None:
+        match message["type"]:
+            case "http.response.start" | "websocket.http.response.start":
+                code = str(message["status"])
+                self._is_stream = any(value.startswith(b"text/event-stream") for _, value in message["headers"])
+            case "websocket.accept":
+                code, self._is_stream = "101", True
+            case "websocket.close":
+                code = "403"
+            case _:
+                return
+        self._count(code)
+        if self._is_stream:
+            metrics.STREAMS[self._edge].inc()
+
+    def _count(self, code: str) -> None:
+        self._has_begun = True
+        metrics.REQUESTS[self._edge, code].inc()
+        metrics.REQUEST_SECONDS[self._edge].observe(time.perf_counter() - self._began)
+
+    def end(self, code: str) -> None:
+        """`code` is of a request without a response."""
+        if not self._has_begun:
+            self._count(code)
+        if self._is_stream:
+            self._is_stream = False
+            metrics.STREAMS[self._edge].dec()
+
+
+PERMISSIONS = ("camera", "display-capture", "geolocation", "hid", "microphone", "midi", "payment", "serial", "usb")
+
+
+class SecurityHeaders:
+    """ASGI middleware that adds to every HTTP response the security headers that it lacks, whoever made it.
+
+    A response of an API runs and loads nothing, and nobody frames it. Pages and files have policies of their own.
+    """
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+        self._headers = [
+            (b"x-content-type-options", b"nosniff"),
+            (b"x-frame-options", b"DENY"),
+            (b"referrer-policy", settings.SECURE_REFERRER_POLICY.encode()),
+            (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+            (b"cross-origin-opener-policy", b"same-origin"),
+            (b"cross-origin-resource-policy", b"same-origin"),
+            (b"permissions-policy", ", ".join(f"{name}=()" for name in PERMISSIONS).encode()),
+        ]
+        if settings.SECURE_HSTS_SECONDS:
+            subdomains = "; includeSubDomains" if settings.SECURE_HSTS_INCLUDE_SUBDOMAINS else ""
+            value = f"max-age={settings.SECURE_HSTS_SECONDS}{subdomains}"
+            self._headers.append((b"strict-transport-security", value.encode()))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        def send_with_headers(message: Message) -> Awaitable[None]:
+            if message["type"] == "http.response.start":
+                there = [*message["headers"]]
+                names = {name.lower() for name, _ in there}
+                message = {**message, "headers": there + [pair for pair in self._headers if pair[0] not in names]}
+            return send(message)
+
+        await self.application(scope, receive, send_with_headers)
 
 
 class RequestLimits:
@@ -51,6 +171,7 @@ class RequestLimits:
         self.application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        limit: int = settings.MAX_REQUEST_BYTES
         size = 0
         is_complete = False
 
@@ -60,27 +181,18 @@ class RequestLimits:
             message = await receive()
             is_complete = not message.get("more_body", False)
             size += len(message.get("body", b""))
-            if size > settings.MAX_REQUEST_BYTES:
+            if size > limit:
                 raise RequestDataTooBig
             return message
 
-        error: ErrorResponse | None = None
-        if len(scope["path"]) + len(scope["query_string"]) > MAX_LINE_BYTES:
-            error = error_responses.URI_TOO_LONG
-        elif any(len(name) + len(value) > MAX_LINE_BYTES for name, value in scope["headers"]):
-            error = error_responses.HEADER_TOO_LONG
-        else:
-            stated: bytes = dict(scope["headers"]).get(b"content-length", b"")
-            try:
-                if stated.isdigit() and int(stated) > settings.MAX_REQUEST_BYTES:
-                    raise RequestDataTooBig
-                await self.application(scope, receive_limited, send)
-            except RequestDataTooBig:
-                error = error_responses.too_large(settings.MAX_REQUEST_BYTES)
+        error = _refused_head(scope, limit)
         if error is None:
-            return
+            try:
+                await self.application(scope, receive_limited, send)
+                return
+            except RequestDataTooBig:
+                error = error_responses.too_large(limit)
         response = error_response(error, scope["path"])
-        response["Content-Length"] = len(response.content)
         response["Connection"] = "close"
         await send_response(response, send, more_body=True)
         with suppress(TimeoutError):
@@ -89,6 +201,17 @@ class RequestLimits:
                     with suppress(RequestDataTooBig):
                         await receive_limited()
         await send({"type": "http.response.body"})
+
+
+def _refused_head(scope: Scope, limit: int) -> ErrorResponse | None:
+    if len(scope["path"]) + len(scope["query_string"]) > MAX_LINE_BYTES:
+        return error_responses.URI_TOO_LONG
+    for name, value in scope["headers"]:
+        if len(name) + len(value) > MAX_LINE_BYTES:
+            return error_responses.HEADER_TOO_LONG
+        if name == b"content-length" and value.isdigit() and int(value) > limit:
+            return error_responses.too_large(limit)
+    return None
 
 
 async def handle_async(scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,18 +233,26 @@ async def handle_async(scope: Scope, receive: Receive, send: Send) -> None:
         body.write(message.get("body", b""))
         more = message.get("more_body", False)
     body.seek(0)
-    work = asyncio.eager_task_factory(asyncio.get_running_loop(), _respond(scope, body, send))
-    gone = asyncio.ensure_future(receive())
+    await _until_gone(receive, _respond(scope, body, send))
+
+
+async def _until_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """Await `work`, or cancel it when the client leaves."""
+    worker = asyncio.current_task()
+    assert worker is not None
+
+    async def watch() -> None:
+        await receive()
+        worker.cancel()
+
+    watcher = asyncio.create_task(watch())
     try:
-        if not work.done():
-            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            work.result()
+        await work
+    except asyncio.CancelledError:
+        if not watcher.done() or worker.uncancel():  # then the server stops
+            raise
     finally:
-        gone.cancel()
-        if work.cancel():
-            with suppress(asyncio.CancelledError):
-                await work
+        watcher.cancel()
 
 
 def _is_streamed_upload(scope: Scope) -> bool:
@@ -153,13 +284,16 @@ async def _respond(scope: Scope, body: io.BytesIO, send: Send) -> None:
     except (UnicodeDecodeError, BadRequest):
         await send_response(error_response(error_responses.MALFORMED, scope["path"]), send)
         return
-    set_script_prefix(request.META["SCRIPT_NAME"])
+    if request.script_name:
+        set_script_prefix(request.script_name)
     response: HttpResponseBase
     try:
-        if request.path_info not in ANY_HOST_PATHS:
-            request.get_host()
-        match = request.resolver_match = resolve(request.path_info)
-        if iscoroutinefunction(match.func):
+        if not (is_allowed_host(request.META.get("HTTP_HOST", "")) or request.path_info in ANY_HOST_PATHS):
+            request.get_host()  # explains
+        match, is_async = _find_view(request.path_info, settings.ROOT_URLCONF)
+        request.resolver_match = match
+        note_route(scope, match.route)
+        if is_async:
             response = await match.func(request, *match.args, **match.kwargs)
         else:
             response = await db.run(match.func, request, *match.args, **match.kwargs)
@@ -168,17 +302,29 @@ async def _respond(scope: Scope, body: io.BytesIO, send: Send) -> None:
     except Http404:
         response = other_form(request) or error_response(error_responses.NOT_FOUND, request.path)
     except Exception:
-        log.exception("%s %s failed", request.method, request.path)
+        log.exception("%s /%s failed", request.method, _route(request))
         response = error_response(error_responses.INTERNAL, request.path)
-    response.headers.setdefault("X-Content-Type-Options", "nosniff")
     try:
         await send_response(response, send, head_only=request.method == "HEAD")
     except Exception:
         # The status has been sent: a failure can only be reported by breaking off.
-        log.exception("%s %s broke off", request.method, request.path)
+        log.exception("%s /%s broke off", request.method, _route(request))
         raise
     finally:
-        response.close()
+        if response.streaming:
+            response.close()
+
+
+def _route(request: ASGIRequest) -> str:
+    """The template of the path, for the log: links may have secrets in their paths."""
+    return request.resolver_match.route if request.resolver_match else ""
+
+
+@lru_cache
+def _find_view(path: str, urlconf: str) -> tuple[ResolverMatch, bool]:
+    """The view, and whether it is async. Raises Http404."""
+    match = resolve(path, urlconf)
+    return match, iscoroutinefunction(match.func)
 
 
 async def send_response(
@@ -187,13 +333,17 @@ async def send_response(
     """Send a response or a stream as ASGI messages; with `more_body` the caller ends the body."""
     headers = [(name.encode("ascii"), value.encode("latin1")) for name, value in response.items()]
     headers += [(b"Set-Cookie", cookie.OutputString().encode("ascii")) for cookie in response.cookies.values()]
+    whole = b""
+    if isinstance(response, HttpResponse):
+        whole = response.content
+        if response.status_code not in BODILESS and "Content-Length" not in response.headers:
+            headers.append((b"Content-Length", b"%d" % len(whole)))
     await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
     if isinstance(response, StreamingHttpResponse) and not head_only:
         async with aclosing(cast(AsyncGenerator[bytes], aiter(response))) as chunks:
             async for chunk in chunks:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    whole = response.content if isinstance(response, HttpResponse) and not head_only else b""
-    await send({"type": "http.response.body", "body": whole, "more_body": more_body})
+    await send({"type": "http.response.body", "body": b"" if head_only else whole, "more_body": more_body})
 
 
 def error_response(error: ErrorResponse, path: str) -> HttpResponse:
@@ -201,7 +351,10 @@ def error_response(error: ErrorResponse, path: str) -> HttpResponse:
 
 
 class SameOrigin:
-    """Refuses WebSockets whose `Origin` is neither `PUBLIC_BASE_URL` nor the request's own allowed host and port."""
+    """Refuses WebSockets whose `Origin` is neither `PUBLIC_BASE_URL` nor the request's own allowed host and port.
+
+    What is sent after the client left is lost: where uvicorn raises, a consumer would end without its `disconnect`.
+    """
 
     def __init__(self, application: Any) -> None:
         self.application = application
@@ -210,7 +363,12 @@ class SameOrigin:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         is_ours = is_same_origin(headers.get(b"origin", ""), headers.get(b"host", ""))
         application = self.application if is_ours else WebsocketDenier()
-        await application(scope, receive, send)
+
+        async def send_or_lose(message: Message) -> None:
+            with suppress(OSError):
+                await send(message)
+
+        await application(scope, receive, send_or_lose)
 
 
 def is_same_origin(origin: str, host: str) -> bool:
@@ -220,4 +378,9 @@ def is_same_origin(origin: str, host: str) -> bool:
     parts = urlsplit(origin)
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.netloc.lower() != host.lower():
         return False
+    return is_allowed_host(host)
+
+
+def is_allowed_host(host: str) -> bool:
+    """Is this `Host` header, with or without a port, one of ALLOWED_HOSTS?"""
     return validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS)

@@ -7,6 +7,7 @@ cannot run even uploaded files.
 from collections.abc import Callable, Collection
 from http import HTTPStatus
 
+from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse, HttpResponsePermanentRedirect
 from django.middleware.csp import ContentSecurityPolicyMiddleware
 from django.urls import Resolver404, ResolverMatch, resolve
@@ -15,6 +16,8 @@ from django.utils.decorators import sync_only_middleware
 from django.utils.encoding import escape_uri_path, iri_to_uri
 from django.utils.http import escape_leading_slashes
 from django.views.decorators.csp import csp_override
+
+from telemetry.requests import note_route
 
 PAGES_POLICY: dict[str, Collection[str] | str] = {
     "default-src": [CSP.SELF],
@@ -26,7 +29,7 @@ PAGES_POLICY: dict[str, Collection[str] | str] = {
     "object-src": [CSP.NONE],
     "base-uri": [CSP.NONE],
     "form-action": [CSP.SELF],
-    "frame-ancestors": [CSP.SELF],
+    "frame-ancestors": [CSP.NONE],
 }
 # django-unfold needs inline styles, and its Alpine.js evaluates attributes.
 ADMIN_POLICY: dict[str, Collection[str] | str] = {
@@ -83,6 +86,19 @@ def try_other_form(get_response: Callable[[HttpRequest], HttpResponse]) -> Calla
     def respond(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
         return (response.status_code == HTTPStatus.NOT_FOUND and other_form(request)) or response
+
+    return respond
+
+
+@sync_only_middleware
+def note_page_route(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Tells `telemetry.requests` which route a page has."""
+
+    def respond(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        if isinstance(request, ASGIRequest) and request.resolver_match is not None:
+            note_route(request.scope, request.resolver_match.route)
+        return response
 
     return respond
 

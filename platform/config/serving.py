@@ -12,12 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
+from django.conf import settings
 
 import db
 from apps.engine import jobs
+from config.uvicorn_http import HTTP, MAX_HEAD_BYTES
 
 STALLED_SECONDS = 60  # without reading, before a client is disconnected
-MAX_HEAD_BYTES = 128 * 1024  # of request line and headers; `RequestLimits` refuses less, with an explanation
 MAX_SOCKET_MESSAGE_BYTES = 1024 * 1024
 KEEP_ALIVE_SECONDS = 60
 GRACE_SECONDS = 1  # before open streams are canceled
@@ -53,24 +54,7 @@ def serve(application: Any, host: str, port: int, *, worker: bool, ready: Callab
     """Serve until SIGINT or SIGTERM; `ready` is called once the socket listens. Raises AddressTaken."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            application,
-            http="h11",
-            ws="websockets-sansio",
-            loop="asyncio",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            headers=[("Server", "Parley")],
-            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
-            ws_max_size=MAX_SOCKET_MESSAGE_BYTES,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=GRACE_SECONDS,
-        )
-    )
+    server = uvicorn.Server(configuration(application))
     with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
         listener = stack.enter_context(listen(host, port))
         stack.callback(db.close)
@@ -78,6 +62,27 @@ def serve(application: Any, host: str, port: int, *, worker: bool, ready: Callab
             stack.enter_context(jobs.embedded_worker())
         ready()
         server.run(sockets=[listener])
+
+
+def configuration(application: Any) -> uvicorn.Config:
+    """How uvicorn serves `application`. Proxies of `FORWARDED_ALLOW_IPS` may say who is calling, nobody else."""
+    return uvicorn.Config(
+        application,
+        http=HTTP,
+        ws="websockets-sansio",
+        loop="auto",  # uvloop where it is installed
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=bool(settings.FORWARDED_ALLOW_IPS),
+        forwarded_allow_ips=settings.FORWARDED_ALLOW_IPS,
+        server_header=False,
+        headers=[("Server", "Parley")],
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        ws_max_size=MAX_SOCKET_MESSAGE_BYTES,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
 
 
 def _is_no_cancellation(record: logging.LogRecord) -> bool:

@@ -5,14 +5,32 @@ from urllib.parse import urlsplit
 from whitenoise.compress import Compressor
 
 from config import middleware
-from config.environment import ROOT, broker_options, channel_layer, data_dir, database, env, logging_config, secret
+from config.environment import (
+    ASSETS,
+    HOME,
+    broker_options,
+    channel_layer,
+    choice,
+    data_dir,
+    database,
+    env,
+    mailers,
+    metrics_networks,
+    oidc_provider,
+    secret,
+    share_metrics,
+)
 from config.theme import THEME
+from telemetry.logs import logging_config
 
 DEBUG = env.bool("DEBUG", default=False)
 DATA_DIR = data_dir()
 HOST = env.str("HOST", default="127.0.0.1")
 PORT = env.int("PORT", default=8000)
+FORWARDED_ALLOW_IPS = env.str("FORWARDED_ALLOW_IPS", default="")  # of reverse proxies; uvicorn reads it too
 PUBLIC_BASE_URL = env.str("PUBLIC_BASE_URL", default=f"http://{HOST}:{PORT}").rstrip("/")
+IS_HTTPS = PUBLIC_BASE_URL.startswith("https://")
+ALLOW_PLAIN_HTTP = env.bool("ALLOW_PLAIN_HTTP", default=False)  # for others than this machine, on services
 
 INSTALLATION = env.str("INSTALLATION", default="parley")  # separates installations that share a broker or Redis
 DATABASE_URL = env.str("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'parley.sqlite3'}")
@@ -23,17 +41,27 @@ ALLOWED_HOSTS = env.list(
     "ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]", HOST, urlsplit(PUBLIC_BASE_URL).hostname or HOST]
 )
 CSRF_TRUSTED_ORIGINS = [PUBLIC_BASE_URL]
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PUBLIC_BASE_URL.startswith("https://")
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_HTTPS
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+# Browsers accept a __Host- cookie only from this host, by https: no neighboring name can plant one.
+SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = (
+    ("__Host-sessionid", "__Host-csrftoken") if IS_HTTPS else ("sessionid", "csrftoken")
+)
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if IS_HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = IS_HTTPS and env.bool("HSTS_SUBDOMAINS", default=True)
+# Without a proxy that says how the caller came, a redirect to https would lead to itself.
+SECURE_SSL_REDIRECT = IS_HTTPS and bool(FORWARDED_ALLOW_IPS)
+SILENCED_SYSTEM_CHECKS = ["security.W021"]  # browsers' preload lists are the domain owner's choice
 SECURE_CSP = middleware.PAGES_POLICY
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
-X_FRAME_OPTIONS = "SAMEORIGIN"  # for file previews
+X_FRAME_OPTIONS = "DENY"
 
 INSTALLED_APPS = [
     "config",
     "unfold",
+    "unfold.contrib.filters",
     "config.apps.AdminConfig",  # Django's admin
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -42,18 +70,30 @@ INSTALLED_APPS = [
     "config.static_files.StaticFiles",
     "channels",
     "django_htmx",
+    "allauth",
+    "allauth.account",
+    "allauth.idp.oidc",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    "allauth.usersessions",
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "apps.accounts",
     "apps.installation",
     "apps.agents",
+    "apps.limits",
     "apps.record",
     "apps.engine",
+    "apps.features.analytics",
     "apps.features.archive",
+    "apps.features.budgets",
     "apps.features.credentials",
+    "apps.features.evaluations",
     "apps.features.forks",
     "apps.features.health",
+    "apps.features.housekeeping",
     "apps.features.model_agents",
     "apps.features.provenance",
     "apps.features.queue",
@@ -81,7 +121,12 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "config.middleware.try_other_form",
+    "apps.accounts.audit.remember_request",
+    "apps.accounts.people.sign_in.require_second_factor",
+    "apps.web.roles.require_role",
+    "config.middleware.note_page_route",
     "config.middleware.run_in_one_thread",  # the last
 ]
 APPEND_SLASH = False  # `try_other_form` does it, in both directions and for all methods
@@ -90,7 +135,7 @@ ASGI_APPLICATION = "config.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [ROOT / "templates"],
+        "DIRS": [ASSETS / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "builtins": ["apps.web.templatetags.clock"],
@@ -107,6 +152,13 @@ TEMPLATES = [
 # The record
 BRIDGE_THREADS = 6  # per process, each with a connection
 DATABASES = {"default": database(DATABASE_URL, bridge_threads=BRIDGE_THREADS)}
+CACHES = {  # for counts of sign-ins: in the database, so that all processes see them and no other service must run
+    "default": {
+        "BACKEND": "django.core.cache.backends.db.DatabaseCache",
+        "LOCATION": "cache",
+        "OPTIONS": {"MAX_ENTRIES": 100_000},
+    }
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CHANNEL_LAYER_URL = env.str("CHANNEL_LAYER_URL", default="memory://")
 CHANNEL_LAYERS = {"default": channel_layer(CHANNEL_LAYER_URL, prefix=INSTALLATION)}
@@ -117,6 +169,10 @@ LEDGER_LISTENERS = [
     "apps.features.queue.messages.wake_after_settled_tasks",
     "apps.plans.jobs.mark_steps",
 ]
+SEND_OBSTACLES = ["apps.features.budgets.spending.check_budget"]
+USAGE_LISTENERS = ["apps.features.budgets.spending.record_usage"]
+MODEL_OBSTACLES = ["apps.features.budgets.spending.check_model_call"]
+ADMIN_RECORDER = "apps.accounts.audit.admin_entry"
 ANSWER_LISTENERS = ["apps.features.sessions.titles.ask_for_title"]
 INLINE_PART_BYTES = 256 * 1024  # larger parts go to file storage
 UNUSED_FILE_SECONDS = 3600.0  # before an unused file is deleted: somebody may be about to use it
@@ -125,6 +181,7 @@ BEFORE_ERASURE = [
     "apps.features.forks.handover.hand_over",  # must be first: it keeps what forks share
     "apps.features.sharing.shares.erase_shares",
     "apps.features.sessions.marks.erase_marks",
+    "apps.features.signing.signatures.erase_foreign",
     "apps.features.search.indexing.delete_entries",
     "apps.features.queue.messages.erase_queue",
     "apps.plans.runs.lock_runs",
@@ -137,6 +194,7 @@ BEFORE_COLD = ["apps.features.search.indexing.index_completely"]
 CREDENTIAL_LINK = "apps.features.credentials.requests.link_for"
 CREDENTIAL_LENDER = "apps.features.credentials.lending.lend"
 ARTIFACT_SIGNER = "apps.features.signing.signatures.sign_artifacts"
+SIGNATURE_VERDICTS = "apps.features.signing.signatures.foreign_verdicts"
 SWEEPS = ["apps.features.queue.messages.sweep_queues", "apps.features.credentials.requests.erase_task_credentials"]
 BEFORE_WORK = ["apps.features.health.monitoring.observe"]
 COLD_OBSTACLES = [  # reasons not to archive a session
@@ -208,6 +266,7 @@ REMOTE_BACKSTOP_SECONDS = 180.0  # between polls of a task whose agent calls bac
 REMOTE_CANCEL_SECONDS = 10.0  # timeout of forwarding a cancel, which is retried for a day
 REMOTE_REFRESH_SECONDS = 900.0  # between refreshes of an agent's card, about
 TRUSTED_KEY_SETS = env.list("TRUSTED_KEY_SETS", default=[])  # URLs of JWKS trusted for all cards
+REQUIRE_TRUSTED_CARDS = env.bool("REQUIRE_TRUSTED_CARDS", default=False)  # refuse unsigned and unverified ones
 REMOTE_CONNECT_SECONDS = 5.0  # connect timeout
 REMOTE_IDLE_SECONDS = 60.0  # without data, and for one whole answer or event
 REMOTE_CONNECTIONS = 250  # per worker process and origin
@@ -249,6 +308,18 @@ RESTORERS = {  # restore a version, by kind of agent
     "model": "apps.agents.registration.restore",
     "plan": "apps.plans.registry.restore_version",
 }
+ANALYTICS_SOURCES = [  # of the sums behind the dashboard (`apps.features.analytics.counting`)
+    "apps.features.analytics.counting.RUNS",
+    "apps.features.analytics.counting.ANSWERS",
+    "apps.features.analytics.counting.RATINGS",
+    "apps.operators.dashboard.plan_runs.PLAN_RUNS",
+]
+STORAGE_METERS = [  # what the dashboard shows as storage
+    "apps.features.analytics.storage.database",
+    "apps.features.analytics.storage.files",
+    "apps.features.analytics.storage.archives",
+    "apps.features.uploads.resumable.stored_size",
+]
 DEFINITION_WRITERS = {"plan": "apps.plans.definitions.as_yaml"}
 EXAMINERS = {  # by kind of agent: why it cannot work, for operators; "" where it can
     "hosted": "apps.engine.handlers.health_problem",
@@ -256,25 +327,35 @@ EXAMINERS = {  # by kind of agent: why it cannot work, for operators; "" where i
     "plan": "apps.plans.registry.health_problem",
     "remote": "apps.remote.health_checks.health_problem",  # or an `Impairment`
 }
-CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: every entry is a short interval
+CELERY_BEAT_SCHEDULER = "apps.features.housekeeping.heartbeats:BeatScheduler"  # in memory: intervals are short
 CELERY_BEAT_MAX_LOOP_INTERVAL = 5
 CELERY_BEAT_SCHEDULE = {
     name: {"task": name, "schedule": seconds, "options": {"expires": seconds}}
     for name, seconds in {
+        "analytics.sum": 30.0,
+        "analytics.measure_storage": KEEP_HOUSE_SECONDS,
         "engine.sweep": SWEEP_SECONDS,
+        "operators.sweep": SWEEP_SECONDS,
         "a2a.sweep": SWEEP_SECONDS,
         "a2a.forget": 600.0,
         "archive.due": KEEP_HOUSE_SECONDS,
         "sessions.expire": KEEP_HOUSE_SECONDS,
         "sessions.of_deleted_accounts": KEEP_HOUSE_SECONDS,
         "record.sweep_files": KEEP_HOUSE_SECONDS,
+        "budgets.watch": 60.0,
+        "limits.watch": KEEP_HOUSE_SECONDS,
+        "evaluations.go_on": SWEEP_SECONDS,
         "health.observe": OBSERVE_SECONDS,
+        "installation.note_settings": KEEP_HOUSE_SECONDS,
+        "housekeeping.forget": KEEP_HOUSE_SECONDS,
         "search.index": 15.0,  # the newest events
         "search.index_all": 3600.0,
         "uploads.sweep": 600.0,
         "plans.sweep": SWEEP_SECONDS,
         "remote.cancel": SWEEP_SECONDS,
         "remote.check": 5.0,  # which agents are due says REMOTE_CHECK_SECONDS
+        "remote.verify": 30.0,  # signatures whose keys could not be fetched
+        "remote.sync_peers": 60.0,
         "remote.refresh": 60.0,  # which cards are due says REMOTE_REFRESH_SECONDS
     }.items()
 }
@@ -297,8 +378,17 @@ REQUESTS_PER_MINUTE = env.int("REQUESTS_PER_MINUTE", default=60_000)  # of one k
 ANONYMOUS_REQUESTS_PER_MINUTE = 6_000  # of all anonymous callers of one address
 ACTS_PER_MINUTE = env.int("ACTS_PER_MINUTE", default=120)  # forks, edits and starts of work of one caller
 KEY_CHANGES_PER_MINUTE = 20  # API keys that one person makes or revokes
+LEAK_REPORTS_PER_MINUTE = 30  # of leaked API keys, from one address
+API_KEY_DAYS = env.int("API_KEY_DAYS", default=90)  # usual lifetime of new API keys; 0: for ever
 SHARED_VIEWS_PER_MINUTE = 120  # of shared links, from one address
-STREAMS_PER_CALLER = 2_000  # open at the same time in one process
+WORKSPACE_LIMITS = {  # of workspaces for which operators set none; 0: not limited
+    "requests_per_minute": env.int("WORKSPACE_REQUESTS_PER_MINUTE", default=0),
+    "running_runs": env.int("WORKSPACE_RUNNING_RUNS", default=0),
+    "queued_runs": env.int("WORKSPACE_QUEUED_RUNS", default=0),
+    "open_streams": env.int("WORKSPACE_OPEN_STREAMS", default=0),
+    "storage_bytes": env.int("WORKSPACE_STORAGE_BYTES", default=0),
+}
+STREAMS_PER_CALLER = env.int("STREAMS_PER_CALLER", default=500)  # open at the same time in one process
 
 MAX_SUMMARY_LENGTH = 10_000  # characters, in negotiation
 
@@ -329,7 +419,9 @@ SPECTACULAR_SETTINGS = {
         "AgentKind": "apps.agents.models.Agent.Kind",
         "AgentAccess": "apps.agents.models.Agent.Access",
         "HealthStatus": "apps.agents.models.Agent.Health",
-        "RunState": "apps.record.models.Run.State",
+        "MessageRole": "apps.record.models.Message.Role",
+        "WorkspaceRole": "apps.accounts.permissions.Role",
+        "RunState": "apps.record.execution.Run.State",
         "TaskState": "apps.record.models.TaskState",
         "PlanStepPhase": "apps.plans.models.Step.Phase",
         "PlanStepState": "apps.plans.models.Step.State",
@@ -337,7 +429,7 @@ SPECTACULAR_SETTINGS = {
 }
 
 # A2A extensions of our own
-EXTENSION_PAGES = ROOT / "docs" / "extensions"  # <name>-v<version>.md is served at /ext/<name>/v<version>
+EXTENSION_PAGES = ASSETS / "docs" / "extensions"  # <name>-v<version>.md is served at /ext/<name>/v<version>
 
 # People
 AUTH_USER_MODEL = "accounts.User"
@@ -345,17 +437,81 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
+AUTHENTICATION_BACKENDS = ["apps.accounts.people.backend.Backend"]
 LOGIN_URL = "web:sign-in"
 LOGIN_REDIRECT_URL = "web:home"
 LOGOUT_REDIRECT_URL = "web:sign-in"
+# OAuth 2.1 and OpenID Connect for programs: https://docs.allauth.org/en/latest/idp/openid-connect
+OAUTH_ENABLED = env.bool("OAUTH_ENABLED", default=True)
+IDP_OIDC_ADAPTER = "apps.accounts.oauth.Adapter"
+IDP_OIDC_REFRESH_TOKEN_EXPIRES_IN = 30 * 24 * 3600  # seconds, from its last use
+OIDC_PRIVATE_KEY = env.str("OIDC_PRIVATE_KEY", default="", multiline=True)  # RSA, in PEM; empty: made in DATA_DIR
+OAUTH_REQUESTS_PER_MINUTE = 120  # of tokens and device codes, from one address: a client's secret is slow to check
+
+# Signing in: https://docs.allauth.org
+ACCOUNT_ADAPTER = "apps.accounts.people.sign_in.Adapter"
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"  # a link that was sent there made the account
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_REAUTHENTICATION_METHODS = ["password", "mfa"]
+ACCOUNT_RATE_LIMITS = {
+    "login": "100/m/ip",
+    "login_failed": "10/10m/key",  # codes and passkeys of one person
+    "wrong_passwords_of_account": "10/10m/key",
+    "wrong_passwords_of_known_browser": "10/10m/key",  # and account
+    "wrong_passwords_of_address": "50/10m/key",
+    "wrong_password_of_many": "20/10m/key",  # the same password, at any account
+    "wrong_passwords": "1000/10m/key",  # in all
+}
+SIGN_UP_DOMAINS = env.list("SIGN_UP_DOMAINS", default=[])  # of addresses that make accounts by themselves; "*": all
+# Signing in at another server, by OpenID Connect; its redirect address is /sign-in/with/oidc/login/callback/
+OIDC_URL = env.str("OIDC_URL", default="").rstrip("/")
+OIDC_NAME = env.str("OIDC_NAME", default="single sign-on")
+OIDC_CLIENT_ID = env.str("OIDC_CLIENT_ID", default="")
+OIDC_CLIENT_SECRET = env.str("OIDC_CLIENT_SECRET", default="")
+OIDC_SIGN_UP = env.bool("OIDC_SIGN_UP", default=False)  # make accounts for all whom that server knows
+SOCIALACCOUNT_ADAPTER = "apps.accounts.people.single_sign_on.Adapter"
+SOCIALACCOUNT_PROVIDERS = oidc_provider(OIDC_URL, OIDC_NAME, OIDC_CLIENT_ID, OIDC_CLIENT_SECRET)
+SOCIALACCOUNT_STORE_TOKENS = False
+SOCIALACCOUNT_LOGIN_ON_GET = True  # a form may not lead to another site (`form-action`)
+SOCIALACCOUNT_OPENID_CONNECT_URL_PREFIX = "sign-in/with"
+MFA_ADAPTER = "apps.accounts.people.sign_in.Secrets"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_FORMS = {"add_webauthn": "apps.web.people.sign_in.PasskeyForm"}
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_ALLOW_UNVERIFIED_EMAIL = True  # addresses are verified before there is an account
+MFA_TOTP_TOLERANCE = 1
+MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = urlsplit(PUBLIC_BASE_URL).scheme == "http"  # browsers allow it on this machine
+MFA_FOR_OPERATORS = env.bool("MFA_FOR_OPERATORS", default=False)  # they cannot open admin without a second factor
 ADMINS = env.list("ADMIN_EMAILS", default=[])
+EMAIL_URL = env.str("EMAIL_URL", default="")  # smtp+tls://USER:PASSWORD@HOST:587
+MAILERS = mailers(EMAIL_URL)
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = env.str("EMAIL_FROM", default="parley@localhost")
+
+# Operators
+METRICS_TOKEN = env.str("METRICS_TOKEN", default="")  # that scrapers of /metrics send
+METRICS_ALLOW = metrics_networks()  # networks that may scrape without it
+METRICS_PORT = env.int("METRICS_PORT", default=0)  # of workers and beat, at HOST; 0: none
+share_metrics()
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 STATIC_URL = "/static/"
-STATIC_ROOT = DATA_DIR / "static"
-STATICFILES_DIRS = [ROOT / "static"]
+STATIC_ROOT = HOME / env.str("STATIC_ROOT", default=str(DATA_DIR / "static"))
+STATICFILES_DIRS = [ASSETS / "static"]
 UNFOLD = THEME
 
-LOGGING = logging_config(as_json=not EMBEDDED)
+# What operators see; traces have OpenTelemetry's own names (`telemetry.tracing`)
+LOGGING = logging_config(
+    as_json=choice("LOG_FORMAT", env.str("LOG_FORMAT", default="console" if EMBEDDED else "json"), "json", "console")
+    == "json",
+    level=choice("LOG_LEVEL", env.str("LOG_LEVEL", default="INFO").upper(), "DEBUG", "INFO", "WARNING", "ERROR"),
+    access=env.bool("LOG_ACCESS", default=not EMBEDDED),
+    agent_output=env.bool("LOG_AGENT_OUTPUT", default=EMBEDDED),
+    texts=DEBUG,
+)
+SENTRY_DSN = env.str("SENTRY_DSN", default="")
+SENTRY_ENVIRONMENT = env.str("SENTRY_ENVIRONMENT", default=INSTALLATION)

@@ -28,6 +28,7 @@ SIDEBAR = {
         ("record", "message", "Messages", "chat"),
         ("record", "artifact", "Artifacts", "draft"),
         ("record", "feedback", "Feedback", "star"),
+        ("session_marks", "legalhold", "Legal holds", "gavel"),
     ],
     "Plans": [
         ("plans", "plan", "Plans", "account_tree"),
@@ -46,13 +47,24 @@ SIDEBAR = {
         ("agents", "agent", "Agents", "smart_toy"),
         ("agents", "agentversion", "Versions", "history"),
         ("agents", "signingkey", "Signing keys", "vpn_key"),
+        ("evaluations", "example", "Examples", "quiz"),
+        ("evaluations", "evaluation", "Evaluations", "fact_check"),
     ],
     "Remote agents": [
         ("remote", "remoteagent", "Remote agents", "public"),
+        ("remote", "peer", "Paired installations", "handshake"),
+        ("remote", "sharedagent", "Agents for them", "share"),
         ("remote", "checkup", "Health", "monitor_heart"),
         ("remote", "check", "Checks", "ecg"),
     ],
+    "Cost": [
+        ("limits", "limit", "Limits", "speed"),
+        ("budgets", "budget", "Budgets", "savings"),
+        ("budgets", "spending", "Spending", "payments"),
+    ],
     "Installation": [
+        ("installation", "operation", "All agents", "toggle_on"),
+        ("housekeeping", "periodicjob", "Housekeeping", "build"),
         ("installation", "modelconnection", "Model connections", "psychology"),
         ("installation", "networkallowance", "Private addresses", "lan"),
     ],
@@ -61,12 +73,14 @@ SIDEBAR = {
         ("auth", "group", "Groups", "group"),
         ("accounts", "workspace", "Workspaces", "workspaces"),
         ("accounts", "apikey", "API keys", "key"),
+        ("allauth_idp_oidc", "client", "Programs", "apps"),
+        ("accounts", "auditentry", "Audit", "policy"),
     ],
     "Storage": [
         ("record", "accepted", "Accepted messages", "fingerprint"),
         ("record", "blob", "Stored files", "database"),
         ("uploads", "upload", "Uploads", "upload_file"),
-        ("accounts", "auditline", "Audit log", "policy"),
+        ("operators", "bulkaction", "Bulk actions", "checklist"),
     ],
 }
 
@@ -88,11 +102,21 @@ THEME: dict[str, Any] = {
     "SHOW_BACK_BUTTON": True,
     "BORDER_RADIUS": "8px",
     "COLORS": {"primary": ACCENT},
-    "DASHBOARD_CALLBACK": "apps.operators.dashboard.dashboard_numbers",
+    "DASHBOARD_CALLBACK": "apps.operators.dashboard.page.dashboard_context",
     "SIDEBAR": {
         "show_search": True,
         "navigation": [
-            {"items": [{"title": "Dashboard", "icon": "monitoring", "link": reverse_lazy("admin:index")}]},
+            {
+                "items": [
+                    {"title": "Dashboard", "icon": "monitoring", "link": reverse_lazy("admin:index")},
+                    {
+                        "title": "Analytics",
+                        "icon": "query_stats",
+                        "link": reverse_lazy("operators:analytics"),
+                        "permission": lambda request: request.user.has_perms(("agents.view_agent", "record.view_run")),
+                    },
+                ]
+            },
             *({"title": title, "items": [_item(*entry) for entry in group]} for title, group in SIDEBAR.items()),
         ],
     },

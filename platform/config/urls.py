@@ -1,12 +1,15 @@
 """Every address of the platform; `config.asgi` says which of them have async views."""
 
+from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.urls import include, path
 
 from apps.features.sharing.downloads import file_view
+from apps.operators.metrics import metrics
 from apps.remote.execution.snapshots import linked_file
 from apps.remote.execution.webhooks import notification
-from config.health import healthz, readyz
+from apps.remote.federation import views as federation
+from config.health import healthz, readyz, stream
 from config.static_files import static_file
 
 handler400 = "config.error_responses.bad_request_page"
@@ -16,11 +19,20 @@ urlpatterns = [
     path("", include("apps.a2a.urls")),
     path("api/v1/", include("apps.api.urls")),
     path("", include("apps.web.urls")),
+    path("", include("apps.web.people.urls")),
+    path("", include("apps.web.oauth")),
     path("files/<uuid:context_id>/<str:sha256>", file_view, name="file"),
+    path("federation/pair", federation.pair),
+    path("federation/agents", federation.agents),
+    path("federation/end", federation.end),
     path("gateway/files/<str:named>/<str:filename>", linked_file, name="linked-file"),
     path("gateway/notifications/<uuid:run_id>", notification, name="notification"),
+    path("admin/login/", secure_admin_login(admin.site.login)),
+    path("admin/", include("apps.operators.dashboard.urls")),
     path("admin/", admin.site.urls),
     path("static/<path:name>", static_file, name="static-file"),
     path("healthz", healthz),
+    path("healthz/stream", stream),
     path("readyz", readyz),
+    path("metrics", metrics),
 ]

@@ -1,15 +1,20 @@
 """Base classes and columns of admin pages."""
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from operator import attrgetter
 from typing import Any, ClassVar
 
+from django.conf import settings
 from django.contrib.admin import ChoicesFieldListFilter, display
 from django.core.paginator import Paginator
+from django.db import transaction
 from django.db.models import Model, Q, QuerySet, UUIDField
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.functional import cached_property
+from django.utils.module_loading import import_string
 from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
 
@@ -48,7 +53,68 @@ class IndexedStates(ChoicesFieldListFilter):
         return rows
 
 
-class ConsoleAdmin(ModelAdmin):
+class LoggedAdmin(ModelAdmin):
+    """Tells ADMIN_RECORDER what admin's own history notes. Every class of admin pages is one.
+
+    Django changes a row and notes it in one transaction. Actions do so too, if they can. Deletions are described before
+    and recorded after, because only one transaction at a time can record.
+    """
+
+    def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:
+        self._record(request, obj, "created", message)
+        return super().log_addition(request, obj, message)
+
+    def log_change(self, request: HttpRequest, obj: Model, message: Any, action: str | None = None) -> Any:
+        """`action`: the audit's code, if it has a more exact one; "" if the act was recorded already."""
+        if action != "":
+            self._record(request, obj, "changed", message, action)
+        return super().log_change(request, obj, message)
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        entries = [self._entry(request, row, "deleted", "") for row in queryset]
+        if (later := _deletions.get()) is not None:
+            later += entries
+        else:
+            for record in entries:
+                record()
+        return super().log_deletions(request, queryset)
+
+    def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        with _recorded_deletions() if request.method == "POST" else nullcontext():
+            return super().delete_view(request, *args, **kwargs)
+
+    def response_action(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        with _recorded_deletions() if "delete_selected" in request.POST.getlist("action") else nullcontext():
+            return super().response_action(request, *args, **kwargs)
+
+    def _record(self, request: HttpRequest, row: Model, verb: str, message: Any, action: str | None = None) -> None:
+        self._entry(request, row, verb, message, action)()
+
+    def _entry(
+        self, request: HttpRequest, row: Model, verb: str, message: Any, action: str | None = None
+    ) -> Callable[[], object]:
+        entry: Callable[[], object] = import_string(settings.ADMIN_RECORDER)(request, row, verb, message, action)
+        return entry
+
+
+_deletions: ContextVar[list[Callable[[], object]] | None] = ContextVar("deletions", default=None)
+
+
+@contextmanager
+def _recorded_deletions() -> Iterator[None]:
+    """A transaction of deletions, which are recorded at its end."""
+    entries: list[Callable[[], object]] = []
+    token = _deletions.set(entries)
+    try:
+        with transaction.atomic():
+            yield
+            for record in entries:
+                record()
+    finally:
+        _deletions.reset(token)
+
+
+class ConsoleAdmin(LoggedAdmin):
     """Attributes:
     select_related: relations to load.
     deferred: columns not to load.
@@ -94,6 +160,10 @@ class ConsoleAdmin(ModelAdmin):
         return [one for one in actions if row is None or self.is_offered(one.path, row)]
 
 
+PLACES = frozenset({"p", "o", "e", "before"})
+"""Parameters of a list that filter nothing."""
+
+
 class ReadOnlyAdmin(ConsoleAdmin):
     """Rows that nobody adds, changes or deletes.
 
@@ -116,6 +186,9 @@ class ReadOnlyAdmin(ConsoleAdmin):
     id_lookups: ClassVar[tuple[str, ...]] = ("pk",)
     link_filters: ClassVar[dict[str, tuple[str, type[Model]]]] = {}
     list_before_template = "admin/console/narrowed.html"
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
+        return lookup in self.link_filters or super().lookup_allowed(lookup, value, request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -142,7 +215,7 @@ class ReadOnlyAdmin(ConsoleAdmin):
         """Links from other pages show all rows: they have indexes."""
         if any(lookup in request.GET for lookup in self.link_filters):
             return False
-        return bool(request.GET.get("q")) or (self.filters_newest and bool(set(request.GET) - {"p", "o"}))
+        return bool(request.GET.get("q")) or (self.filters_newest and bool(set(request.GET) - PLACES))
 
     def _newest(self, request: HttpRequest, queryset: Any) -> Any:
         """Of a long table, with a note for the page."""

@@ -124,6 +124,12 @@ def json_block(value: Any) -> SafeString:
     return format_html('<pre class="structure">{}</pre>', json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def judged(text: str, is_better: bool) -> SafeString:
+    """A difference, as better or worse, also for those who see no color."""
+    word, tone = ("better", Tone.DONE) if is_better else ("worse", Tone.FAILED)
+    return format_html('<span class="state-{}">{}, {}</span>', tone, text, word)
+
+
 def lines(texts: Iterable[str]) -> SafeString:
     return format_html_join(mark_safe("<br>"), "{}", ((text,) for text in texts)) or NOTHING
 

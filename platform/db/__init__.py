@@ -3,12 +3,16 @@
 import asyncio
 import atexit
 import contextlib
+import itertools
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from functools import partial
-from threading import Semaphore
+from threading import Lock
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import (
@@ -21,20 +25,32 @@ from django.db import (
 )
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from telemetry import metrics
+
 log = logging.getLogger("parley.db")
+
+caller: ContextVar[str] = ContextVar("caller", default="")
+"""On whose behalf the current code runs: callers take turns where they have to wait. "": all background work."""
 
 RECONNECT_SECONDS = (0.1, 0.4, 1.5, 3.0)  # waits while a database server restarts
 
 
 async def run[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Await `function(*args, **kwargs)` on a database thread (see `with_database`)."""
+    """Await `function(*args, **kwargs)` on a database thread (see `with_database`), in this code's context."""
     call = partial(with_database, function, *args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(_threads, call)
+    return await asyncio.get_running_loop().run_in_executor(_threads, partial(copy_context().run, call))
+
+
+async def run_for_stream[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """`run` for an open stream: many of these leave threads to those who wait for an answer."""
+    call = partial(with_database, function, *args, **kwargs)
+    result: T = await asyncio.wrap_future(_threads.submit_for_stream(partial(copy_context().run, call)))
+    return result
 
 
 def submit[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-    """Call `function` on a database thread without waiting."""
-    return _threads.submit(partial(with_database, function, *args, **kwargs))
+    """Call `function` on a database thread without waiting, in this code's context."""
+    return _threads.submit(copy_context().run, partial(with_database, function, *args, **kwargs))
 
 
 async def persist[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -88,18 +104,44 @@ def forget_connection() -> None:
         connection.close()
 
 
+POOL_COUNT_SECONDS = 1.0
+
+
+def count_pool() -> None:
+    """Count the connections of this process's PostgreSQL pool, which pages share with database threads."""
+    if (pool := getattr(connection, "pool", None)) is not None:
+        numbers = pool.get_stats()
+        metrics.POOL["idle"].set(numbers.get("pool_available", 0))
+        metrics.POOL["in_use"].set(numbers.get("pool_size", 0) - numbers.get("pool_available", 0))
+        metrics.POOL["waiting"].set(numbers.get("requests_waiting", 0))
+
+
+class Call(NamedTuple):
+    """A call that waits for a thread."""
+
+    function: Callable[[], Any]
+    future: "Future[Any]"
+    is_stream: bool
+    since: float  # by the performance counter
+
+
 class DatabaseThreads(Executor):
     """Up to `count` threads, started when needed; each keeps a connection until `shutdown`.
 
-    The first thread is preferred: on SQLite a write invalidates the page caches of all other connections.
+    While all are busy, callers take turns, so that one caller's many calls do not delay another's. Streams get a
+    third of the threads.
     """
 
     def __init__(self, count: int, name: str) -> None:
         self._connections: list[BaseDatabaseWrapper] = []
-        self._first_is_free = Semaphore()
-        start = partial(ThreadPoolExecutor, thread_name_prefix=name, initializer=self._register)
-        self._first = start(1)
-        self._others = start(count - 1) if count > 1 else self._first
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix=name, initializer=self._register)
+        self._lock = Lock()  # guards what follows
+        self._free = count  # threads without work
+        self._free_for_streams = max(1, count // 3)
+        self._waiting: dict[tuple[str, bool], deque[Call]] = {}  # by caller, its streams apart; the next turn is first
+        self._count = count
+        self._pool_counted_at = 0.0
+        metrics.DATABASE_THREADS.inc(count)
 
     def _register(self) -> None:
         """Record the new thread's connection, for `shutdown` to close."""
@@ -109,16 +151,71 @@ class DatabaseThreads(Executor):
 
     def submit[**P, T](self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         """See `concurrent.futures.Executor`."""
-        if not self._first_is_free.acquire(blocking=False):
-            return self._others.submit(function, *args, **kwargs)
-        future = self._first.submit(function, *args, **kwargs)
-        future.add_done_callback(lambda _: self._first_is_free.release())
-        return future
+        return self._enqueue(Call(partial(function, *args, **kwargs), Future(), False, time.perf_counter()))
+
+    def submit_for_stream(self, function: Callable[[], Any]) -> "Future[Any]":
+        """`submit` what a stream needs."""
+        return self._enqueue(Call(function, Future(), True, time.perf_counter()))
+
+    def _enqueue(self, call: Call) -> "Future[Any]":
+        with self._lock:
+            self._waiting.setdefault((caller.get(), call.is_stream), deque()).append(call)
+            next_call = self._next_call() if self._free else None
+            self._free -= next_call is not None
+        if next_call is not None:
+            self._pool.submit(self._work, next_call)
+        return call.future
+
+    def _next_call(self) -> Call | None:
+        """Take the call whose turn it is, if any may begin. The lock is held."""
+        lane = next((lane for lane in self._waiting if self._free_for_streams or not lane[1]), None)
+        if lane is None:
+            return None
+        calls = self._waiting.pop(lane)
+        call = calls.popleft()
+        if calls:
+            self._waiting[lane] = calls  # as the last
+        self._free_for_streams -= call.is_stream
+        return call
+
+    def _work(self, call: Call | None) -> None:
+        """Make the call, and those that wait meanwhile."""
+        began = time.perf_counter()
+        while call is not None:
+            done: Callable[[], None] | None = None
+            if call.future.set_running_or_notify_cancel():
+                try:
+                    done = partial(call.future.set_result, call.function())
+                except BaseException as error:
+                    done = partial(call.future.set_exception, error)
+            with self._lock:  # before the caller learns the result, so that its next call finds this thread free
+                self._free_for_streams += call.is_stream
+                call = self._next_call()
+                self._free += call is None
+            if done is not None:
+                done()
+            began = self._count_work(began, call)
+
+    def _count_work(self, began: float, following: Call | None) -> float:
+        """Count the work since `began`, and how long the `following` call waited. Returns the time."""
+        now = time.perf_counter()
+        metrics.DATABASE_BUSY_SECONDS.inc(now - began)
+        if following is not None:
+            metrics.DATABASE_WAIT_SECONDS.observe(now - following.since)
+        if now - self._pool_counted_at > POOL_COUNT_SECONDS:
+            self._pool_counted_at = now
+            with contextlib.suppress(Exception):  # a thread must not end because nobody could count
+                count_pool()
+        return now
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Finish submitted work, then end the threads and close their connections."""
-        self._first.shutdown(wait, cancel_futures=cancel_futures)
-        self._others.shutdown(wait, cancel_futures=cancel_futures)
+        if cancel_futures:
+            with self._lock:
+                for call in itertools.chain.from_iterable(self._waiting.values()):
+                    call.future.cancel()
+        self._pool.shutdown(wait, cancel_futures=cancel_futures)
+        metrics.DATABASE_THREADS.dec(self._count)
         for database in self._connections:
             with contextlib.suppress(DatabaseError):
                 database.close()

@@ -16,14 +16,30 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections, models, transaction
 
-NOW = object()
-"""The database's time, in the `where` of an update."""
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The database's time, or some seconds later, in an update."""
+
+    plus: float = 0.0
+
+    @property
+    def sql(self) -> str:
+        if not self.plus:
+            return CLOCK_SQL[connection.vendor]
+        if connection.vendor == "sqlite":
+            return CLOCK_SQL["sqlite"].replace("'now'", f"'now', '{self.plus:+.3f} seconds'")
+        return f"(clock_timestamp() + interval '{self.plus:.3f} seconds')"
+
+
+NOW = Now()
 
 CLOCK_SQL = {"sqlite": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')", "postgresql": "clock_timestamp()"}
 """SQL for the database's time; needs `execute` with parameters (or []), and `time_from`."""
@@ -180,7 +196,7 @@ def _numbered(sql: str) -> bytes:
 class Update(NamedTuple):
     """Set values in the rows that match all of `where`; `write` raises `missing` if none does.
 
-    Names in `where` may end in `__gt` or `__lt`; values may be NOW, but not None.
+    Names in `where` may end in `__gt` or `__lt`, and its values are not None. Values may be a `Now`.
     """
 
     model: type[models.Model]
@@ -198,78 +214,93 @@ def write(
     inserts: Iterable[models.Model] = (),
     updates: Sequence[Update] = (),
     unique_fields: Mapping[type[models.Model], tuple[str, ...]] | None = None,
+    *,
+    alone: bool = False,
 ) -> list[int]:
-    """Write rows within the open transaction; gives the number of rows of each update, then of each insert statement.
+    """Write rows within the open transaction; gives the number of rows of each update.
 
     PostgreSQL gets one statement, if it can hold all parameters. Its parts see the database as it was before, so no two
     may touch the same row, and references between new rows need deferred constraints, as Django's are. No signals are
     sent; generated keys are not read back. Inserted rows overwrite rows with the same `unique_fields`.
-    Raises IntegrityError, or `missing` of an update without rows.
+
+    `alone`: a transaction of its own. If PostgreSQL can do it in that one statement, a `missing` becomes DataError.
+    Raises IntegrityError, or `missing` of the last update without rows.
     """
     database = connections[DEFAULT_DB_ALIAS]
     max_params = database.features.max_query_params or MAX_PARAMETERS
     statements: list[tuple[str, list[Any]]] = []
     for model, where, values, _ in updates:
-        compared_with_now = tuple(name for name, value in where.items() if value is NOW)
-        sql, fields = _update_sql(model, tuple(where), tuple(values), compared_with_now)
-        given = [*values.values(), *(value for value in where.values() if value is not NOW)]
-        params = [field.get_db_prep_save(value, database) for field, value in zip(fields, given, strict=True)]
+        given = (*values.values(), *where.values())
+        times = tuple(value if isinstance(value, Now) else None for value in given)
+        sql, fields = _update_sql(model, tuple(values), tuple(where), times)
+        bound = (value for value in given if not isinstance(value, Now))
+        params = [field.get_db_prep_save(value, database) for field, value in zip(fields, bound, strict=True)]
         statements.append((sql, params))
     rows_by_model: dict[type[models.Model], list[models.Model]] = defaultdict(list)
     for row in inserts:
         rows_by_model[type(row)].append(row)
     for model, rows in rows_by_model.items():
-        columns, before, one, after = _insert_sql(model, (unique_fields or {}).get(model, ()))
-        for some in itertools.batched(rows, max_params // len(columns)):
+        fields, before, one, after = _insert_sql(model, (unique_fields or {}).get(model, ()))
+        for some in itertools.batched(rows, max_params // len(fields)):
             params = [
-                getattr(row, name) if field is None else field.get_db_prep_save(field.pre_save(row, add=True), database)
-                for row in some
-                for name, field in columns
+                field.get_db_prep_save(field.pre_save(row, add=True), database) for row in some for field in fields
             ]
             statements.append((f"{before} {', '.join([one] * len(some))}{after}", params))
-    counts = _execute_all(statements)
-    for count, change in zip(counts, updates, strict=False):
-        if not count and change.missing is not None:
-            raise change.missing
+    counts = _execute_alone(statements, updates) if alone else _execute_all(statements, updates)
     for rows in rows_by_model.values():
         for row in rows:
             row._state.adding, row._state.db = False, database.alias
     return counts
 
 
-def _execute_all(statements: list[tuple[str, list[Any]]]) -> list[int]:
-    """Execute statements, on PostgreSQL as one if possible; gives the number of rows of each."""
-    database = connections[DEFAULT_DB_ALIAS]
+def _execute_alone(statements: list[tuple[str, list[Any]]], updates: Sequence[Update]) -> list[int]:
+    """Execute statements in a transaction, on PostgreSQL as one statement if possible."""
+    if connection.in_atomic_block or not _fits_one(statements):
+        with write_transaction():
+            return _execute_all(statements, updates)
+    return list(_execute_as_one(statements, ["1 / {}" if change.missing else "{}" for change in updates]))
+
+
+def _execute_all(statements: list[tuple[str, list[Any]]], updates: Sequence[Update]) -> list[int]:
+    """Execute statements, of which the first are the updates; gives the number of rows of these."""
+    if _fits_one(statements):
+        counts = _execute_as_one(statements, ["{}"] * len(updates))
+    else:
+        counts = [execute(sql, own).rowcount for sql, own in statements][: len(updates)]
+    for count, change in reversed(list(zip(counts, updates, strict=True))):
+        if not count and change.missing is not None:
+            raise change.missing
+    return list(counts)
+
+
+def _fits_one(statements: list[tuple[str, list[Any]]]) -> bool:
+    size = sum(len(params) for _, params in statements)
+    return bool(statements) and connection.vendor == "postgresql" and size <= MAX_PARAMETERS
+
+
+def _execute_as_one(statements: list[tuple[str, list[Any]]], shown: list[str]) -> Sequence[int]:
+    """Execute them as parts of one statement, which selects what `shown` makes of the first counts."""
+    parts = ", ".join(
+        f"w{n} AS ({sql}{' RETURNING 1' if n < len(shown) else ''})" for n, (sql, _) in enumerate(statements)
+    )
+    counts = [one.format(f"(SELECT count(*) FROM w{n})") for n, one in enumerate(shown)]  # noqa: S608
     params = [param for _, params in statements for param in params]
-    if statements and database.vendor == "postgresql" and len(params) <= MAX_PARAMETERS:
-        parts = ", ".join(f"w{n} AS ({sql} RETURNING 1)" for n, (sql, _) in enumerate(statements))
-        counts = ", ".join(f"(SELECT count(*) FROM w{n})" for n in range(len(statements)))  # noqa: S608
-        return list(execute(f"WITH {parts} SELECT {counts}", params).fetchone())
-    found = []
-    with database.cursor() as cursor:
-        for sql, own in statements:
-            cursor.execute(sql, own)
-            found.append(cursor.rowcount)
-    return found
+    found: Sequence[int] = execute(f"WITH {parts} SELECT {', '.join(counts) or 'NULL'}", params).fetchone()
+    return found if counts else ()
 
 
 MAX_PARAMETERS = 65535  # of a statement, by PostgreSQL's protocol
-
-Column = tuple[str, "models.Field[Any, Any] | None"]
-"""An attribute of a row, and the field that prepares its value; None if it needs none."""
-
-PASSED_THROUGH = (models.CharField, models.TextField, models.UUIDField, models.DateTimeField, models.BooleanField)
-"""Fields whose values the drivers take unprepared. None of ours uses `auto_now`."""
 
 COMPARISONS = {"gt": ">", "lt": "<"}
 
 
 @cache
-def _insert_sql(model: type[models.Model], unique: tuple[str, ...]) -> tuple[list[Column], str, str, str]:
-    """The columns of an insert, and its SQL before, for one row, and after the rows."""
+def _insert_sql(
+    model: type[models.Model], unique: tuple[str, ...]
+) -> tuple[list[models.Field[Any, Any]], str, str, str]:
+    """The fields of an insert, and its SQL before, for one row, and after the rows."""
     made_by_database = (models.AutoField, models.BigAutoField)
     fields = [field for field in model._meta.local_concrete_fields if not isinstance(field, made_by_database)]
-    columns = [(field.attname, None if type(_target(field)) in PASSED_THROUGH else field) for field in fields]
     names = {field.name: quote(str(field.column)) for field in fields}
     overwrite = ""
     if unique:
@@ -277,7 +308,7 @@ def _insert_sql(model: type[models.Model], unique: tuple[str, ...]) -> tuple[lis
         values = ", ".join(f"{column} = EXCLUDED.{column}" for column in rest)
         overwrite = f" ON CONFLICT ({', '.join(names[name] for name in unique)}) DO UPDATE SET {values}"
     before = f"INSERT INTO {quote(model._meta.db_table)} ({', '.join(names.values())}) VALUES"
-    return columns, before, f"({', '.join(['%s'] * len(fields))})", overwrite
+    return fields, before, f"({', '.join(['%s'] * len(fields))})", overwrite
 
 
 def _target(field: models.Field[Any, Any]) -> models.Field[Any, Any]:
@@ -287,21 +318,18 @@ def _target(field: models.Field[Any, Any]) -> models.Field[Any, Any]:
 
 @cache
 def _update_sql(
-    model: type[models.Model], where: tuple[str, ...], values: tuple[str, ...], compared_with_now: tuple[str, ...]
+    model: type[models.Model], values: tuple[str, ...], where: tuple[str, ...], times: tuple[Now | None, ...]
 ) -> tuple[str, list[models.Field[Any, Any]]]:
-    """An update's SQL, and the fields of its parameters."""
-    bound: list[Any] = [model._meta.get_field(name) for name in values]
-    settings = ", ".join(f"{quote(field.column)} = %s" for field in bound)
-    conditions = []
-    for name in where:
+    """An update's SQL, and the fields of its parameters. `times`: of values and conditions; the others are given."""
+    parts, bound = [], []
+    for name, time in zip((*values, *where), times, strict=True):
         field: Any = model._meta.get_field(name.partition("__")[0])
         sign = COMPARISONS.get(name.partition("__")[2], "=")
-        if name in compared_with_now:
-            conditions.append(f"{quote(field.column)} {sign} {CLOCK_SQL[connection.vendor]}")
-        else:
-            conditions.append(f"{quote(field.column)} {sign} %s")
+        parts.append(f"{quote(field.column)} {sign} {time.sql if time else '%s'}")
+        if not time:
             bound.append(field)
-    return f"UPDATE {quote(model._meta.db_table)} SET {settings} WHERE {' AND '.join(conditions)}", bound  # noqa: S608
+    settings, conditions = ", ".join(parts[: len(values)]), " AND ".join(parts[len(values) :])
+    return f"UPDATE {quote(model._meta.db_table)} SET {settings} WHERE {conditions}", bound  # noqa: S608
 
 
 def quote(name: str) -> str:
@@ -320,3 +348,8 @@ def time_from(value: Any) -> datetime.datetime:
     if isinstance(value, datetime.datetime):  # naive from SQLite
         return value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
     return datetime.datetime.fromisoformat(value).replace(tzinfo=datetime.UTC)
+
+
+def uuid_from(value: Any) -> uuid.UUID:
+    """The key in a result of `execute`."""
+    return value if isinstance(value, uuid.UUID) else uuid.UUID(value)

@@ -20,6 +20,10 @@ class Singleton[T]:
                 self._made = self._make()
             return self._made
 
+    def peek(self) -> T | None:
+        """The object if it was made."""
+        return self._made
+
     def take(self) -> T | None:
         """Remove and return the object, for the caller to end it; None if there is none."""
         with self._lock:

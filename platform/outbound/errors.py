@@ -9,6 +9,7 @@ class OutboundError(Exception):
     """
 
     was_sent = False
+    loggable = True  # see `telemetry.logs`
 
 
 class Forbidden(OutboundError):

@@ -107,8 +107,11 @@ class Guard:
 
 
 def _checked(target: Target, allowed: Allowed) -> Target:
-    """If anything is allowed, a local name is checked by its addresses; otherwise it is forbidden."""
-    if target.is_inside and allowed.is_empty:
+    """A local name is forbidden, unless it is allowed itself or may lead to an address that is.
+
+    So nobody can save one that every call would refuse. Where this cannot be known, calls check its addresses.
+    """
+    if target.is_inside and not allowed.may_lead_to(target):
         raise Private(NOT_OPEN)
     if target.address is not None:
         _refuse_closed(target, target.address, allowed)
@@ -128,7 +131,12 @@ NETLOC = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^:\[\]]+))(?::(?P
 LABEL = "[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 HOST_NAME = re.compile(rf"(?=.{{1,253}}\Z){LABEL}(?:\.{LABEL})*")
 NUMERIC_LABEL = re.compile(r"\d+|0x[0-9a-f]*")
-LOCAL_NAMES = ("localhost", "local", "internal", "localdomain", "home.arpa")
+# RFC 6761, 6762, 7686, 8375, 9476, and what networks use within. `example` and `invalid` exist nowhere, so do no harm.
+LOCAL_NAMES = (
+    "localhost", "local", "internal", "localdomain", "home.arpa", "test", "onion", "alt", "lan", "intranet", "private",
+    "corp", "home",
+)  # fmt: skip
+LOOPBACK: tuple[IPv4Address | IPv6Address, ...] = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +149,16 @@ class Target:
 
     @property
     def is_inside(self) -> bool:
-        """Is it a local name?"""
-        return self.address is None and any(self.host == name or self.host.endswith(f".{name}") for name in LOCAL_NAMES)
+        """Is it a local name? One without a dot is."""
+        return self.address is None and ("." not in self.host or self._is_under(*LOCAL_NAMES))
+
+    @property
+    def is_this_machine(self) -> bool:
+        """Is it a name that leads to a loopback address always (RFC 6761 §6.3)?"""
+        return self.address is None and self._is_under("localhost")
+
+    def _is_under(self, *names: str) -> bool:
+        return any(self.host == name or self.host.endswith(f".{name}") for name in names)
 
 
 def parse_url(url: str) -> Target:
@@ -234,6 +250,15 @@ class Allowed:
         if embedded_address(address) in METADATA_ADDRESSES:
             return any(network.num_addresses == 1 and address in network for network in self.networks)
         return self.names(host, port) or any(address in network for network in self.networks)
+
+    def may_lead_to(self, target: Target) -> bool:
+        """May this local name lead to an allowed address?"""
+        if self.names(target.host, target.port):
+            return True
+        if target.is_this_machine:
+            return any(self.opens(target.host, address, target.port) for address in LOOPBACK)
+        hosts = (address for host, port in self.hosts if port in (None, target.port) and (address := address_of(host)))
+        return any(not one.is_loopback for one in (*self.networks, *hosts))
 
     @property
     def opens_metadata(self) -> bool:

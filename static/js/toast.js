@@ -43,6 +43,14 @@ export function announce(sentence) {
   setTimeout(() => element.remove(), STAYS);
 }
 
+let endChanged = () => {};
+
+/** After another role or workspace, which may also have been chosen in another tab. What is typed here stays. */
+export function reportChanged() {
+  endChanged();
+  endChanged = toast("Your workspace or your role has changed.", { name: "Reload", run: () => location.reload(), stays: FOREVER });
+}
+
 // A failed load is reported where it was requested. After a sign-out the person is told, and nothing more is requested.
 
 let isOut = false;

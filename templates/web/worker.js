@@ -17,7 +17,7 @@ const FILES_LISTED = /(id="artifacts"[^>]*>)[^]*?(<\/ul><\/div>)/; // also in se
 const PASSING = /nonce="[^"]*"|name="csrfmiddlewaretoken" value="[^"]*"|data-position="[^"]*"/g; // differs between pages that say the same
 const SAYS = "x-says"; // the header of a kept page; equal for pages that say the same
 const TASK = /^\/sessions\/[^/]+\/task$/; // redirects to a task's page
-const SIGNING = /\/(sign-in|sign-out|login\/|logout\/|set-password|settings\/data\/delete)$/;
+const SIGNING = /\/(sign-in|sign-out|login\/|logout\/|set-password|settings\/data\/delete|settings\/workspaces\/choose)$/;
 
 const GONE = "gone"; // the text of a page that no longer exists
 

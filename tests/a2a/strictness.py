@@ -104,8 +104,8 @@ def _checked(operation: Operation, kind: type[Message], tell: Callable[[str], No
 
     async def checked(call: Call) -> Any:
         answer = await operation(call)
-        if isinstance(answer, dict):
-            check(answer)
+        if isinstance(answer, dict | str):
+            check(json.loads(answer) if isinstance(answer, str) else answer)
             return answer
         return _followed(answer, check)
 
@@ -116,7 +116,7 @@ async def _followed(updates: AsyncGenerator[Any], check: Callable[[Any], None]) 
     try:
         async for batch in updates:
             for _, response in batch:
-                check(response)
+                check(response.value)
             yield batch
     finally:
         await updates.aclose()

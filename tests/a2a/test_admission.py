@@ -7,7 +7,7 @@ from django.utils import timezone
 
 import db
 from apps.accounts.models import ApiKey
-from apps.accounts.principals import SCOPES
+from apps.accounts.principals import READ, WRITE
 from tests.a2a.calling import Caller, message
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -18,7 +18,7 @@ ASKING = ("GetTask", {"id": "a"})
 def check_challenge(answer):
     assert answer.status == answer.code == 401
     assert answer.reason == "UNAUTHENTICATED"
-    assert answer.headers["WWW-Authenticate"] == 'Bearer realm="parley"'
+    assert answer.headers["WWW-Authenticate"].startswith('Bearer realm="parley", ')
     assert answer.body["id"] is None
 
 
@@ -93,7 +93,7 @@ async def test_the_use_of_a_key_is_noted(ada, ada_at, echo):
 
 
 async def test_a_key_does_what_its_scopes_allow(worker, ada, echo):
-    reading, writing = [Caller("echo", (await db.run(ApiKey.issue, ada, "k", scopes=[s]))[1]) for s in SCOPES]
+    reading, writing = [Caller("echo", (await db.run(ApiKey.issue, ada, "k", scopes=[s]))[1]) for s in (READ, WRITE)]
     task = (await writing.send(message("hi"))).result["task"]
     about = {"taskId": task["id"], "id": "a", "url": "https://hooks.invalid/hook"}
     for allowed, (method, params) in (

@@ -6,7 +6,8 @@ import pytest
 
 import db
 from apps.record import projection
-from apps.record.models import Message, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Message, Task
 from tests.a2a.agents import steps
 from tests.a2a.calling import message, text_of
 from tests.engine.delegating import until

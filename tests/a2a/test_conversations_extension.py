@@ -14,7 +14,8 @@ from apps.engine.send import wait_until_settled
 from apps.record import feed, ledger, projection, wire
 from apps.record.errors import TaskNotFound
 from apps.record.events import EventType
-from apps.record.models import Accepted, Artifact, Blob, Context, Event, Message, Run, Task
+from apps.record.execution import Accepted, Run
+from apps.record.models import Artifact, Blob, Context, Event, Message, Task
 from apps.record.projection import tombstone_of
 from apps.record.runs import LeaseLost
 from tests.a2a.calling import message, text_of
@@ -236,12 +237,12 @@ async def test_a_message_that_comes_while_a_conversation_is_cleared_begins_anoth
     found = []
     opened = ledger.writing
 
-    def cleared_before(context, *args):
+    def cleared_before(context, **options):
         if not found and getattr(context, "context_id", "") == "gone":
             found.append(context)
             with opened(context.pk) as log:
                 log.add(EventType.SESSION_DELETED, tombstone_of(log.context))
-        return opened(context, *args)
+        return opened(context, **options)
 
     monkeypatch.setattr(ledger, "writing", cleared_before)
     again = await sent(ada_at("echo"), "late", contextId="gone")

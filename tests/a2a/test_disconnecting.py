@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("str
 
 def followed() -> int:
     """The number of followed contexts in this event loop."""
-    return len(feed.running_hub()._readers)
+    return sum(reader.followers for reader in feed.running_hub()._readers.values())
 
 
 async def until(condition, seconds=60.0):

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+import db
+from apps.engine import activity
+from apps.installation.models import Activity
 from apps.record.models import Event, Task
 from tests.a2a.calling import message
 
@@ -82,7 +85,7 @@ async def test_an_unforeseen_error_shows_nothing_of_what_is_inside(calls, monkey
     def fails(*args: Any) -> Any:
         raise RuntimeError("secret of the house")
 
-    monkeypatch.setattr("apps.record.lookup.find_agent_task", fails)
+    monkeypatch.setattr("apps.record.lookup.read_agent_task", fails)
     answer = await calls.post(rpc())
     check_error(answer, -32603)
     assert "secret" not in json.dumps(answer.body)
@@ -93,3 +96,11 @@ async def test_many_mistakes_are_listed_only_so_far(calls):
     answer = await calls.post(parts(*[{"text": 5}] * settings.MAX_PARTS))
     check_error(answer, -32602)
     assert len(answer.fields) == 20
+
+
+async def test_a_drained_agent_is_unavailable_for_a_while(calls, countdown):
+    await db.run(activity.set_activity, countdown, Activity.DRAINING)
+    answer = await calls.send(message())
+    check_error(answer, 503, answer.body["id"], 503)
+    assert answer.reason == "UNAVAILABLE"
+    assert int(answer.headers["Retry-After"]) >= 30

@@ -5,7 +5,6 @@ import datetime
 
 import pytest
 
-import db
 from apps.record.models import Task
 from tests.a2a.calling import message, text_of
 
@@ -46,7 +45,11 @@ async def test_pages_follow_one_another_without_a_gap_or_a_repetition(seven, ada
 
 
 async def test_tasks_of_the_same_moment_are_not_lost_between_pages(seven, ada_at):
-    await db.run(Task.objects.update, status_at=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
+    tasks = [task async for task in Task.objects.all()]
+    for task in tasks:
+        task.status_at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    await Task.objects.all().adelete()  # finished tasks do not change
+    await Task.objects.abulk_create(tasks)
     found, token = [], ""
     for _ in range(7):
         page = await listed(ada_at("echo"), pageSize=1, pageToken=token)

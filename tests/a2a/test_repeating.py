@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 import db
-from apps.record.models import Message, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Message, Task
 from tests.a2a.agents import Greeting
 from tests.a2a.calling import message
 

@@ -7,7 +7,8 @@ import pytest
 import db
 from apps.agents.registration import register_hosted
 from apps.features.sessions import commands
-from apps.record.models import Context, Run
+from apps.record.execution import Run
+from apps.record.models import Context
 from tests.a2a.calling import message
 from tests.a2a.old_calling import said
 

@@ -42,7 +42,7 @@ async def listed(token, slug="echo"):
 async def refused(token, slug="echo"):
     answer = await listed(token, slug)
     assert (answer.status, answer.reason) == (401, "UNAUTHENTICATED")
-    assert answer.headers["WWW-Authenticate"] == CHALLENGE
+    assert answer.headers["WWW-Authenticate"].startswith(CHALLENGE)
     assert "new one" in answer.error["message"]
 
 
@@ -70,7 +70,7 @@ async def test_no_other_door_takes_it_and_no_other_agent_even_one_that_is_open_t
         answer = await AsyncClient().get(path, headers={"Authorization": f"Bearer {token}"})
         assert answer.status_code == 401, path
     front_door = await Caller("", token).call("ListTasks", {"tenant": "echo"})
-    assert (front_door.status, front_door.headers["WWW-Authenticate"]) == (401, CHALLENGE)
+    assert (front_door.status, CHALLENGE in front_door.headers["WWW-Authenticate"]) == (401, True)
 
 
 async def test_it_ends_with_the_sign_in_the_session_the_password_and_the_account(browser, token, ada):
@@ -104,7 +104,7 @@ async def test_the_sign_in_cannot_be_read_out_of_it_and_is_nobody_over_a2a(brows
     assert key.encode() not in base64.urlsafe_b64decode(content + "=" * (-len(content) % 4))
     for headers in ({}, {"X-CSRFToken": "x"}):
         answer = await Caller("echo", client=browser).call("ListTasks", {}, headers)
-        assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, CHALLENGE)
+        assert (answer.status, CHALLENGE in answer.headers["WWW-Authenticate"]) == (401, True)
 
 
 async def test_only_who_may_use_the_agent_is_given_one_and_it_is_good_for_as_long(browser, token, bob, echo):

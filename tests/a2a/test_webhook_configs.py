@@ -178,3 +178,17 @@ async def test_a_webhook_comes_once_with_the_message_that_opens_its_task(begun, 
     sent = await ada_at("greeting").send(message(), taskPushNotificationConfig={"url": HOOK})
     assert "message" in sent.result, "an answer that is no task leaves no webhook"
     assert await db.run(PushConfig.objects.count) == 2
+
+
+async def test_an_address_that_every_call_would_refuse_is_not_saved_though_something_private_is_open(
+    hooks, task, ada_at, settings
+):
+    outbound.configure(["127.0.0.1:11434"])
+    try:
+        for name in ("foo.localhost", "hook.localhost:8000", "nas.local", "db.internal", "nas.home.arpa", "redis"):
+            assert (await hooks("Create", taskId=task, id="a", url=f"http://{name}/hook")).code == -32602, name
+            said = message(parts=[{"url": f"http://{name}/file.txt"}])
+            assert (await ada_at("echo").send(said)).code == -32602, name
+    finally:
+        outbound.configure(settings.OUTBOUND_ALLOW)
+    assert not await db.run(PushConfig.objects.exists)

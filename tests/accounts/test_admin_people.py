@@ -3,9 +3,11 @@
 import pytest
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import Group, Permission
+from django.test import Client
 from django.urls import reverse
 
-from apps.accounts.models import User, Workspace
+from apps.accounts.audit_models import AuditAction, AuditEntry
+from apps.accounts.models import ApiKey, User, Workspace
 
 pytestmark = pytest.mark.django_db
 
@@ -110,3 +112,15 @@ def test_a_list_costs_the_same_however_long_it_is(admin_client, django_assert_ma
     for model in ("accounts_user", "accounts_workspace", "accounts_apikey", "auth_group"):
         with django_assert_max_num_queries(9):
             assert admin_client.get(reverse(f"admin:{model}_changelist")).status_code == 200
+
+
+def test_disabling_people_ends_their_access_but_not_the_operators_own(admin_client, admin_user, ada):
+    ApiKey.issue(ada, "laptop")
+    browser = Client()
+    browser.force_login(ada)
+    values = {"action": "disable", "_selected_action": [ada.pk, admin_user.pk]}
+    assert admin_client.post("/admin/accounts/user/", values).status_code == 302
+    assert browser.get("/inbox")["Location"].startswith("/sign-in")
+    assert User.objects.filter(is_active=True).get() == admin_user
+    entry = AuditEntry.objects.filter(action=AuditAction.USER_CHANGED).latest("number")
+    assert (entry.object_label, entry.details["taken"]) == (ada.email, ["is_active"])

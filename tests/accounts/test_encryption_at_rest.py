@@ -136,6 +136,7 @@ def test_rotation_brings_everything_under_the_first_key_once(notes, rotated, set
     assert capsys.readouterr().out.splitlines() == [
         f"tests_note.secret: {BATCH_ROWS + 4} encrypted with the new key",
         "tests_note.another: 1 encrypted with the new key",
+        "mfa_authenticator.data: 0 encrypted with the new key",
     ]
     settings.MASTER_KEY = new
     assert sorted(notes.values_list("secret", flat=True)) == sorted([*(f"s{n}" for n in range(BATCH_ROWS + 3)), "x"])

@@ -7,9 +7,10 @@ from django.test import override_settings
 from django.utils import timezone
 
 from apps.accounts import keys
+from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.keys import KeyRefused, make_key, revoke_key
-from apps.accounts.models import ApiKey, AuditAct, AuditLine
+from apps.accounts.models import ApiKey
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.accounts.quotas import QuotaExceeded
 
@@ -27,7 +28,7 @@ def test_a_made_key_works_within_its_scopes_until_it_is_revoked(ada):
 
 
 def test_a_key_never_gets_more_than_its_maker_has(ada, bob, subtests):
-    reader = Principal(ada.pk, ada.personal_workspace.pk, "Ada", frozenset([READ]))
+    reader = Principal(ada.pk, ada.personal_workspace.pk, name="Ada", scopes=frozenset([READ]))
     wrong = {"nothing": (ada.principal, ada, []), "unknown": (ada.principal, ada, ["root"])}
     wrong |= {"more than the maker": (reader, ada, [READ, WRITE]), "somebody else's": (ada.principal, bob, [READ])}
     for name, (maker, user, scopes) in wrong.items():
@@ -48,8 +49,9 @@ def test_making_and_revoking_are_in_the_audit_log_once_each(ada):
     key, _ = make_key(ada.principal, ada, "laptop", [READ])
     for _ in range(2):
         revoke_key(ada.principal, key.pk)
-    lines = AuditLine.objects.order_by("pk").values_list("act", "actor", "subject")
-    assert list(lines) == [(act, f"user:{ada.pk}", str(key.pk)) for act in (AuditAct.KEY_CREATED, AuditAct.KEY_REVOKED)]
+    entries = AuditEntry.objects.order_by("pk").values_list("action", "actor_name", "object_key")
+    acts = (AuditAction.KEY_CREATED, AuditAction.KEY_REVOKED)
+    assert list(entries) == [(action, ada.email, str(key.pk)) for action in acts]
 
 
 def test_a_person_makes_only_so_many_keys(ada, bob, monkeypatch):

@@ -52,6 +52,12 @@ def test_callers_are_told_apart_by_name_or_by_address():
     assert quotas.caller_key(ANONYMOUS, "unix:") == "at:unix:"
 
 
+def test_unknown_credentials_of_one_address_are_one_caller():
+    quotas.note_verified("Bearer good")
+    assert quotas.presumed_key("Bearer bad", "10.0.0.1") == quotas.presumed_key("Bearer worse", "10.0.0.1")
+    assert quotas.presumed_key("Bearer good", "10.0.0.1") != quotas.presumed_key("Bearer bad", "10.0.0.1")
+
+
 def test_a_stream_that_ended_makes_room_for_another():
     streams = StreamCounter()
     close = [streams.open("ada", 2) for _ in range(2)]

@@ -40,5 +40,5 @@ def test_a_caller_without_a_usable_key_gets_401_a_challenge_and_what_to_do(ada):
     for header in ("", "Bearer", "Bearer parley_0123456789ab_guessed", "Basic YTpi", f"Bearer {text}"):
         answer = ask(header)
         assert answer.status_code == 401
-        assert answer["WWW-Authenticate"] == 'Bearer realm="parley"'
+        assert answer["WWW-Authenticate"].startswith('Bearer realm="parley", ')
     assert "Make a new one" in answer.data["detail"]

@@ -8,6 +8,7 @@ import rfc8785
 from django.core.exceptions import ValidationError
 from django.db import connection
 
+from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.agents import cards, versions
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import register_hosted, register_model, revert
@@ -66,6 +67,13 @@ def test_an_agent_goes_back_to_a_version_by_a_new_one(ada):
     agent.refresh_from_db()
     assert (back.number, back.sha256, back.author, back.note) == (3, first.sha256, ada, "Back to version 1.")
     assert (agent.name, agent.current_version, agent.skills[0]["id"]) == ("First", back, "sort")
+    entries = AuditEntry.objects.filter(object_key=str(agent.pk)).order_by("number")
+    assert [(one.action, one.actor_name) for one in entries] == [
+        (AuditAction.AGENT_REGISTERED, "Parley"),
+        (AuditAction.VERSION_PUBLISHED, "Parley"),
+        (AuditAction.VERSION_PUBLISHED, ada.email),
+        (AuditAction.VERSION_RESTORED, ada.email),
+    ]
 
 
 def test_an_agent_does_not_go_back_to_what_cannot_work_any_more():

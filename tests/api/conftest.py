@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable
 
 import pytest
+from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
 
@@ -52,7 +53,7 @@ def ada_browses(transactional_db: None, ada: User) -> Caller:
     """Ada's signed-in browser; it sends no CSRF token by default."""
     session = SessionStore()
     session[SESSION_KEY] = str(ada.pk)
-    session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
+    session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
     session[HASH_SESSION_KEY] = ada.get_session_auth_hash()
     session.save()
     return Caller(cookies={"sessionid": str(session.session_key), "csrftoken": "a" * 32})

@@ -8,7 +8,9 @@ from django.utils import timezone
 
 import db
 from apps.agents.models import Agent, AgentStats
+from apps.remote.models import RemoteAgent
 from tests.api.calling import Caller
+from tests.remote.registered import remote_agent
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -36,6 +38,19 @@ async def test_the_list_shows_what_a_card_says_how_an_agent_is_and_what_was_meas
     assert "gone" not in shown["health"]["reason"], "what ails it is for operators"
     assert (shown["stats"]["latencyMs"], shown["stats"]["successRate"]) == (1500, 0.75)
     assert body["items"][0]["stats"] is None
+
+
+async def test_a_remote_agent_says_who_signed_its_card(ada_calls: Caller, echo: Agent) -> None:
+    trust = {"verified": "verified", "unsigned": "unsigned", "unverified": "not_trusted"}
+    for signature in trust:
+        agent = await db.run(remote_agent, f"{signature}-agent")
+        await db.run(RemoteAgent.objects.filter(agent=agent).update, signature=signature)
+    expected = {"echo": None, **{f"{signature}-agent": word for signature, word in trust.items()}}
+    for address in ("/agents", "/agents/search?q=agent"):
+        items = (await ada_calls.get(address)).body["items"]
+        assert {one["slug"]: one["cardTrust"] for one in items}.items() <= expected.items(), address
+        assert len(items) >= len(trust), address
+    assert (await ada_calls.get("/agents/unverified-agent")).body["cardTrust"] == "not_trusted"
 
 
 def _measure(agent: Agent) -> None:

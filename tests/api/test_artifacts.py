@@ -125,7 +125,7 @@ async def test_a_file_is_downloaded_as_it_was_made(ada_calls: Caller, made: Maki
     assert page.content == b"<script>alert(1)</script>"
     assert page.headers["content-disposition"].startswith("attachment"), "what could run is not to be looked at"
     assert page.headers["x-content-type-options"] == "nosniff"
-    assert page.headers["content-security-policy"] == "default-src 'none'; sandbox"
+    assert page.headers["content-security-policy"] == "default-src 'none'; sandbox; frame-ancestors 'none'"
     for part in (3, 10_000):
         answer = await ada_calls.get(f"/artifacts/{done.task}/a/b c/content?part={part}")
         assert (answer.status, answer.code) == (404, "not_found")

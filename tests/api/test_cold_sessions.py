@@ -10,8 +10,9 @@ import db
 from agentkit import Artifact, Completed
 from apps.engine import accept
 from apps.features.archive.archiving import move_to_cold_storage
+from apps.record.execution import Run
 from apps.record.models import Artifact as ArtifactRow
-from apps.record.models import Context, Run, Task
+from apps.record.models import Context, Task
 from tests.record.archiving import put_away
 from tests.working import begin, end
 

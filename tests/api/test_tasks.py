@@ -17,7 +17,8 @@ from apps.engine import accept
 from apps.features.forks import forking
 from apps.plans import runs
 from apps.plans.models import Step
-from apps.record.models import Context, Event, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Context, Event, Task
 from tests.api.calling import Caller
 from tests.api.delivering import Making, asking
 from tests.working import begin

@@ -102,7 +102,7 @@ def sign_in(page: Page, email: str, password: str) -> None:
 
 def sign_out(page: Page) -> None:
     page.locator(".sidebar-foot [popovertarget=account]").click()
-    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("button", name="Sign out", exact=True).click()
     page.wait_for_url(re.compile("/sign-in"))
 
 

@@ -244,6 +244,7 @@ def test_an_answer_that_is_lost_or_breaks_off_leads_to_one_message(page: Page, c
     say(page, "after that")
     expect(error).to_contain_text("Sign in again")
     expect(page.locator("#words")).to_have_value("after that")
+    page.close()  # it asks again
     complaints.clear()
 
 

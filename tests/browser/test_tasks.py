@@ -260,7 +260,8 @@ from benchmarks.sessions import make
 from apps.accounts.models import User
 from apps.record.models import Context
 key = make(0, {messages}, 2)
-Context.objects.filter(pk=key).update(owner=User.objects.get(email="{email}"))
+owner = User.objects.get(email="{email}")
+Context.objects.filter(pk=key).update(owner=owner, workspace=owner.membership.workspace)
 print(key)
 """
 MESSAGES, MOST = 1500, 200  # of the session, and in the page

@@ -92,6 +92,7 @@ def views(person: Person) -> Iterator[View]:
     yield View("inbox", "/inbox", drawn(".inbox-item"))
     for section in SECTIONS:
         yield View(f"settings-{section}", f"/settings/{section}")
+    yield View("confirm", "/settings/security/passkeys/add", drawn("#id_password"))
     yield View("session", session, drawn(".from-agent .prose"))
     yield View("story", f"/sessions/{story}", pressed(".work summary", ".steps"))
     yield View("fork", f"/sessions/{fork}", drawn(".branches"))

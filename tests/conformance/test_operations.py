@@ -78,7 +78,9 @@ async def get(speaker: Speaker, operation: str) -> None:
 
 @proves("ListTasks")
 async def list_tasks(speaker: Speaker, operation: str) -> None:
-    made = [(await begun(speaker))["id"] for _ in range(3)]
+    steps.allow(9)
+    # Ended ones, because a change between two pages moves a task to the front.
+    made = [(await speaker.ask("SendMessage", {"message": message("1")})).result["task"]["id"] for _ in range(3)]
     first = (await speaker.ask(operation, {"pageSize": 2})).result
     strictly_parsed(first, a2a.ListTasksResponse)
     rest = (await speaker.ask(operation, {"pageSize": 2, "pageToken": first["nextPageToken"]})).result

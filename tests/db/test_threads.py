@@ -2,7 +2,10 @@
 
 import asyncio
 import threading
+from concurrent.futures import CancelledError, wait
 from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 
 import pytest
 from django.conf import settings
@@ -70,3 +73,68 @@ def test_after_closing_there_are_new_ones():
 def test_one_thread_does_all_while_it_is_free():
     done = [db.submit(threading.get_ident).result(WAIT) for _ in range(2 * settings.BRIDGE_THREADS)]
     assert len(set(done)) == 1
+
+
+@pytest.fixture
+def threads():
+    made = []
+
+    def of(count):
+        made.append(db.DatabaseThreads(count, "test"))
+        return made[-1]
+
+    yield of
+    for one in made:
+        one.shutdown()
+
+
+def on_behalf_of(caller, function, *args):
+    def call():
+        db.caller.set(caller)
+        return function(*args)
+
+    return copy_context().run(call)
+
+
+def test_a_caller_with_many_calls_delays_no_other(threads):
+    one, go_on, begun = threads(1), threading.Event(), []
+    one.submit(go_on.wait, WAIT)
+    calls = [on_behalf_of("ada", one.submit, begun.append, f"ada {number}") for number in range(20)]
+    for caller in ("bob", "eve"):
+        calls.append(on_behalf_of(caller, one.submit, begun.append, caller))
+    go_on.set()
+    assert not wait(calls, WAIT).not_done
+    assert begun[:4] == ["ada 0", "bob", "eve", "ada 1"]
+    assert begun[4:] == [f"ada {number}" for number in range(2, 20)]
+
+
+def test_streams_take_turns_and_leave_threads_to_those_who_wait_for_an_answer(threads):
+    three, go_on, begun = threads(3), threading.Event(), []
+
+    def note(name):
+        begun.append(name)
+        go_on.wait(WAIT)
+
+    calls = [on_behalf_of("ada", three.submit_for_stream, partial(note, f"ada {number}")) for number in range(3)]
+    calls.append(on_behalf_of("bob", three.submit_for_stream, partial(note, "bob")))
+    assert on_behalf_of("ada", three.submit, threading.get_ident).result(WAIT)
+    assert begun == ["ada 0"]
+    go_on.set()
+    assert not wait(calls, WAIT).not_done
+    assert begun == ["ada 0", "ada 1", "bob", "ada 2"]
+
+
+@pytest.mark.parametrize("cancels", [False, True])
+def test_what_waits_when_the_threads_are_shut_down_is_finished_or_canceled(threads, cancels):
+    one, go_on = threads(1), threading.Event()
+    one.submit(go_on.wait, WAIT)
+    waiting = one.submit(threading.get_ident)
+    ending = threading.Thread(target=one.shutdown, kwargs={"cancel_futures": cancels})
+    ending.start()
+    if cancels:
+        with pytest.raises(CancelledError):
+            waiting.result(WAIT)
+    go_on.set()
+    ending.join(WAIT)
+    assert waiting.cancelled() == cancels
+    assert waiting.done()

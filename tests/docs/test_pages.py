@@ -15,6 +15,17 @@ from tests.type_checking import TypeChecked
 
 pytestmark = pytest.mark.slow("documentation is executed")
 NOT_RUN = {
+    ("docs/how-to/approve-tools.md", "mcp:*=ask"),
+    (
+        "docs/how-to/approve-tools.md",
+        '{"decision": "approve", "arguments": {"to": "ada@example.com", "body": "Hello"}, "for_session": false}',
+    ),
+    (
+        "docs/how-to/approve-tools.md",
+        '{"tool": "send_mail", "kind": "function", "arguments": {"to": "ada@example.org", "body": "Hello"}, '
+        '"why": "I will greet her."}',
+    ),
+    ("docs/how-to/federation.md", "./manage.py peer share report      # here"),
     ("README.md", "make run"),
     ("docs/reference/conformance.md", 'make test TESTS="tests/conformance tests/a2a"'),
     ("docs/tutorials/first-agent.md", "export PYTHONPATH=~/agents"),

@@ -5,10 +5,11 @@ import pytest
 import db as database
 import outbound
 from apps.agents import definitions
-from apps.agents.models import Agent, ToolSecret
+from apps.agents.models import Agent, ToolPolicy, ToolSecret
 from apps.engine import accept
 from apps.record.content.strict_json import digest_of
-from apps.record.models import Event, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Event, Task
 from tests.agents.definitions import clerk, definition
 from tests.engine.delegating import done, ended, sent
 from tests.llm import tool_servers
@@ -155,6 +156,7 @@ async def test_the_tools_of_a_server_are_used_with_what_lets_the_agent_in(ada, s
     try:
         with tool_servers.running("sesame") as server:
             agent = await database.run(clerk, mcp_servers=[{"url": server.url}])
+            await database.run(ToolPolicy.objects.all().delete)
             closed = await told(ada, agent, said("2 and 3?"))
             await database.run(ToolSecret.objects.create, agent=agent, url=server.url, secret="Bearer sesame")
             endpoint.replies = [calls(("add", {"a": 2, "b": 3})), says("5")]

@@ -8,7 +8,8 @@ from apps.agents.registration import register_hosted
 from apps.engine.send import send
 from apps.features.sessions import deletion
 from apps.record import projection
-from apps.record.models import Context, Run
+from apps.record.execution import Run
+from apps.record.models import Context
 from tests.working import carry_out
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -11,7 +11,8 @@ from apps.agents.registration import register_hosted
 from apps.engine import accept, handlers
 from apps.engine.worker import current_worker
 from apps.record import projection
-from apps.record.models import Artifact, Event, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Artifact, Event, Task
 from tests.engine import boxed_agents
 from tests.engine.boxed_agents import LET_GO, Blocking, Bulky, Late
 from tests.engine.delegating import ended, sent, until, words

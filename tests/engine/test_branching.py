@@ -190,7 +190,7 @@ async def test_two_editors_of_one_message_make_two_forks(ada, echo, said, worker
     for one in sent:
         await ended(one)
     index = (await read(lambda: Message.objects.get(context=context, parts=text("two"), role="user"))).index
-    siblings = await read(lambda: branches.siblings(Context.objects.get(pk=context), index))
+    siblings = await read(lambda: branches.siblings(ada.principal, Context.objects.get(pk=context), index))
     assert siblings[0].context.pk == context
     assert {one.message.parts[0]["text"] for one in siblings} == {"two", "zwei", "deux", "dos"}
     assert len({one.context for one in sent}) == 3

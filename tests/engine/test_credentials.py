@@ -9,6 +9,7 @@ from django.utils import timezone
 
 import db as database
 from agentkit import AuthRequired, Completed
+from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.registration import register_hosted
 from apps.engine import accept, cancel
@@ -29,7 +30,8 @@ from apps.features.credentials.requests import (
 from apps.features.sessions import deletion
 from apps.record import projection
 from apps.record.errors import CredentialRequired
-from apps.record.models import Event, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Event, Task
 from apps.record.runs import LeaseLost
 from tests.engine.agents import Calendar
 from tests.engine.delegating import done, until, words
@@ -126,6 +128,11 @@ async def test_its_use_is_noted_without_the_secret(ada, calendar, said, publishe
     ]  # fmt: skip
     assert str(run.pk) in lines[1]
     assert SECRET not in caplog.text
+    entries = [one async for one in AuditEntry.objects.filter(group="credential").order_by("number")]
+    assert [(one.action, one.object_label, one.actor_name) for one in entries] == [
+        (AuditAction.CREDENTIAL_STORED, "calendar", ada.email), (AuditAction.CREDENTIAL_LENT, "calendar", "Parley"),
+    ]  # fmt: skip
+    assert not [one for one in entries if SECRET in str(one.__dict__)]
 
 
 async def test_later_tasks_of_the_same_person_at_the_same_agent_need_not_ask_and_no_others(

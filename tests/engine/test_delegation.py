@@ -14,7 +14,8 @@ from apps.engine import cancel, delegation, jobs, send
 from apps.features.sessions import deletion
 from apps.record import lookup, projection
 from apps.record.errors import TaskNotFound
-from apps.record.models import Artifact, Context, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Artifact, Context, Task
 from tests.engine.calling_agents import EXECUTED, GATES
 from tests.engine.delegating import done, ended, sent, until, words
 
@@ -48,6 +49,8 @@ async def test_children_are_tasks_of_the_same_owner_in_conversations_of_their_ow
         assert {child.owner_id for child in children} == {ada.pk}
         assert len({child.context_id for child in children} | {parent.context_id}) == 3
         assert {child.context.parent_task for child in children} == {parent.pk}
+        runs = Run.objects.order_by("priority").values_list("task__parent", "priority")
+        assert dict(runs.filter(task__context__owner=ada)) == {parent.pk: Run.Priority.CONTINUED, None: 2}
         listed = Context.objects.visible_to(ada.principal).listed()
         assert list(listed) == [parent.context]
         assert lookup.find_agent_task(ada.principal, cast["shouting"], str(children[0].pk))

@@ -7,7 +7,8 @@ import pytest
 import db
 from apps.engine import send
 from apps.record import projection, wire
-from apps.record.models import Run, Task
+from apps.record.execution import Run
+from apps.record.models import Task
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

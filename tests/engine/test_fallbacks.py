@@ -15,7 +15,8 @@ from apps.engine import delegation, send, turn
 from apps.engine.recorder import Recorder
 from apps.engine.worker import release_runs
 from apps.record import projection, wire
-from apps.record.models import Event, Message, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Event, Message, Task
 from tests.engine import away
 from tests.working import begin, carry_out, let_the_lease_run_out
 

@@ -10,7 +10,8 @@ from apps.engine.claim import claim
 from apps.engine.jobs import sweep
 from apps.engine.worker import check_leases, release_runs
 from apps.record import projection
-from apps.record.models import Artifact, Run
+from apps.record.execution import Run
+from apps.record.models import Artifact
 from apps.record.runs import Lease, LeaseLost
 from tests.working import begin, chunk, end, let_the_lease_run_out, log_of, say, state_of
 

@@ -9,7 +9,7 @@ from apps.engine import accept, handlers
 from apps.engine.jobs import sweep
 from apps.engine.send import NoAnswer, send, wait_until_settled
 from apps.engine.worker import WorkerProcess
-from apps.record.models import Run
+from apps.record.execution import Run
 from tests.engine.agents import Stuck
 
 pytestmark = pytest.mark.django_db(transaction=True)

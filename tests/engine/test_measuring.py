@@ -17,7 +17,8 @@ from apps.engine.send import wait_until_settled
 from apps.features.health import monitoring
 from apps.features.health.monitoring import measure_agents
 from apps.features.sessions import commands
-from apps.record.models import Context, Message, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Context, Message, Task
 from apps.record.runs import UsageTotals
 from tests.working import begin, end
 
@@ -172,7 +173,8 @@ def test_recent_runs_are_found_along_an_index(ada, echo, countdown):
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("ANALYZE")
         if connection.vendor == "postgresql":  # reading a few rows is cheap; the index must do without
-            cursor.execute("SET LOCAL enable_seqscan = off")
+            for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin"):
+                cursor.execute(f"SET LOCAL enable_{way} = off")
         cursor.execute(
             ("EXPLAIN " if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN ") + monitoring.recent_runs_sql()
         )

@@ -12,7 +12,8 @@ from agentkit.selecting import says
 from apps.agents.registration import register_hosted
 from apps.engine.send import send
 from apps.record import projection
-from apps.record.models import Event, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Event, Task
 from tests.working import carry_out
 
 pytestmark = pytest.mark.django_db(transaction=True)

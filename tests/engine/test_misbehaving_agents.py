@@ -9,7 +9,8 @@ from apps.engine import accept
 from apps.engine.output import clean_parts
 from apps.engine.send import send
 from apps.record import projection, wire
-from apps.record.models import Artifact, Blob, Event, Message, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Artifact, Blob, Event, Message, Task
 from tests.working import carry_out, types_of
 
 pytestmark = pytest.mark.django_db(transaction=True)

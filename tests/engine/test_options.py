@@ -11,7 +11,8 @@ from apps.features.credentials import lending
 from apps.features.credentials.models import Credential
 from apps.features.sessions.commands import switch_agent
 from apps.record.errors import InvalidParams
-from apps.record.models import Run, Task
+from apps.record.execution import Run
+from apps.record.models import Task
 from tests.agents.definitions import clerk
 from tests.llm.conftest import endpoint
 from tests.llm.endpoint import says

@@ -132,7 +132,7 @@ async def test_work_that_did_not_complete_holds_it(ada, echo, working, outcome, 
     assert await db.run(messages.sweep_queues) == 0
     assert await waiting(context) == ["second"]
     row = await QueuedMessage.objects.aget()
-    sent = await messages.send_now(context, row.pk)
+    sent = await messages.send_now(ada.principal, context, row.pk)
     answered = isinstance(outcome, InputRequired)
     assert (sent.task == working.task.pk) is answered, "the task that asks is told; otherwise it is the next"
     assert await waiting(context) == []
@@ -162,9 +162,9 @@ async def test_a_sender_that_dies_before_it_has_sent_is_replaced_when_its_claim_
     assert taken is not None
     assert await messages.send_due(context.pk) == 0
     with pytest.raises(BeingSent):
-        await db.run(messages.edit, context, taken.row.pk, "something else")
+        await db.run(messages.edit, ada.principal, context, taken.row.pk, "something else")
     with pytest.raises(BeingSent):
-        await db.run(messages.remove, context, taken.row.pk)
+        await db.run(messages.remove, ada.principal, context, taken.row.pk)
     await claims_end()
     assert await messages.send_due(context.pk) == 1
     assert await said_in(context) == ["first", "second"]
@@ -187,7 +187,7 @@ async def test_a_sender_that_dies_after_it_has_sent_is_not_repeated(ada, agent_a
     monkeypatch.undo()
     row = await QueuedMessage.objects.aget()
     with pytest.raises(QueuedNotFound):
-        await db.run(messages.edit, context, row.pk, "something else")
+        await db.run(messages.edit, ada.principal, context, row.pk, "something else")
     await claims_end()
     assert await messages.send_due(context.pk) == 0
     assert await said_in(context) == ["first", "second"]
@@ -209,12 +209,12 @@ class _Dying:
 async def test_sending_now_tells_the_task_that_works(ada, working):
     context = await put(ada, working, "second", "third")
     third = await QueuedMessage.objects.aget(message_id="key-third")
-    sent = await messages.send_now(context, third.pk)
+    sent = await messages.send_now(ada.principal, context, third.pk)
     assert sent.task == working.task.pk
     assert await waiting(context) == ["second"]
     assert await db.run(end, working, Completed("done")) is not None, "it is the task's next turn"
     with pytest.raises(QueuedNotFound):
-        await messages.send_now(context, third.pk)
+        await messages.send_now(ada.principal, context, third.pk)
 
 
 async def test_who_begins_work_at_the_same_moment_comes_first(ada, echo, said, working, monkeypatch):
@@ -239,7 +239,7 @@ async def test_what_cannot_be_sent_says_why_and_what_follows_waits_for_it(ada, e
     echo.access = "authenticated"
     await echo.asave()
     assert await messages.send_due(context.pk) == 0
-    await db.run(messages.edit, context, row.pk, "second, said again")
+    await db.run(messages.edit, ada.principal, context, row.pk, "second, said again")
     assert await messages.send_due(context.pk) == 1
     assert (await said_in(context))[-1] == "second, said again"
 
@@ -262,10 +262,10 @@ async def test_a_queue_is_not_endless_and_what_was_deleted_comes_back_only_where
         await db.run(messages.enqueue, ada.principal, context, "one too many", text("no"))
     assert await QueuedMessage.objects.acount() == messages.MAX_QUEUED
     row = await QueuedMessage.objects.afirst()
-    await db.run(messages.remove, context, row.pk)
+    await db.run(messages.remove, ada.principal, context, row.pk)
     await db.run(messages.enqueue, ada.principal, context, "in its place", text("no"))
     with pytest.raises(QueueFull):
-        await db.run(messages.undo_remove, context, row.pk)
+        await db.run(messages.undo_remove, ada.principal, context, row.pk)
 
 
 FILE = {"raw": "A" * 400_000, "filename": "much.bin", "mediaType": "application/octet-stream"}
@@ -288,11 +288,11 @@ async def test_what_was_deleted_is_had_back_whole_and_in_its_place(ada, working)
         said = {"parts": [{"text": key}, FILE], "referenceTaskIds": [str(working.task.pk)]}
         await db.run(messages.enqueue, ada.principal, context, key, said)
     before = [row async for row in QueuedMessage.objects.all()]
-    await db.run(messages.remove, context, before[1].pk)
+    await db.run(messages.remove, ada.principal, context, before[1].pk)
     assert [row.message_id async for row in QueuedMessage.objects.all()] == ["a", "c"]
     assert not await db.run(messages.enqueue, ada.principal, context, "b", said | {"parts": [{"text": "b"}, FILE]})
     for _ in range(2):
-        await db.run(messages.undo_remove, context, before[1].pk)
+        await db.run(messages.undo_remove, ada.principal, context, before[1].pk)
     after = [row async for row in QueuedMessage.objects.all()]
     assert [(row.pk, row.message) for row in after] == [(row.pk, row.message) for row in before]
 
@@ -300,17 +300,17 @@ async def test_what_was_deleted_is_had_back_whole_and_in_its_place(ada, working)
 async def test_what_was_deleted_is_never_sent_and_gone_after_a_while(ada, working):
     context = await put(ada, working, "one")
     row = await QueuedMessage.objects.aget()
-    await db.run(messages.remove, context, row.pk)
+    await db.run(messages.remove, ada.principal, context, row.pk)
     await db.run(end, working, Completed("done"))
     assert await messages.send_due(context.pk) == 0
     with pytest.raises(QueuedNotFound):
-        await messages.send_now(context, row.pk)
+        await messages.send_now(ada.principal, context, row.pk)
     await db.run(messages.sweep_queues)
     assert await QueuedMessage.everything.acount() == 1
     await forgotten()
     assert await QueuedMessage.everything.acount() == 0
     with pytest.raises(QueuedNotFound):
-        await db.run(messages.undo_remove, context, row.pk)
+        await db.run(messages.undo_remove, ada.principal, context, row.pk)
 
 
 async def test_files_are_kept_for_as_long_as_they_wait(ada, agent_at, working):
@@ -319,9 +319,9 @@ async def test_files_are_kept_for_as_long_as_they_wait(ada, agent_at, working):
         await db.run(messages.enqueue, ada.principal, context, key, {"parts": [{"text": key}, FILE]})
     assert await uses() == [2]
     rows = [row async for row in QueuedMessage.objects.all()]
-    await db.run(messages.edit, context, rows[0].pk, "")
+    await db.run(messages.edit, ada.principal, context, rows[0].pk, "")
     assert [part.get("filename") for part in (await QueuedMessage.objects.afirst()).parts] == ["much.bin"]
-    await db.run(messages.remove, context, rows[1].pk)
+    await db.run(messages.remove, ada.principal, context, rows[1].pk)
     await forgotten()
     assert await uses() == [1]
     await db.run(end, working, Completed("done"))
@@ -342,11 +342,11 @@ async def test_a_long_text_that_is_kept_in_a_file_is_edited_and_its_file_goes(ad
     await db.run(messages.enqueue, ada.principal, context, "long", message)
     row = await QueuedMessage.objects.aget()
     [stored] = await db.run(list, Blob.objects.all())
-    await db.run(messages.edit, context, row.pk, "second " * 100)
+    await db.run(messages.edit, ada.principal, context, row.pk, "second " * 100)
     row = await QueuedMessage.objects.aget()
     assert [await db.run(blobs.inline, part) for part in row.parts] == [{"text": "second " * 100}, file]
     [kept] = await db.run(list, Blob.objects.filter(uses__gt=0))
     assert kept.sha256 == row.parts[0]["stored"]["sha256"] != stored.sha256
-    await db.run(messages.edit, context, row.pk, "third")
+    await db.run(messages.edit, ada.principal, context, row.pk, "third")
     assert (await QueuedMessage.objects.aget()).parts == [{"text": "third"}, file]
     assert not await Blob.objects.filter(uses__gt=0).aexists()

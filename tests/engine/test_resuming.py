@@ -12,7 +12,8 @@ from apps.engine.accept import resume
 from apps.engine.jobs import sweep
 from apps.features.sessions import deletion
 from apps.record import projection
-from apps.record.models import Event, Message, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Event, Message, Task
 from tests.working import begin, carry_out, end, state_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("those at once race in the database")]

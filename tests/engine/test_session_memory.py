@@ -8,7 +8,8 @@ from apps.engine import accept
 from apps.engine.output import memory_changes
 from apps.features.sessions import deletion
 from apps.record import projection
-from apps.record.models import Context, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Context, Task
 from tests.working import begin, carry_out, end
 
 pytestmark = pytest.mark.django_db(transaction=True)

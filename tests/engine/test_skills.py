@@ -10,7 +10,8 @@ from apps.accounts.principals import ANONYMOUS
 from apps.agents.registration import register_hosted
 from apps.engine import accept, send
 from apps.record import projection, wire
-from apps.record.models import Event, Message, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Event, Message, Task
 from tests.engine.skilled import Forgetful
 from tests.working import begin, let_the_lease_run_out, say, types_of
 

@@ -14,7 +14,8 @@ from apps.engine.finish import finish as record_finish
 from apps.engine.send import wait_until_settled
 from apps.engine.worker import WorkerProcess
 from apps.record import notifications, projection, wire
-from apps.record.models import Message, Run
+from apps.record.execution import Run
+from apps.record.models import Message
 from apps.record.runs import Lease
 from tests.engine.agents import Stoppable, Waiting, WaitingInAThread
 from tests.working import begin, let_the_lease_run_out, state_of, types_of

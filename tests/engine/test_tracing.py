@@ -9,8 +9,9 @@ from agentkit import Completed, InputRequired, SkillHandler, TaskContext
 from apps.agents.registration import register_hosted
 from apps.engine import accept, send
 from apps.engine.accept import resume
-from apps.record import runs
-from apps.record.models import Run, Task
+from apps.record.execution import Run
+from apps.record.models import Task
+from telemetry import tracing
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -48,13 +49,13 @@ def test_a_header_that_is_malformed_is_ignored():
         "00-" + "x" * 10_000,
         "\0",
     ]
-    assert [header for header in malformed if parts_of(runs.new_span(header))[0] == TRACE] == []
+    assert [header for header in malformed if parts_of(tracing.child_of(header))[0] == TRACE] == []
 
 
 def test_a_later_version_is_read_as_far_as_it_is_known_and_who_does_not_record_is_not_made_to():
-    assert parts_of(runs.new_span(f"cc-{TRACE}-00f067aa0ba902b7-01-more"))[0] == TRACE
-    assert runs.new_span(CALLER[:-1] + "0").endswith("-00")
-    assert runs.new_span(CALLER[:-2] + "ff").endswith("-01")
+    assert parts_of(tracing.child_of(f"cc-{TRACE}-00f067aa0ba902b7-01-more"))[0] == TRACE
+    assert tracing.child_of(CALLER[:-1] + "0").endswith("-00")
+    assert tracing.child_of(CALLER[:-2] + "ff").endswith("-01")
 
 
 def test_each_outgoing_call_is_a_span_below_the_run(ada, echo, said):

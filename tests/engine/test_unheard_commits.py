@@ -14,7 +14,8 @@ from apps.engine.send import AgentAnswer, _claim_message, _record_answer_or_rele
 from apps.record import projection
 from apps.record.content.strict_json import digest_of
 from apps.record.events import EventType
-from apps.record.models import Message, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Message, Task
 from db import sql
 from tests.working import begin, chunk, end, say, state_of, types_of
 

@@ -8,7 +8,8 @@ from apps.engine.claim import claim
 from apps.engine.worker import release_runs
 from apps.record import projection
 from apps.record.errors import TaskBusy
-from apps.record.models import Artifact, Context, Message, Run
+from apps.record.execution import Run
+from apps.record.models import Artifact, Context, Message
 from tests.working import begin, chunk, end, let_the_lease_run_out, say, state_of, types_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("the ledger writes each database's own SQL")]

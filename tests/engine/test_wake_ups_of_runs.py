@@ -9,7 +9,7 @@ from celery import current_app
 import db
 from apps.engine import cancel, queue, send, worker
 from apps.record import wire
-from apps.record.models import Run
+from apps.record.execution import Run
 from tests.engine.agents import Waiting
 from tests.working import state_of
 

@@ -53,7 +53,7 @@ async def test_a_client_hears_each_event_once_though_the_server_is_killed(frail:
     async with asyncio.timeout(60):
         while min(len(client.logs[session]) for client in clients) < 15:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-    await asyncio.to_thread(frail.kill, "daphne")
+    await asyncio.to_thread(frail.kill, "web")
     await asyncio.to_thread(frail.start)
     await asyncio.to_thread(countdown.ended, task, 120)
     expected += (await asyncio.to_thread(logs_of, frail, [session]))[session]

@@ -60,3 +60,10 @@ class Director(SkillHandler):
     async def on_request(self, task: TaskContext) -> str:
         tools = [AgentTool("painter", "Paints.")]
         return await LlmWorker("Help.", tools, model=scripted(direct)).run(task)
+
+
+class Twice(SkillHandler):
+    """Asks the platform's model twice."""
+
+    async def on_request(self, task: TaskContext) -> str:
+        return await LlmFunction("Say one.")(task) + await LlmFunction("Say two.")(task)

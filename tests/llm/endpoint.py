@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -152,6 +153,9 @@ def hangs(*pieces: str) -> Reply:
     return reply
 
 
+MARKS = re.compile(r"<outside [0-9a-f]{16}> [^\n]*\n(.*?)\n</outside [0-9a-f]{16}>", re.DOTALL)
+
+
 @dataclass
 class Endpoint:
     """The server. Gives its replies in order; `requests` are bodies, `headers` their headers."""
@@ -170,7 +174,10 @@ class Endpoint:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def said(self, request: int = -1) -> list[tuple[str, Any]]:
-        return [(message["role"], message.get("content")) for message in self.requests[request]["messages"]]
+        """What was said, without the marks around text from outside and the instructions about them."""
+        told = [(one["role"], one.get("content")) for one in self.requests[request]["messages"]]
+        plain = [(role, MARKS.sub(r"\1", text) if isinstance(text, str) else text) for role, text in told]
+        return [(role, text) for role, text in plain if not str(text).startswith("Text between <outside")]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

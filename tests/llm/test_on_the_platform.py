@@ -13,7 +13,8 @@ from apps.engine import accept, cancel
 from apps.engine.send import send, wait_until_settled
 from apps.features.model_agents import language_models
 from apps.record import projection, wire
-from apps.record.models import Event, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Event, Task
 from tests.llm import agents
 from tests.llm.conftest import KEY
 from tests.llm.endpoint import Endpoint, calls, hangs, refuses, says

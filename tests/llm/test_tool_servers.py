@@ -44,7 +44,7 @@ async def test_its_tools_are_offered_and_called_with_the_headers(endpoint: Endpo
     assert isinstance(run.outcome, Completed)
     assert results(run) == [(5, False)]
     offered = {one["function"]["name"]: one["function"] for one in endpoint.requests[0]["tools"]}
-    assert offered.keys() == {"add", "explode"}
+    assert offered.keys() == {"add", "explode", "repeat"}
     assert offered["add"]["description"] == "Adds two numbers."
     assert {one["authorization"] for one in server.headers} == {f"Bearer {KEY}"}
 

@@ -27,6 +27,11 @@ def tools() -> MCPServer:
         """Explodes."""
         raise ToolError(text * 1000)
 
+    @server.tool()
+    def repeat(text: str) -> str:
+        """Says it again."""
+        return text
+
     return server
 
 

@@ -118,6 +118,25 @@ async def test_a_host_that_is_opened_by_name_may_lead_inside():
     assert refusal(guard, "http://10.9.9.9/")
 
 
+@pytest.mark.parametrize(
+    ("entry", "taken"),
+    [
+        ("127.0.0.1:11434", {"http://localhost:11434/", "http://foo.localhost:11434/"}),
+        ("foo.localhost", {"http://foo.localhost/", "http://foo.localhost:11434/"}),
+        ("127.0.0.0/8", {"http://localhost:11434/", "http://foo.localhost:11434/", "http://foo.localhost/"}),
+        ("10.0.0.0/8", {"http://db.internal/", "http://nas.home.arpa/", "http://redis/"}),
+        ("10.0.0.5:80", {"http://db.internal/", "http://nas.home.arpa/", "http://redis/"}),
+        ("other.internal", set()),
+        ("8.8.8.8:1", set()),
+    ],
+)
+def test_a_local_name_is_taken_only_if_it_may_lead_to_what_is_open(entry, taken):
+    urls = ["http://localhost:11434/", "http://foo.localhost:11434/", "http://foo.localhost/", "http://db.internal/",
+            "http://nas.home.arpa/", "http://redis/"]  # fmt: skip
+    guard = opening(entry)
+    assert {url for url in urls if refusal(guard, url) is None} == taken
+
+
 async def test_a_host_that_is_opened_with_a_port_is_open_there_alone():
     guard = opening("models.internal:11434", "[::1]:8080", "127.0.0.1:9", to=("10.9.9.9",))
     await guard.vet("http://models.internal:11434/")

@@ -13,7 +13,8 @@ from apps.engine.send import accept_and_publish
 from apps.plans import engine, runs
 from apps.plans.models import PlanRun, Step
 from apps.record import projection
-from apps.record.models import Context, Event, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Context, Event, Task
 from tests import working
 from tests.plans.plan_agents import GATE
 

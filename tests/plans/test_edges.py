@@ -10,7 +10,8 @@ from apps.agents import versions
 from apps.agents.models import Agent, AgentVersion
 from apps.plans import engine, graphs, jobs, run_state, runs, transitions
 from apps.plans.models import PlanRun, Step
-from apps.record.models import Artifact, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Artifact, Task
 from tests import working
 from tests.plans.plan_agents import DONE
 from tests.plans.playing import data, rows, words

@@ -11,7 +11,8 @@ import db
 from apps.plans import engine, jobs, runs
 from apps.plans.models import PlanRun, Step
 from apps.record.errors import InvalidParams, Refusal
-from apps.record.models import Artifact, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Artifact, Task
 from tests.engine.delegating import done, ended, sent, until
 from tests.plans.plan_agents import DONE, GATE
 from tests.plans.playing import rows, the_record_holds, words

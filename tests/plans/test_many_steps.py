@@ -22,7 +22,8 @@ from apps.plans import engine, jobs
 from apps.plans.definitions import MOST_STEPS, PlanDefinition
 from apps.plans.models import PlanRun, Step
 from apps.plans.registry import register_plan
-from apps.record.models import Run, Task
+from apps.record.execution import Run
+from apps.record.models import Task
 from benchmarks.definitions import STEPS, small, wide
 from db.sql import write_transaction
 from tests import working

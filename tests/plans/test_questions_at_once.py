@@ -12,7 +12,8 @@ from apps.features.sessions import commands
 from apps.plans.models import PlanRun, Step
 from apps.plans.person import steps_asking_by, waiting_for, waiting_in_run
 from apps.record.errors import AlreadyAnswered
-from apps.record.models import Event, Message, Suspension
+from apps.record.execution import Suspension
+from apps.record.models import Event, Message
 from tests.plans.plan_agents import DONE
 from tests.plans.playing import data, rows, words
 

@@ -16,7 +16,8 @@ from apps.engine import accept, cancel
 from apps.features.archive import file_format
 from apps.record import ledger
 from apps.record.events import EventType
-from apps.record.models import Accepted, Context, Event
+from apps.record.execution import Accepted
+from apps.record.models import Context, Event
 from tests.working import begin, chunk, end, say
 
 LONG_AGO = timezone.now() - datetime.timedelta(days=100)

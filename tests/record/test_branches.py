@@ -43,13 +43,13 @@ def edit(ada, say):
 
 def texts(context, text):
     """The texts of a message's versions, by session."""
-    return [one.message.parts[0]["text"] for one in siblings(context, place(context, text))]
+    return [one.message.parts[0]["text"] for one in siblings(context.owner.principal, context, place(context, text))]
 
 
 def ways(context):
     """The choices at each branch point, with the current one."""
     said = {one.index: one.parts[0]["text"] for one in lineage.messages(context)}
-    found = branches.branch_points(context)
+    found = branches.branch_points(context.owner.principal, context)
     assert all(one.branches[one.position - 1].first_message == one.index for one in found)
     return {said[one.index]: (one.position, [branch.session for branch in one.branches]) for one in found}
 
@@ -60,7 +60,8 @@ def test_what_was_said_instead_is_known_wherever_one_looks_from(talk, edit):
     family = {"two": talk, "zwei": second, "deux": third, "dos": fourth}
     for number, (text, context) in enumerate(family.items(), start=1):
         assert texts(context, text) == list(family)
-        assert [one.context for one in siblings(context, place(context, text))] == list(family.values())
+        found = siblings(context.owner.principal, context, place(context, text))
+        assert [one.context for one in found] == list(family.values())
         assert ways(context) == {text: (number, [one.pk for one in family.values()])}
         assert texts(context, "one") == ["one"]
 
@@ -146,7 +147,7 @@ def test_what_was_deleted_leads_nowhere(ada, talk, edit):
 def test_a_place_that_there_is_not_has_no_siblings(talk):
     for index in (0, -1, 1000):
         with pytest.raises(InvalidParams, match="There is no event"):
-            siblings(talk, index)
+            siblings(talk.owner.principal, talk, index)
 
 
 def drawn(ada, context):
@@ -191,12 +192,12 @@ def test_what_was_cleared_is_a_gap_as_long_as_something_goes_on_from_it(ada, tal
 
 def test_a_tree_and_its_partings_take_four_queries_however_many_and_deep(ada, talk, edit, django_assert_num_queries):
     with django_assert_num_queries(1):
-        assert branches.branch_points(talk) == []
+        assert branches.branch_points(ada.principal, talk) == []
     for number in range(2):
         last = edit(talk, "two", f"other {number}")
         for context in (talk, last):
             with django_assert_num_queries(4):
-                branches.branch_points(context)
+                branches.branch_points(ada.principal, context)
             with django_assert_num_queries(4):
                 [node.context.agent.slug for node in tree(ada.principal, context.pk).nodes]
     for _ in range(12):

@@ -14,7 +14,8 @@ from apps.features.sessions import deletion
 from apps.record import lineage, projection
 from apps.record.content import blobs
 from apps.record.errors import ContextNotFound
-from apps.record.models import Accepted, Blob, Context, Event, Message, Run, Task
+from apps.record.execution import Accepted, Run
+from apps.record.models import Blob, Context, Event, Message, Task
 from tests.record.lineages import place_before, shown, words
 from tests.working import begin, chunk, end, say
 

@@ -23,8 +23,9 @@ from apps.record import feed, ledger, lookup, projection, wire
 from apps.record.content import blobs
 from apps.record.errors import InvalidParams, TaskNotFound
 from apps.record.events import EventType
+from apps.record.execution import Accepted, Run
 from apps.record.lookup import DamagedArchive, restore_run, restored
-from apps.record.models import Accepted, Blob, ColdKey, Context, Event, Run, Task
+from apps.record.models import Blob, ColdKey, Context, Event, Task
 from apps.remote.models import OpenWork
 from tests.record.archiving import LONG_AGO, cold_files, everything, had_a_long_talk, put_away, replace, rows_left
 from tests.working import begin, end

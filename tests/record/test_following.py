@@ -47,7 +47,7 @@ async def test_200_followers_hold_no_thread_and_no_connection(ada, echo, said, s
         await db.run(rename, one.context)
     for n, heard in enumerate(await asyncio.gather(*followers)):
         assert heard == [sent[n % 20].index + 1]
-    assert feed.running_hub()._readers == {}
+    assert not any(reader.followers for reader in feed.running_hub()._readers.values())
 
 
 async def test_without_notifications_the_poll_delivers(ada, echo, said, settings, monkeypatch):
@@ -143,6 +143,109 @@ async def test_who_may_have_missed_an_announcement_looks_first(ada, echo, said, 
     assert reads == [sent.index]
 
 
+async def woken(turns, *crowds):
+    """In which order waiting streams of callers, each with so many, are woken."""
+    order, waiting = [], {}
+    for caller, number in crowds:
+        for at in range(number):
+            waiter = asyncio.get_running_loop().create_future()
+            waiter.add_done_callback(lambda _, name=f"{caller} {at}": order.append(name))
+            waiting[waiter] = caller
+    turns.wake(waiting)
+    await asyncio.sleep(0)
+    return order, asyncio.gather(*waiting)
+
+
+async def test_a_caller_with_many_streams_is_woken_no_sooner_than_others(monkeypatch):
+    monkeypatch.setattr(feed, "WOKEN_AT_ONCE", 4)
+    monkeypatch.setattr(feed, "PAUSE_SECONDS", 0)
+    turns = feed.Turns()
+    order, all_woken = await woken(turns, ("ada", 100), ("bob", 2))
+    assert order == ["ada 0", "bob 0", "ada 1", "bob 1"]
+    later, others_woken = await woken(turns, ("eve", 1))
+    await asyncio.gather(all_woken, others_woken)
+    assert len(order) == 102
+    assert later == ["eve 0"]
+
+
+async def test_few_streams_wait_for_no_turn(monkeypatch):
+    monkeypatch.setattr(feed, "PAUSE_SECONDS", 3600)
+    turns = feed.Turns()
+    for caller in ("ada", "bob", "ada"):
+        order, _ = await woken(turns, (caller, 2))
+        assert len(order) == 2
+
+
+async def test_who_waits_for_an_answer_is_woken_before_all_streams(monkeypatch):
+    monkeypatch.setattr(feed, "PAUSE_SECONDS", 3600)
+    bell = feed.Bell(feed.Turns())
+    streams = [asyncio.create_task(bell.wait()) for _ in range(3 * feed.WOKEN_AT_ONCE)]
+    answer = asyncio.create_task(bell.wait(at_once=True))
+    await asyncio.sleep(0)
+    bell.ring()
+    await asyncio.wait({answer}, timeout=10)
+    assert answer.done()
+    assert sum(stream.done() for stream in streams) <= feed.WOKEN_AT_ONCE
+    for stream in streams:
+        stream.cancel()
+
+
+async def test_however_many_follow_a_context_its_events_are_read_once(ada, echo, said, settings, reads):
+    settings.FEED_POLL_SECONDS = 3600
+    sent = await db.run(accept.accept, ada.principal, echo, said())
+    heard = []
+
+    async def follow(heard):
+        async with aclosing(feed.follow(sent.context, sent.index)) as batches:
+            async for events in batches:
+                heard += events
+                if events[-1].index == sent.index + 2:
+                    break
+
+    for _ in range(3 * feed.WOKEN_AT_ONCE):
+        heard.append([])
+    following = [asyncio.create_task(follow(one)) for one in heard]
+    await asyncio.sleep(0)
+    for _ in range(2):
+        await db.run(rename, sent.context)
+    await asyncio.wait_for(asyncio.gather(*following), 20)
+    assert len(reads) <= 3, "before, and after each of two events"
+    assert {tuple(map(id, events)) for events in heard} == {tuple(map(id, heard[0]))}
+
+
+async def test_what_followers_show_is_made_once_for_all(ada, echo, said):
+    sent = await db.run(accept.accept, ada.principal, echo, said())
+    events, shows = await db.run(feed.read_events, sent.context, 0), []
+
+    def show(events, failing):
+        shows.append(len(events))
+        if failing:
+            raise KeyError
+        return object()
+
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            await feed.shared(events, "page", show, True)
+    assert (
+        len({id(one) for one in await asyncio.gather(*(feed.shared(events, "page", show, False) for _ in "12"))}) == 1
+    )
+    await feed.shared(events, "another", show, False)
+    assert shows == [1] * 4
+
+
+async def test_a_late_follower_gets_what_was_just_read(ada, echo, said, settings, reads):
+    settings.FEED_POLL_SECONDS = 3600
+    sent = await db.run(accept.accept, ada.principal, echo, said())
+    await db.run(rename, sent.context)
+    for _ in range(3):
+        assert await hear(sent.context, sent.index) == [sent.index + 1]
+    assert reads == [sent.index]
+    hub = feed.running_hub()
+    for _ in range(2):
+        hub._forget_readers()
+    assert hub._readers == {}
+
+
 def test_words_wait_shortly_an_opening_longer_and_an_end_not_at_all(ada, echo, said, monkeypatch):
     waits = []
     monkeypatch.setattr(notifications, "announce", lambda *reached, wait: waits.append(wait))
@@ -195,3 +298,25 @@ async def test_a_loop_that_ends_just_then_does_not_fail_who_announces(monkeypatc
             patched.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", ended)
             notifications._notify(notifications.REACHED, str(context), 3)
         assert reader._newest == 0
+
+
+async def test_what_was_read_before_the_newest_event_is_not_given_again():
+    reader, has_read = feed.Reader(uuid.uuid4(), 2, feed.Turns()), threading.Event()
+
+    def nothing_yet(context_id, after):
+        has_read.set()
+        return []
+
+    given = []
+    first = asyncio.create_task(reader.read(1, nothing_yet))
+    while not first.done():
+        await asyncio.sleep(0)  # at one of these, the read has ended and its followers have not been woken
+        if has_read.is_set():
+            other = reader.read(1, nothing_yet)
+            try:
+                other.send(None)
+            except StopIteration as end:
+                given.append(end.value)
+            other.close()
+    await reader.read(1, nothing_yet)
+    assert given == []

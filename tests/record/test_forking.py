@@ -15,7 +15,8 @@ from apps.features.sessions.commands import switch_agent
 from apps.record import ledger, lineage, projection
 from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
 from apps.record.events import EventType
-from apps.record.models import Context, Event, Run, Segment, Task
+from apps.record.execution import Run
+from apps.record.models import Context, Event, Segment, Task
 from tests.record.lineages import place_before, rename, words
 from tests.working import begin, chunk, end, say, state_of
 

@@ -28,7 +28,8 @@ from apps.features.provenance.graph import PROV_RELATIONS, PROV_TYPES, EdgeKind,
 from apps.features.provenance.traversal import provenance_of
 from apps.features.sessions import deletion
 from apps.record.content import blobs
-from apps.record.models import Artifact, Context, Message, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Artifact, Context, Message, Task
 from tests.record.archiving import put_away
 from tests.working import begin, end
 

@@ -18,7 +18,8 @@ from apps.features.forks.forking import fork
 from apps.features.sessions import deletion
 from apps.record import feed, lineage, projection
 from apps.record.errors import InvalidParams, TaskBusy, TaskFinished, TaskNotCancelable
-from apps.record.models import Context, Event, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Context, Event, Task
 from apps.record.runs import LeaseLost
 from tests.working import chunk, end, say
 
@@ -41,7 +42,6 @@ class Talk:
 
     key: uuid.UUID
     lines: list = field(default_factory=list)
-    forked_at: int | None = None
 
     def told(self, upto=None):
         """Messages, task states and artifacts of the lines."""
@@ -167,10 +167,10 @@ class Forks(RuleBasedStateMachine):
         except InvalidParams:
             assert at == len(talk.lines) + 1
             return
-        at -= talk.forked_at is not None and at == talk.forked_at + 1
+        at -= at > 0 and talk.lines[at - 1][0] == "fork"  # a fork begins before another one's first line
         assert child.forked_at == at <= len(talk.lines)
         assert fork(self.ada, talk.key, at, reason="fork", key=key, running=running, edited_message=edited) == child
-        self.talks.append(Talk(child.pk, talk.lines[:at], at))
+        self.talks.append(Talk(child.pk, talk.lines[:at]))
         self.heard()
 
     @precondition(lambda self: len(self.talks) > 2)

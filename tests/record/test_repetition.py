@@ -15,7 +15,8 @@ from apps.engine import send as engine_send
 from apps.engine.send import _record_answer, send
 from apps.record import projection
 from apps.record.errors import InvalidParams
-from apps.record.models import Accepted, Context, Message, Run, Task
+from apps.record.execution import Accepted, Run
+from apps.record.models import Context, Message, Task
 from tests.engine.agents import Counting
 from tests.working import begin, end
 

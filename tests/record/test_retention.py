@@ -8,7 +8,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from agentkit import Completed
-from apps.accounts.models import AuditLine
+from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.engine import accept
 from apps.features.archive.archiving import move_to_cold_storage
 from apps.features.sessions import deletion
@@ -56,7 +56,8 @@ def test_the_shorter_of_two_rules_counts(ada, echo, countdown, aged):
     keep(echo, 1000)
     assert deletion.delete_expired_sessions() == 1
     assert left() == {"echo 5", "echo 20", "countdown 5"}
-    assert set(AuditLine.objects.values_list("actor", flat=True)) == {"retention"}
+    entries = AuditEntry.objects.filter(action=AuditAction.SESSION_DELETED)
+    assert set(entries.values_list("actor_kind", "actor_name")) == {("system", "retention")}
 
 
 def test_what_is_in_cold_storage_goes_too_with_its_file(ada, aged):
@@ -112,4 +113,4 @@ def test_what_would_go_is_shown_before_it_goes(admin_client, ada, aged, capsys):
     call_command("expire_sessions")
     assert "Deleted 1 session" in capsys.readouterr().out
     assert left() == set()
-    assert f"{gone.pk}" in admin_client.get("/admin/accounts/auditline/").content.decode()
+    assert f"{gone.pk}" in admin_client.get("/admin/accounts/auditentry/").content.decode()

@@ -18,7 +18,8 @@ from apps.agents.signing import clear_signers, revoke_key, rotate_key, signer_of
 from apps.engine import accept
 from apps.features.signing.signatures import INLINE_BYTES, Verdict, verdict_on, verdict_on_wire
 from apps.record import projection, wire
-from apps.record.models import Artifact, Event, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Artifact, Event, Task
 from tests.working import begin, chunk, end, say
 
 pytestmark = pytest.mark.django_db(transaction=True)

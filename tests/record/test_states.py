@@ -3,6 +3,7 @@
 import uuid
 
 import pytest
+from django.db import DatabaseError, connection, transaction
 
 from agentkit import Completed, Failed, InputRequired
 from apps.engine import accept, cancel
@@ -10,8 +11,9 @@ from apps.engine.claim import claim
 from apps.record import ledger, projection
 from apps.record.errors import TaskFinished, TaskNotCancelable
 from apps.record.events import EventType
+from apps.record.execution import Run
 from apps.record.ledger import StaleWrite
-from apps.record.models import TERMINAL_STATES, Context, IllegalTransition, Run, Task, TaskState
+from apps.record.models import TERMINAL_STATES, Context, IllegalTransition, Task, TaskState
 from apps.record.runs import LeaseLost
 from tests.working import begin, chunk, end, let_the_lease_run_out, log_of, say, state_of
 
@@ -117,3 +119,42 @@ def test_a_second_worker_changes_nothing_and_leaves_a_note_nor_is_a_finished_run
     let_the_lease_run_out(held.lease)
     assert claim(sent.run, "another") is None
     assert state_of(sent.task) == S.COMPLETED
+
+
+FINISHED = {
+    S.COMPLETED: [S.WORKING, S.COMPLETED],
+    S.FAILED: [S.FAILED],
+    S.REJECTED: [S.REJECTED],
+    S.CANCELED: [S.CANCELED],
+}
+CHANGES = [
+    "state = 'working'",
+    "status_message = '{}'",
+    "slot = '{}'",
+    """metadata = '{"skill": "other"}'""",
+    "status_at = '2020-01-01 00:00:00+00:00'",
+    "status_event = status_event + 1",
+]
+
+
+def execute(statement, task):
+    key = task if connection.vendor == "postgresql" else task.hex
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"{statement} WHERE id = %s", [key])
+
+
+@pytest.mark.parametrize("state", FINISHED)
+def test_the_database_refuses_to_change_a_finished_task_whoever_asks(sent, state):
+    move(sent, *FINISHED[state])
+    before = projection.row_values(Task.objects.get(pk=sent.task))
+    for change in CHANGES:
+        with pytest.raises(DatabaseError, match="A finished task does not change"):
+            execute(f"UPDATE record_task SET {change}", sent.task)
+    assert projection.row_values(Task.objects.get(pk=sent.task)) == before
+    execute("UPDATE record_task SET state = state, parent_id = NULL", sent.task)  # references may go
+    Task.objects.get(pk=sent.task).delete()
+
+
+def test_the_database_leaves_unfinished_tasks_to_the_ledger(sent):
+    for change in reversed(CHANGES):
+        execute(f"UPDATE record_task SET {change}", sent.task)

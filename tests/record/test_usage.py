@@ -5,7 +5,7 @@ import pytest
 from agentkit import Completed, Usage
 from apps.accounts.models import User
 from apps.engine import accept
-from apps.record.models import Run
+from apps.record.execution import Run
 from apps.record.runs import UsageTotals
 from tests.working import begin, end
 

@@ -1,16 +1,16 @@
-"""A whole task reads byte for byte like its increments."""
+"""The JSON text of a task says what its rows say."""
 
 import json
 import uuid
 
 import pytest
-from django.db import connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentkit import Artifact, Completed, InputRequired
 from apps.engine import accept
-from apps.record import lookup, wire
+from apps.record import task_json, wire
+from apps.record.errors import TaskNotFound
 from apps.record.models import Artifact as ArtifactRow
 from apps.record.sql import TASK
 from tests.working import begin, end
@@ -29,13 +29,13 @@ OUTCOME = st.builds(
 ) | st.just(InputRequired("which?"))
 
 
-def shown(task, length):
-    return json.dumps(wire.load_task(task, history_length=length))
+def shown(task, length=None):
+    return json.loads(task_json.find(task, length).json)
 
 
 def check(task, *lengths):
     for length in lengths:
-        assert shown(lookup.find_whole_task(task, length), length) == shown(TASK.one(task), length)
+        assert shown(task, length) == json.loads(json.dumps(wire.load_task(TASK.one(task), history_length=length)))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -59,22 +59,15 @@ def test_the_newest_messages_in_their_order_of_this_task_alone(ada, echo, said):
         sent = accept.accept(ada.principal, echo, said(str(n)) | {"taskId": str(sent.task)})
     end(begin(sent.run), InputRequired("4?"))
     end(begin(accept.accept(ada.principal, echo, said("another")).run), Completed("done"))
-    found = wire.load_task(lookup.find_whole_task(sent.task, 3), history_length=3)
+    found = shown(sent.task, 3)
     assert [message["parts"][0]["text"] for message in found["history"]] == ["3?", "3", "4?"]
     check(sent.task, None, 1, 3, 100)
 
 
-def test_what_was_read_along_is_used_for_its_own_length_alone(ada, echo, said):
+def test_a_task_that_is_not_settled_or_not_there(ada, echo, said):
     sent = accept.accept(ada.principal, echo, said("hi"))
-    end(begin(sent.run), Completed("done"))
-    whole = lookup.find_whole_task(sent.task, 1)
-    assert (whole.shown is not None) == (connection.vendor == "postgresql")
-    assert len(wire.load_task(whole, history_length=2)["history"]) == 2
-    assert len(wire.load_task(whole, history_length=2, up_to=sent.index)["history"]) == 1
-
-
-def test_a_task_at_work_is_read_without_what_nobody_is_shown_yet_and_none_is_none(ada, echo, said):
-    sent = accept.accept(ada.principal, echo, said("hi"))
-    assert lookup.find_whole_task(sent.task).shown is None
-    assert len(wire.load_task(lookup.find_whole_task(sent.task))["history"]) == 1
-    assert lookup.find_whole_task(uuid.uuid4()) is None
+    assert len(shown(sent.task)["history"]) == 1
+    assert task_json.find_settled(sent.task) is None
+    assert task_json.find(uuid.uuid4()) is None
+    with pytest.raises(TaskNotFound):
+        task_json.find_settled(uuid.uuid4())

@@ -14,7 +14,8 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine import cancel, send
 from apps.record import projection
-from apps.record.models import Artifact, Event, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Artifact, Event, Task
 from apps.remote.registration import register_remote
 
 JSON = dict[str, Any]

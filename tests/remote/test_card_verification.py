@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 
 import jwt
 import pytest
@@ -264,3 +265,66 @@ def test_an_unsigned_card_that_is_signed_later_is_taken_and_its_key_pinned(cards
     publish()
     assert registration.refresh_card(agent).outcome == "updated"
     assert Agent.objects.get().remote.pinned_keys == [public(KEYS["ES256"])]
+
+
+def unsigned_token(told, **header):
+    protected = base64.urlsafe_b64encode(json.dumps({"kid": "one", **header}).encode()).rstrip(b"=").decode()
+    return {**told, "signatures": [{"protected": protected, "signature": ""}]}
+
+
+FORGERIES = {
+    "no algorithm": lambda told, jku: unsigned_token(told, alg="none", jku=jku),
+    "a shared secret": lambda told, jku: signed(told, OctKey.generate_key(256), "HS256", jku=jku),
+    "an unknown key": lambda told, jku: signed(told, ECKey.generate_key("P-256"), kid="other", jku=jku),
+    "keys on another server": lambda told, jku: signed(
+        told, KEYS["ES384"], "ES384", kid="a", jku="https://k.example/j"
+    ),
+}
+
+
+@pytest.fixture(params=FORGERIES)
+def forge(request, cards_at):
+    def serve(**changes):
+        cards_at.pages[JWKS] = {"keys": [public(KEYS["ES256"])]}
+        cards_at.pages[WELL_KNOWN] = FORGERIES[request.param](cards_at.card(**changes), cards_at.url + JWKS)
+        return cards_at.url
+
+    return serve
+
+
+def test_a_signature_that_proves_nothing_makes_an_agent_not_trusted_wherever_it_is_shown(forge, client, ada):
+    agent = registration.register_remote("one", url=forge(), access="authenticated")
+    assert (agent.remote.signature, agent.remote.pinned_keys) == ("unverified", [])
+    ada.is_staff = ada.is_superuser = True
+    ada.save()
+    client.force_login(ada)
+    assert re.search(r'role="alert">\s*<strong>Not trusted\.', client.get("/agents/one").text)
+    for address in (f"/admin/remote/remoteagent/{agent.remote.pk}/change/", "/admin/remote/remoteagent/"):
+        assert "not trusted" in client.get(address).text
+
+
+@override_settings(REQUIRE_TRUSTED_CARDS=True)
+def test_where_trust_is_required_no_other_card_is_registered(forge, cards_at, publish):
+    url = forge()
+    with pytest.raises(BadCard, match="verified signature"):
+        registration.register_remote("one", url=url)
+    cards_at.pages[WELL_KNOWN] = cards_at.card()
+    with pytest.raises(BadCard, match="unsigned"):
+        registration.register_remote("one", url=url)
+    assert not Agent.objects.exists()
+    assert registration.register_remote("one", url=publish()).remote.signature == "verified"
+
+
+def test_where_trust_is_required_no_other_card_is_taken_at_a_refresh(forge, cards_at, publish, settings):
+    agent = registration.register_remote("one", url=publish())
+    unsigned = registration.register_remote("two", card=json.dumps(cards_at.card()))
+    settings.REQUIRE_TRUSTED_CARDS = True
+    forge(description="Forged.")
+    told = registration.refresh_card(agent)
+    assert (told.outcome, "verified signature" in told.reason) == ("failed", True)
+    assert Agent.objects.get(slug="one").description == "Translates texts."
+    unsigned.remote.card_url = cards_at.url
+    unsigned.remote.etag = '"same"'
+    unsigned.remote.save()
+    cards_at.pages[WELL_KNOWN] = (304, {}, b"")
+    assert registration.refresh_card(unsigned).outcome == "failed", "also one that was registered before"

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Permission
 from django.urls import reverse
 
 from apps.accounts.models import User
-from apps.operators.credentials import credentials_url
+from apps.operators.access.credentials import credentials_url
 from apps.remote.authentication import credentials
 from apps.remote.models import RemoteAgent, RemoteCredential
 from tests.remote.guarded import api_key, card, http, oauth2_scheme, registered

@@ -13,7 +13,8 @@ from apps.engine import accept, turn
 from apps.features.credentials import requests
 from apps.features.credentials.models import CredentialRequest
 from apps.record import projection
-from apps.record.models import Event, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Event, Task
 from apps.remote.authentication import credentials
 from apps.remote.errors import CredentialMissing, Unauthorized
 from apps.remote.models import RemoteAgent, RemoteCredential

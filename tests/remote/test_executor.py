@@ -15,7 +15,7 @@ from apps.features.forks.forking import fork
 from apps.features.sessions import deletion
 from apps.features.sessions.commands import switch_agent
 from apps.record.content.strict_json import digest_of
-from apps.record.models import Run
+from apps.record.execution import Run
 from apps.remote import a2a_client, cards
 from apps.remote.models import OpenWork
 from tests.remote.conversing import Talk, delivered, is_whole, remote_agent, run_of, until, words

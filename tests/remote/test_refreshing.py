@@ -6,6 +6,7 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
+from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.agents.models import Agent
 from apps.remote import card_verification, registration
 from apps.remote.models import RemoteAgent
@@ -105,6 +106,11 @@ def test_an_operator_approves_and_the_agent_is_what_waited(moved, ada):
     assert (agent.name, agent.current_version) == ("Moved", version)
     assert agent.remote.origin == "https://elsewhere.example:443"
     assert (agent.remote.proposed, agent.versions.first().note) == (None, "Needs approval: another origin, interface.")
+    entries = AuditEntry.objects.filter(group="card").order_by("number")
+    assert [(one.action, one.actor_name) for one in entries] == [
+        (AuditAction.CARD_PROPOSED, "Parley"),
+        (AuditAction.CARD_APPROVED, ada.email),
+    ]
     assert refreshed(agent)[0] == "unchanged"
     with pytest.raises(ValidationError, match="Nothing waits"):
         registration.approve_card(agent, ada)

@@ -14,7 +14,7 @@ from django.utils import timezone
 import db
 from apps.engine import worker
 from apps.record import notifications
-from apps.record.models import Run
+from apps.record.execution import Run
 from apps.remote import circuit_breaker
 from apps.remote.authentication import credentials
 from apps.remote.errors import Unreachable

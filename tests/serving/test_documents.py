@@ -10,7 +10,7 @@ from django.urls import Resolver404, resolve
 from apps.api.consumers import websocket_urlpatterns as events
 from apps.web.sessions.consumers import websocket_urlpatterns as pages
 from tests.serving.test_environment import names_read
-from tests.stack import ROOT
+from tests.stack import ROOT, UVICORN
 
 REFERENCE = ROOT / "docs" / "reference"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
@@ -41,6 +41,23 @@ def test_every_address_leads_somewhere() -> None:
 def test_every_setting_is_named_and_no_other() -> None:
     settings = (REFERENCE / "settings.md").read_text()
     assert set(re.findall(r"`([A-Z]+(?:_[A-Z]+)*)`", settings)) == names_read()
+
+
+def test_the_recommended_web_server_is_the_tested_one() -> None:
+    command = " ".join(["uvicorn config.asgi:application", *UVICORN])
+    assert command in (REFERENCE / "settings.md").read_text().replace("\\\n    ", "")
+
+
+def test_each_requirement_of_the_security_standard_names_tests_that_exist() -> None:
+    named = re.findall(r"`([\w/]+\.py)((?:::\w+)+)` \|$", TEXTS[ROOT / "docs" / "security.md"], re.MULTILINE)
+    assert len(named) > 80
+    for path, names in named:
+        file = ROOT / "tests" / path
+        assert file.exists(), path
+        for name in names.split("::")[1:]:
+            assert re.search(rf"^\s*(?:async def|def|class) {name}\b", file.read_text(), re.MULTILINE), (
+                f"{path}::{name}"
+            )
 
 
 def test_every_link_module_and_file_that_is_named_exists() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ POSTGRES = {"DATABASE_URL": "postgres://127.0.0.1/parley"}
 
 
 def names_read() -> set[str]:
-    sources = [SETTINGS, ROOT / "platform/config/environment.py"]
+    sources = [SETTINGS, ROOT / "platform/config/environment.py", ROOT / "platform/telemetry/tracing.py"]
     return {name for source in sources for name in READ.findall(source.read_text())}
 
 
@@ -67,4 +69,42 @@ def test_an_embedded_installation_makes_a_master_key_for_itself_alone_and_keeps_
     made = settings_with()["MASTER_KEY"]
     assert settings_with()["MASTER_KEY"] == made
     assert len(made) == 43
-    assert (tmp_path / "master-key").stat().st_mode & 0o777 == 0o600
+    assert mode(tmp_path / "master-key") == 0o600
+
+
+def test_the_database_its_journals_and_secrets_are_for_this_user_alone_also_older_ones(
+    settings_with: Any, tmp_path: Path
+) -> None:
+    read = settings_with()
+    database = Path(read["DATABASES"]["default"]["NAME"])
+    assert mode(database) == 0o600
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE t (x)")
+        files = [*sorted(tmp_path.glob("parley.sqlite3*")), tmp_path / "secret-key", tmp_path / "master-key"]
+        assert [path.name for path in files][:3] == ["parley.sqlite3", "parley.sqlite3-shm", "parley.sqlite3-wal"]
+        assert {path.name: mode(path) for path in files} == {path.name: 0o600 for path in files}
+        for path in files:
+            path.chmod(0o644)
+        assert settings_with()["SECRET_KEY"] == read["SECRET_KEY"]
+        assert {path.name: mode(path) for path in files} == {path.name: 0o600 for path in files}
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_cookies_redirects_and_https_alone_follow_the_public_address(settings_with: Any) -> None:
+    at_home = settings_with()
+    assert [at_home["SESSION_COOKIE_NAME"], at_home["CSRF_COOKIE_NAME"]] == ["sessionid", "csrftoken"]
+    assert not any(at_home[name] for name in ("SECURE_SSL_REDIRECT", "SECURE_HSTS_SECONDS", "SESSION_COOKIE_SECURE"))
+    public = settings_with(PUBLIC_BASE_URL="https://parley.example.org", FORWARDED_ALLOW_IPS="10.0.0.0/8")
+    assert public["SECURE_SSL_REDIRECT"]
+    assert public["SECURE_HSTS_INCLUDE_SUBDOMAINS"]
+    assert public["SECURE_HSTS_SECONDS"] >= 365 * 24 * 3600
+    for cookie in ("SESSION", "CSRF"):
+        assert public[f"{cookie}_COOKIE_NAME"].startswith("__Host-")
+        assert public[f"{cookie}_COOKIE_SECURE"]
+        assert public[f"{cookie}_COOKIE_HTTPONLY"]
+    unnamed = settings_with(PUBLIC_BASE_URL="https://parley.example.org")
+    assert not unnamed["SECURE_SSL_REDIRECT"], "a proxy that does not say how callers came would be sent in circles"

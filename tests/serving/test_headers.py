@@ -1,30 +1,80 @@
-"""Security headers of every page, and the origins that may open a WebSocket."""
+"""Security headers of every address, and the origins that may open a WebSocket."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 from django.http import HttpRequest, HttpResponse
 from django.template.context_processors import csp
 from django.test import Client, RequestFactory
 
-from config.handlers import is_same_origin
+from config.asgi import ASYNC_PATH, application
+from config.handlers import PERMISSIONS, SecurityHeaders, is_same_origin
 from config.middleware import CSPMiddleware
+from tests.serving.test_addresses import ADDRESSES
+
+ALWAYS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": ", ".join(f"{name}=()" for name in PERMISSIONS),
+}
 
 
 @pytest.mark.django_db
 def test_pages_are_framed_and_referred_to_by_ourselves_alone_and_nothing_is_guessed_or_looked_up(
     client: Client,
 ) -> None:
-    answer = client.get("/admin/login/")
+    answer = client.get("/sign-in")
     assert answer["X-Content-Type-Options"] == "nosniff"
-    assert answer["X-Frame-Options"] == "SAMEORIGIN"
+    assert answer["X-Frame-Options"] == "DENY"
     assert answer["Referrer-Policy"] == "same-origin"
     assert answer["X-DNS-Prefetch-Control"] == "off"
     for cookie in answer.cookies.values():
         assert (cookie["httponly"], cookie["samesite"]) == (True, "Lax")
     assert answer.cookies
+
+
+FAMILIES = {tuple(address.split("/")[1:3]): address for address in ADDRESSES if address != "/healthz/stream"}
+PROGRAMS = ("/a2a", "/a2a/echo", "/a2a/echo/message:send", "/a2a/nobody/tasks/1", "/.well-known/agent-card.json", "/no")
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_every_family_of_addresses_has_all_security_headers_once_and_nobody_frames_it() -> None:
+    transport = httpx.ASGITransport(app=SecurityHeaders(application))  # twice: nothing is repeated
+    wrong = {}
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        for address in ("/", *FAMILIES.values(), *PROGRAMS):
+            answer = await http.get(address)
+            headers = {name: answer.headers.get_list(name) for name in ALWAYS}
+            if headers != {name: [value] for name, value in ALWAYS.items()}:
+                wrong[address] = headers
+            elif "frame-ancestors 'none'" not in answer.headers["Content-Security-Policy"]:
+                wrong[address] = answer.headers["Content-Security-Policy"]
+            elif answer.headers["Referrer-Policy"] not in ("same-origin", "no-referrer"):
+                wrong[address] = answer.headers["Referrer-Policy"]
+    assert wrong == {}
+
+
+async def test_https_alone_is_said_by_every_response_where_the_public_address_has_it(settings: Any) -> None:
+    settings.SECURE_HSTS_SECONDS, settings.SECURE_HSTS_INCLUDE_SUBDOMAINS = 31_536_000, True
+    transport = httpx.ASGITransport(app=SecurityHeaders(application))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        for address in ("/healthz", "/static/nothing.js", "/api/v1/nothing", "/nowhere"):
+            answer = await http.get(address)
+            assert answer.headers.get_list("Strict-Transport-Security") == ["max-age=31536000; includeSubDomains"]
+
+
+def test_pages_that_come_by_http_are_redirected_and_programs_are_not(settings: Any, client: Client) -> None:
+    """Programs would go on sending their key in the open, without noticing."""
+    settings.SECURE_SSL_REDIRECT = True
+    answer = client.get("/sign-in?next=/agents", headers={"host": "localhost"})
+    assert (answer.status_code, answer["Location"]) == (301, "https://localhost/sign-in?next=/agents")
+    for address in ("/healthz", "/api/v1/agents", "/a2a", "/.well-known/agent-card.json", "/metrics"):
+        assert ASYNC_PATH.match(address), "no middleware of pages"
 
 
 def policy(path: str) -> str:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+import threading
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.conf import settings
+from django.test import AsyncClient
 
+from apps.features.housekeeping import processes
+from apps.features.housekeeping.models import ServerProcess
+from apps.operators import doctor
+from config import health
+from config.health import Check
 from tests import stack
 from tests.stack import Stack
 
@@ -23,19 +32,106 @@ def asked(url: str) -> tuple[int, dict[str, str]]:
 
 def test_a_server_that_stands_is_alive_and_ready(server: Stack) -> None:
     assert asked(f"{server.url}/healthz") == (200, {"status": "ok"})
+    server.wait_until(lambda: asked(f"{server.url}/readyz")[1]["beat"] == "ok")  # written after its first tick
     status, parts = asked(f"{server.url}/readyz")
     assert status == 200
     assert parts["database"] == "ok"
-    assert ("broker" in parts) == (not settings.EMBEDDED)
+    assert {parts[name] for name in ("migrations", "workers", "beat", "disk")} == {"ok"}
+    assert ("broker" in parts) == ("channel_layer" in parts) == (not settings.EMBEDDED)
 
 
-@pytest.mark.services("a broker that is not there", only=True)
+@pytest.mark.services("it examines PostgreSQL, a broker and Redis")
+def test_the_doctor_finds_no_problem_where_all_works(server: Stack) -> None:
+    done = server.manage("doctor", "--json", "--url", server.url)
+    examined = json.loads(done.stdout)
+    states = {one["name"]: one["state"] for one in examined["checks"]}
+    assert set(states) == {check.name for check in doctor.CHECKS}
+    # Of the machine, not of what is examined: its room, its load, and whether the sources changed since.
+    matters = set(states) - {"disk", "queue", "static files", "data folder", "database connections"}
+    assert {name: states[name] for name in matters if states[name] != doctor.State.OK} == {}
+    assert examined["status"] != doctor.State.PROBLEM
+
+
+@pytest.mark.services("a broker that is not there, and Daphne", only=True)
 def test_a_server_without_its_tables_or_its_broker_is_alive_and_says_what_is_missing() -> None:
-    with stack.prepared(CELERY_BROKER_URL="amqp://guest:guest@127.0.0.1:1//") as bare:
-        bare.launch("daphne")
+    with stack.prepared(web="daphne", CELERY_BROKER_URL="amqp://guest:guest@127.0.0.1:1//") as bare:
+        bare.launch("web")
         bare.wait_for("/healthz")
         status, parts = asked(f"{bare.url}/readyz")
     assert status == 503
     assert parts["status"] == "not ready"
     assert "migrate" in parts["database"]
+    assert "migrate" in parts["migrations"]
     assert parts["broker"] == "cannot be reached"
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`/readyz` makes these checks, and waits for them a moment only."""
+
+    def use(*found: Check) -> None:
+        monkeypatch.setattr(health, "all_checks", list(found))
+
+    monkeypatch.setattr(health, "WAIT_SECONDS", 0.2)
+    return use
+
+
+@pytest.fixture
+def hanging() -> Iterator[Check]:
+    end = threading.Event()
+    yield Check("broker", lambda: {"broker": health.OK} if end.wait(60) else {})
+    end.set()
+
+
+def all_well() -> dict[str, str]:
+    return dict.fromkeys(("database", "migrations", "workers", "beat"), health.OK)
+
+
+async def ready() -> tuple[int, dict[str, Any]]:
+    answer = await AsyncClient().get("/readyz")
+    return answer.status_code, answer.json()
+
+
+async def test_a_part_that_hangs_is_named_in_time_and_asked_by_one_thread_only(
+    checks: Callable[..., None], hanging: Check
+) -> None:
+    checks(Check("database", all_well), hanging)
+    for _ in range(3):
+        status, parts = await ready()
+        assert (status, parts["status"]) == (503, "not ready")
+        assert (parts["broker"], parts["database"]) == (health.NO_ANSWER, health.OK)
+    assert [thread.name for thread in threading.enumerate()].count("ready-broker") == 1
+
+
+async def test_a_part_without_which_requests_are_answered_is_a_warning(checks: Callable[..., None]) -> None:
+    checks(Check("database", lambda: {**all_well(), "workers": "No worker."}), Check("disk", lambda: {"disk": "Full."}))
+    status, parts = await ready()
+    assert (status, parts["status"]) == (200, "degraded")
+    assert (parts["workers"], parts["disk"]) == ("No worker.", "Full.")
+
+
+async def test_the_reason_of_a_part_tells_the_public_nothing_of_its_inside(checks: Callable[..., None]) -> None:
+    def fail() -> dict[str, str]:
+        raise OSError("postgres://parley:hunter2@10.1.2.3 refused")
+
+    checks(Check("database", fail))
+    status, parts = await ready()
+    assert status == 503
+    assert parts["database"] == health.UNREACHABLE
+    assert set(parts) == {"status", "database", "migrations", "workers", "beat"}
+    assert "hunter2" not in json.dumps(parts)
+
+
+def test_workers_and_beat_are_ready_once_they_were_seen(transactional_db: None) -> None:
+    assert health.find_database()["workers"] == processes.NOT_SEEN[ServerProcess.Kind.WORKER]
+    for kind in ServerProcess.Kind:
+        processes.note_heartbeat(kind)
+    assert health.find_database() == all_well()
+
+
+async def test_the_stream_for_doctors_has_its_events_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "STREAM_SECONDS", 0.0)
+    answer: Any = await AsyncClient().get("/healthz/stream")
+    frames = [frame async for frame in answer.streaming_content]
+    assert len(frames) == health.STREAM_EVENTS
+    assert answer.headers["Content-Type"] == "text/event-stream"

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable
 
 import pytest
-from django.core.cache import cache
 from django.test import AsyncClient, Client
 
 from apps.accounts.models import User
@@ -14,11 +13,6 @@ from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.engine.accept import Receipt
 from tests.web import telling
-
-
-@pytest.fixture(autouse=True)
-def _nobody_guessed_passwords() -> None:
-    cache.clear()
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from apps.engine import accept
 from apps.engine.accept import Receipt
 from apps.record import ledger
 from apps.record.events import EventType
+from apps.record.execution import Run
 from apps.record.ledger import Ledger
-from apps.record.models import Run
 
 JSON = dict[str, Any]
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.record.models import Run
+from apps.record.execution import Run
 from apps.remote.registration import register_remote
 from tests.remote.card_server import WELL_KNOWN
 from tests.remote.conftest import cards_at, outward  # noqa: F401 fixtures

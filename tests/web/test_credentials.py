@@ -12,7 +12,8 @@ from apps.engine import accept
 from apps.features.credentials import requests
 from apps.features.credentials.models import Credential, CredentialRequest
 from apps.record import projection
-from apps.record.models import Context, Event, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Context, Event, Task
 from tests.nonces import without_nonces
 from tests.working import begin, end, state_of
 

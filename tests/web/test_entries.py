@@ -35,7 +35,8 @@ def live(receipt):
 
 
 def first_paint(receipt):
-    return page_state(Context.objects.select_related("agent").get(pk=receipt.context))
+    context = Context.objects.select_related("agent", "owner").get(pk=receipt.context)
+    return page_state(context.owner.principal, context)
 
 
 def of_type(entries, name):
@@ -159,7 +160,7 @@ def test_an_answer_is_shown_with_its_values_and_a_task_with_its_rating(ada_brows
 def test_a_fork_says_when_what_it_leaves_behind_was_last_heard_of(ada, working):
     source = Context.objects.get(pk=working.context)
     child = fork(ada.principal, source, source.last_event, reason="fork")
-    [forked] = of_type(page_state(child)["entries"], "fork")
+    [forked] = of_type(page_state(child.owner.principal, child)["entries"], "fork")
     assert forked["left"] == [str(working.task)]
     assert forked["leftAt"] == wire.timestamp(Event.objects.filter(context=source).last().at)
 
@@ -190,7 +191,7 @@ def test_what_happens_while_a_page_is_made_is_left_to_the_line(working):
     with ledger.writing(working.context) as log:
         log.add(EventType.AGENT_COMPLETE, {"artifacts": []}, task=working.task)
         telling.status(log, working, "completed", "Done.")
-    begun = page_state(context)
+    begun = page_state(context.owner.principal, context)
     assert begun["last"] == context.last_event == begun["entries"][-1]["index"]
 
 
@@ -319,7 +320,7 @@ def test_a_fork_shows_what_was_streamed_when_it_began_whatever_comes_of_it(ada, 
         telling.chunk(log, working, "log", telling.text("two\n"), append=True)
         log.add(EventType.AGENT_COMPLETE, {"artifacts": ["log"]}, task=working.task)
         telling.status(log, working, "completed", "Done.")
-    [forked] = of_type(page_state(child)["entries"], "fork")
+    [forked] = of_type(page_state(child.owner.principal, child)["entries"], "fork")
     [left] = forked["artifacts"]
     assert left["isUnfinished"]
     assert "one" in left["html"]
@@ -336,19 +337,20 @@ def test_a_page_loads_thousands_of_pieces_by_as_many_queries_as_one_and_in_bound
 
     pieces(0, 1)
     context = Context.objects.select_related("agent").get(pk=working.context)
+    reader = context.owner.principal
     with CaptureQueriesContext(connection) as few:
-        page_state(context)
+        page_state(reader, context)
     pieces(1, 4_999)
     context.refresh_from_db(fields=["last_event"])
     with django_assert_num_queries(len(few)):
-        [shown] = of_type(page_state(context)["entries"], "artifact_update")
+        [shown] = of_type(page_state(reader, context)["entries"], "artifact_update")
     assert (shown["size"], shown["chunks"]) == (25_000, 5_000)
     assert shown["text"].endswith("4998\n4999\n")
     assert len(shown["text"]) <= 20_010
     stopped(working)
     context.refresh_from_db(fields=["last_event"])
     with django_assert_max_num_queries(len(few) + 2):
-        [left] = [entry["artifacts"] for entry in page_state(context)["entries"] if entry.get("artifacts")]
+        [left] = [entry["artifacts"] for entry in page_state(reader, context)["entries"] if entry.get("artifacts")]
     assert "0000\n0001\n" in left[0]["html"]
     assert len(left[0]["html"]) < 25_000
 

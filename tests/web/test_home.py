@@ -12,6 +12,7 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.features.sessions import commands
+from apps.web import agents
 from apps.web.home import RECENT
 from tests.web import telling
 
@@ -42,6 +43,15 @@ def test_the_router_answers_until_an_agent_was_used_and_then_the_last_used(
     assert chosen(ada_browser) == "hello"
     Agent.objects.filter(slug="hello").update(is_enabled=False)
     assert chosen(ada_browser) == settings.ROUTER_AGENT
+
+
+def test_the_last_used_agents_are_looked_for_in_the_newest_sessions(
+    ada: User, echo: Agent, hello: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "REMEMBERED", 2)
+    for agent in (hello, echo, echo):
+        telling.begun(ada, agent)
+    assert list(agents.last_used(ada.principal)) == [echo.pk]
 
 
 def test_the_address_chooses_an_agent_that_the_person_may_use(ada_browser: Client, echo: Agent, hello: Agent) -> None:

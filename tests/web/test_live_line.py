@@ -7,12 +7,16 @@ from channels.testing import WebsocketCommunicator
 from django.conf import settings
 
 import db
-from apps.accounts.consumers import NOT_FOUND, SIGNED_OUT, TOO_SLOW
+from apps.accounts import workspaces
+from apps.accounts.consumers import CHANGED, NOT_FOUND, SIGNED_OUT, TOO_SLOW
+from apps.accounts.permissions import Role
+from apps.features.sessions import commands
 from apps.record import ledger
 from apps.record.events import EventType
-from apps.record.models import Event
+from apps.record.models import Context, Event
 from apps.web.sessions import consumers
 from config.asgi import application
+from tests.members import member
 from tests.web import telling
 
 pytestmark = [
@@ -108,13 +112,11 @@ async def test_nobody_hears_without_signing_in_from_another_site_or_in_somebody_
             assert not connected, origin
 
 
-async def test_signing_out_ends_the_line(ada_browser, finished, monkeypatch):
-    monkeypatch.setattr(consumers.SessionConsumer, "RECHECK_SECONDS", 0.05)
+async def test_signing_out_ends_the_line_within_five_seconds(ada_browser, finished):
     async with line(finished.context, ada_browser, after=1000) as socket:
         await socket.connect()
         first = await socket.receive_json_from(timeout=5)
         assert (first["entries"], first["last"]) == ([], 1000)
-        assert (await socket.receive_json_from(timeout=5)) == {"alive": True}
         await db.run(ada_browser.post, "/sign-out")
         assert await last_of(socket) == SIGNED_OUT
 
@@ -125,6 +127,20 @@ async def test_a_new_password_ends_the_line(ada_browser, ada, finished, monkeypa
         await socket.connect()
         await db.run(change_password, ada)
         assert await last_of(socket) == SIGNED_OUT
+
+
+async def test_another_role_ends_the_line_within_five_seconds(ada, bob, echo, bob_browser):
+    finished = await db.run(telling.finished, ada, echo)
+    await db.run(commands.share_session, ada.principal, finished.context, Context.Sharing.WORKSPACE)
+    await db.run(member, bob, ada)
+    async with line(finished.context, bob_browser, after=1000) as socket:
+        await socket.connect()
+        await socket.receive_json_from(timeout=5)
+        await db.run(workspaces.change_role, ada.principal, ada.personal_workspace.pk, bob.pk, Role.VIEWER)
+        assert await last_of(socket) == CHANGED
+    async with line(finished.context, bob_browser, after=1000) as again:
+        await again.connect()
+        assert "entries" in await again.receive_json_from(timeout=5)
 
 
 def change_password(user):

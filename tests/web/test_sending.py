@@ -6,7 +6,10 @@ import uuid
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from apps.record.models import Context, Feedback, Message, Run, Task
+from apps.engine import activity
+from apps.installation.models import Activity
+from apps.record.execution import Run
+from apps.record.models import Context, Feedback, Message, Task
 from tests.web import telling
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -187,3 +190,15 @@ class TestStars:
         assert not Feedback.objects.exists()
         assert self.rate(ada_browser, finished, rating="5", text=" fine\0 ").json() == {"rated": 5}
         assert Feedback.objects.get().payload == {"rating": 5, "feedback": "fine"}
+
+
+def test_a_paused_agent_says_so_at_the_composer_and_keeps_messages(ada_browser, echo):
+    activity.set_activity(echo, Activity.PAUSED)
+    assert "Echo is paused." in ada_browser.get("/agents/echo").content.decode()
+    assert ada_browser.post("/agents/echo/messages", form("hello")).status_code == 201
+    page = ada_browser.get(f"/sessions/{Context.objects.get().pk}").content.decode()
+    assert "Echo is paused." in page
+    activity.set_activity(echo, Activity.DRAINING)
+    answer = ada_browser.post("/agents/echo/messages", form("hello"))
+    assert (answer.status_code, refusal(answer)[:4]) == (422, "Echo")
+    assert Task.objects.count() == 1

@@ -8,7 +8,8 @@ from django.urls import reverse
 from agentkit import Completed
 from apps.agents.models import Agent
 from apps.engine import accept
-from apps.record.models import Context, Event, Run
+from apps.record.execution import Run
+from apps.record.models import Context, Event
 from apps.web.sessions.entries import agent_label, entries_of
 from apps.web.sessions.views import page_state
 from tests.working import begin, end
@@ -72,13 +73,13 @@ def test_every_entry_names_its_agent_live_and_later(page, talk, echo, countdown)
     end(begin(Run.objects.get(state="queued").pk), Completed("theirs"))
     context = Context.objects.select_related("agent").get()
     live = entries_of(context, list(Event.objects.filter(context=context)))
-    for entries in (live, page_state(context)["entries"]):
+    for entries in (live, page_state(context.owner.principal, context)["entries"]):
         opened = [one["agent"]["slug"] for one in entries if one["type"] == "user_message"]
         spoke = [one["agent"]["slug"] for one in entries if one.get("message") and one["type"] == "agent_status"]
         assert (opened, spoke) == (["echo", "countdown"], ["echo", "countdown"])
         (switched,) = [one for one in entries if one["type"] == "agent_switched"]
         assert switched["agent"] == agent_label(countdown)
-    assert page_state(context)["agent"]["slug"] == "countdown"
+    assert page_state(context.owner.principal, context)["agent"]["slug"] == "countdown"
 
 
 def test_a_log_that_does_not_say_who_wrote_is_read_by_its_rows(talk, echo, countdown):

@@ -52,7 +52,7 @@ def test_what_was_left_unfinished_is_in_it_with_its_text(ada, echo, ada_browser)
 
 
 def test_it_takes_as_many_queries_for_much_as_for_little(ada, echo, ada_browser, finished, django_assert_num_queries):
-    with django_assert_num_queries(8) as few:
+    with django_assert_num_queries(12) as few:
         text_of(ada_browser, finished)
     for _ in range(5):
         telling.finished(ada, echo, {"more.txt": telling.text("more")}, contextId=str(finished.context))

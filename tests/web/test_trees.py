@@ -44,9 +44,9 @@ def picture(browser, context):
 
 
 def test_a_page_knows_where_ways_part(talk, branch, ada_browser):
-    assert page_state(talk)["branches"] == {}
+    assert page_state(talk.owner.principal, talk)["branches"] == {}
     child = branch()
-    [[index, here]] = page_state(talk)["branches"].items()
+    [[index, here]] = page_state(talk.owner.principal, talk)["branches"].items()
     assert talk.messages.get(index=int(index)).parts == [{"text": "and more"}]
     opening = child.messages.get().index
     ways = [f"/sessions/{talk.pk}#m-{index}", f"/sessions/{child.pk}#m-{opening}"]

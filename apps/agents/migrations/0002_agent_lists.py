@@ -12,7 +12,7 @@ INNER = r"^(apps\.plans\.person:|examples\.research\.|examples\.agents\.trip:|ex
 
 def unlist_inner_agents(apps, schema_editor):
     """Of the installation's own agents, those that only plans and other agents use."""
-    apps.get_model("agents", "Agent").objects.filter(handler__regex=INNER).update(listed=False)
+    apps.get_model("agents", "Agent").objects.using(schema_editor.connection.alias).filter(handler__regex=INNER).update(listed=False)
 
 
 class Migration(migrations.Migration):

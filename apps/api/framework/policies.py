@@ -13,17 +13,19 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from apps.accounts.authentication import request_principal
-from apps.accounts.principals import READ, SCOPES, WRITE
+from apps.accounts.principals import READ, WRITE
 from apps.record.content import strict_json
+from apps.record.errors import check_allowed
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView
 
 
 class InScope(BasePermission):
-    """Requires the scope to read, or to write for unsafe methods.
+    """Requires the scope to read, or to write for unsafe methods, of the credential, and its permission of the role.
 
-    A view whose POST changes nothing declares `scopes = {"POST": READ}`.
+    A view whose POST changes nothing declares `scopes = {"POST": READ}`; one that needs another permission than that of
+    its scope, `permissions`.
     """
 
     def has_permission(self, request: Request, view: APIView) -> bool:
@@ -32,8 +34,8 @@ class InScope(BasePermission):
             return False
         scope = WRITE if request.method not in SAFE_METHODS else READ
         scope = getattr(view, "scopes", {}).get(request.method, scope)
-        self.message = f"This API key is missing the scope {scope}, to {SCOPES[scope]}."
-        return principal.may(scope)
+        check_allowed(principal, scope, getattr(view, "permissions", {}).get(request.method))
+        return True
 
 
 class StrictJSON(BaseParser):

@@ -23,6 +23,7 @@ from apps.record.errors import (
     Refusal,
     TaskFinished,
     WrongOffset,
+    exceeded_by,
     headers_of,
     kind_of,
     log_error,
@@ -73,6 +74,7 @@ TABLE: dict[type[Exception] | Kind, Row] = {
     Kind.CONFLICT: Row(HTTPStatus.CONFLICT, "conflict"),
     Kind.TOO_LARGE: Row(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large"),
     Kind.UNAUTHENTICATED: Row(HTTPStatus.UNAUTHORIZED, "unauthenticated"),
+    Kind.FORBIDDEN: FORBIDDEN,
     Kind.TOO_MANY: Row(HTTPStatus.TOO_MANY_REQUESTS, "too_much"),
     Kind.UNAVAILABLE: Row(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable"),
     Kind.INTERNAL: Row(HTTPStatus.INTERNAL_SERVER_ERROR, "internal"),
@@ -121,6 +123,7 @@ class Problem:
     detail: str
     errors: list[JSON] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
+    limit: JSON = field(default_factory=dict)
 
     @property
     def document(self) -> JSON:
@@ -131,7 +134,8 @@ class Problem:
             "detail": self.detail,
             "code": self.row.code,
         }
-        return told | ({"errors": self.errors} if self.errors else {})
+        optional = {"errors": self.errors, "limit": self.limit}
+        return told | {name: value for name, value in optional.items() if value}
 
     @property
     def response(self) -> HttpResponse:
@@ -151,7 +155,8 @@ def problem(error: Exception) -> Problem:
         detail = ": ".join(filter(None, errors[0].values()))
     else:
         detail = row.detail or (str(error) if own else sentence_of(error))
-    return Problem(row, detail, errors, _headers(error, row))
+    exceeded = exceeded_by(error)
+    return Problem(row, detail, errors, _headers(error, row), exceeded.data if exceeded else {})
 
 
 def _violations(error: Exception) -> Sequence[tuple[str, str]]:

@@ -32,6 +32,7 @@ from apps.api.framework.policies import encode_json
 from apps.api.framework.problems import MEDIA_TYPE
 from apps.api.framework.serializers import Query, Shape, Strict
 from apps.api.framework.views import IDEMPOTENCY_HEADER, Endpoint
+from apps.limits.models import Kind, Whose
 
 ALWAYS = (401, 403, 406, 429, 503)
 OF_A_BODY = (400, 413, 415, 422)
@@ -67,6 +68,15 @@ class Violation(Shape):
         )
     ]
 )
+@extend_schema_serializer(component_name="ReachedLimit")
+class Reached(Shape):
+    name = serializers.ChoiceField(Kind.values)
+    of = serializers.ChoiceField(Whose.values)
+    max = serializers.IntegerField()
+    used = serializers.IntegerField()
+    retry_after = serializers.IntegerField(required=False, help_text="Seconds.")
+
+
 class Problem(Shape):
     """Why a request was refused (RFC 9457)."""
 
@@ -76,6 +86,7 @@ class Problem(Shape):
     detail = serializers.CharField(help_text="A sentence for people that says what to do.")
     code = serializers.CharField(help_text="A stable code for programs.")
     errors = Violation(many=True, required=False)  # type: ignore[assignment]
+    limit = Reached(required=False, help_text="The limit that was reached.")
 
 
 class Key(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

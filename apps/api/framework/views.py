@@ -21,11 +21,14 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 import db
-from apps.accounts import quotas
+from apps.accounts import audit, challenges, quotas
 from apps.accounts.authentication import request_principal
+from apps.accounts.permissions import Permission
 from apps.accounts.principals import ANONYMOUS, Principal
+from apps.accounts.refusals import refusals
 from apps.api.framework import pagination, problems
 from apps.api.framework.serializers import Body, Query
+from apps.limits import current as limits
 from apps.record.errors import InvalidFields
 
 Handler = Callable[..., Any]
@@ -42,15 +45,22 @@ class Endpoint(APIView):
     principal: Principal = ANONYMOUS
     scopes: dict[str, str] = {}
     """The scope that a method wants, where it is not that of reading or writing."""
+    permissions: dict[str, Permission] = {}
+    """What a method wants of the caller's role, where it is not the permission of its scope."""
 
     async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:  # type: ignore[override]
+        challenges.asks_for("/api/v1")
         self.args, self.kwargs, self.headers = args, kwargs, self.default_response_headers
+        authorization = request.headers.get("Authorization", "")
+        db.caller.set(quotas.presumed_key(authorization, str(request.META.get("REMOTE_ADDR", ""))))
         try:
             _ = request.body  # before DRF: the bridge may call a handler again
             self.request = self.initialize_request(request, *args, **kwargs)
             handler = self._handler()
             if iscoroutinefunction(handler):
                 await db.run(self.initial, self.request, *args, **kwargs)
+                quotas.note_verified(authorization)
+                db.caller.set(quotas.caller_key(self.principal, self.address))
                 response = self._render(await handler(self.request, *args, **kwargs))
             else:
                 response = await db.run(self._call_sync, handler)
@@ -66,8 +76,9 @@ class Endpoint(APIView):
         return cast(Handler, found or self.http_method_not_allowed)
 
     def _call_sync(self, handler: Handler) -> HttpResponseBase:
-        self.initial(self.request, *self.args, **self.kwargs)
-        return self._render(handler(self.request, *self.args, **self.kwargs))
+        with audit.during(cast(HttpRequest, self.request)):
+            self.initial(self.request, *self.args, **self.kwargs)
+            return self._render(handler(self.request, *self.args, **self.kwargs))
 
     def _render(self, response: HttpResponseBase) -> HttpResponseBase:
         """Render now; Django would render only in its middleware."""
@@ -83,8 +94,10 @@ class Endpoint(APIView):
             self.principal = request_principal(request)
         except APIException:
             quotas.count_request(ANONYMOUS, self.address)
+            if authorization := request.headers.get("Authorization"):
+                refusals.count_key(authorization, request._request)
             raise
-        quotas.count_request(self.principal, self.address)
+        limits.count_request(self.principal, self.address)
 
     @property
     def address(self) -> str:

@@ -28,7 +28,8 @@ from apps.record import feed
 from apps.record.content import blobs
 from apps.record.errors import TaskNotCancelable
 from apps.record.events import JSON, EventType
-from apps.record.models import Artifact, Context, Event, Run, Task, TaskState
+from apps.record.execution import Run
+from apps.record.models import Artifact, Context, Event, Task, TaskState
 
 CONTENT = ("text", "raw", "url", "data")
 
@@ -181,7 +182,7 @@ def message_of(text: str, files: list[Path], *, context_id: str = "", task: uuid
 
 
 def waiting_task(principal: Principal, agent: Agent, context_id: str) -> uuid.UUID | None:
-    context = Context.objects.visible_to(principal).filter(context_id=context_id, agent=agent).first()
+    context = Context.objects.of(principal).filter(context_id=context_id, agent=agent).first()
     task = Task.objects.unfinished().filter(context=context).order_by("-created_at").first() if context else None
     return task.pk if task else None
 

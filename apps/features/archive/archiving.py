@@ -19,10 +19,11 @@ from apps.accounts.models import Workspace
 from apps.features.archive import file_format
 from apps.record import lineage
 from apps.record.content import blobs
+from apps.record.execution import Accepted, Run
 from apps.record.hooks import hooks
 from apps.record.ledger import ContextIsCold, lock_context
 from apps.record.lookup import DamagedArchive
-from apps.record.models import Accepted, ColdKey, Context, ContextQuerySet, Run, Segment, Task
+from apps.record.models import ColdKey, Context, ContextQuerySet, Segment, Task
 from db import sql
 from db.sql import write_transaction
 

@@ -15,7 +15,7 @@ from apps.features.archive import file_format
 from apps.record.events import JSON
 from apps.record.ledger import ContextIsCold, lock_context
 from apps.record.lookup import DamagedArchive
-from apps.record.models import ColdKey, Context, Segment, Task
+from apps.record.models import ColdKey, Context, Message, Segment, Task
 from db import sql
 from db.sql import write_transaction
 
@@ -60,6 +60,9 @@ def restore_locked(context: Context) -> None:
         raise DamagedArchive("The file is of another session.")
     with default_storage.open(name) as stream:
         _insert_rows(file_format.ArchiveReader(stream))
+    # Files of earlier versions do not say who wrote a message.
+    unsigned = Message.objects.filter(context=context, role=Message.Role.USER, author=None)
+    unsigned.update(author=context.owner_id)
     ColdKey.objects.filter(context=context).delete()
     values = {"cold_file": "", "cold_at": None, "cold_messages": 0, "warmed_at": sql.database_time()}
     Context.objects.filter(pk=context.pk).update(**values)
@@ -68,7 +71,7 @@ def restore_locked(context: Context) -> None:
 
 def _insert_rows(reader: file_format.ArchiveReader) -> None:
     for name, lines in groupby(reader.rows(), key=lambda line: line[0]):
-        for batch in batched((row for _, row in lines), ROWS_AT_ONCE, strict=False):
+        for batch in batched((row for _, row in lines), ROWS_AT_ONCE):
             if name == file_format.REFERENCES:
                 _restore_references(batch)
             else:

@@ -8,14 +8,16 @@ from django.utils import timezone
 
 import db
 from agentkit import Credential as Lent
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.engine.assignment import Assignment
 from apps.features.credentials.models import Credential
 from apps.record import runs
-from apps.record.models import Run
+from apps.record.execution import Run
 from apps.record.runs import LeaseLost
-from db.sql import database_time
+from db.sql import database_time, write_transaction
 
-audit = logging.getLogger("parley.audit")
+log_lines = logging.getLogger("parley.audit")
 
 
 async def lend(assignment: Assignment, service: str) -> Lent | None:
@@ -50,9 +52,13 @@ def _lend(assignment: Assignment, service: str) -> Lent | None:
 
 def _log_use(assignment: Assignment, found: Credential) -> None:
     lease, task = assignment.lease, assignment.task
-    Credential.objects.filter(pk=found.pk).update(last_used_at=timezone.now())
-    runs.add_note(lease.run_id, f"Was lent credential {found.pk}, for {found.service}.")
-    audit.info(
+    details = {"agent": assignment.agent.slug, "owner": found.user_id, "task": str(task.pk), "run": str(lease.run_id)}
+    subject = audit.Subject("credentials.credential", str(found.pk), found.service)
+    with write_transaction():
+        Credential.objects.filter(pk=found.pk).update(last_used_at=timezone.now())
+        runs.add_note(lease.run_id, f"Was lent credential {found.pk}, for {found.service}.")
+        audit.record(AuditAction.CREDENTIAL_LENT, object=subject, details=details)
+    log_lines.info(
         "credential %s lent: agent %s, owner %s, task %s, run %s",
         found.pk, assignment.agent.slug, found.user_id, task.pk, lease.run_id,
     )  # fmt: skip

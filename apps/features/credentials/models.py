@@ -10,11 +10,14 @@ from django.db import models
 from django.utils import timezone
 
 from agentkit import outcomes
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.record.models import Task
+from db.sql import write_transaction
 
 
 class AuthType(models.TextChoices):
@@ -80,10 +83,14 @@ class Credential(models.Model):
     def __str__(self) -> str:
         return f"{self.service} for {self.agent_id}"
 
-    def revoke(self) -> None:
+    def revoke(self, by: User | None = None) -> None:
         self.username = self.secret = ""
         self.revoked_at = timezone.now()
-        self.save(update_fields=["username", "secret", "revoked_at"])
+        with write_transaction():
+            self.save(update_fields=["username", "secret", "revoked_at"])
+            details = {"agent": self.agent.slug, "owner": self.user_id}
+            subject = audit.Subject("credentials.credential", str(self.pk), self.service)
+            audit.record(AuditAction.CREDENTIAL_REMOVED, actor=by, object=subject, details=details)
 
 
 class CredentialRequest(models.Model):

@@ -15,6 +15,8 @@ from django.conf import settings
 from django.utils import timezone
 
 from agentkit import AuthRequired, Failed, Part
+from apps.accounts import audit
+from apps.accounts.audit_models import ActorKind, AuditAction
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine import accept, finish
@@ -25,7 +27,7 @@ from apps.record.events import JSON
 from apps.record.ledger import Ledger
 from apps.record.models import TERMINAL_STATES, Context, Task, TaskState
 
-audit = logging.getLogger("parley.audit")
+log_lines = logging.getLogger("parley.audit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +124,10 @@ def _resume(
     request: CredentialRequest, by: User | None, given: GivenCredential | None, wanted: Sequence[RequestStatus]
 ) -> None:
     with _locked_to_answer(request, CredentialRequest.Answer.GIVEN, by, wanted) as (log, task):
+        run = accept.record_resume(log, task.pk, because=f"A credential for {request.service} was given.")
         if given is not None:
             _store_credential(task, request, given, by)
-        run = accept.record_resume(log, task.pk, because=f"A credential for {request.service} was given.")
+            record_credential(AuditAction.CREDENTIAL_STORED, task, request.service, by)
     if run is not None:
         publish(run)
 
@@ -134,6 +137,14 @@ def decline(request: CredentialRequest, by: User | None) -> None:
     with _locked_to_answer(request, CredentialRequest.Answer.DECLINED, by, (RequestStatus.OPEN,)) as (log, task):
         declined = Failed(f"The credential for {request.service} was declined.", "credential_declined")
         finish.fail_waiting(log, task, declined)
+        record_credential(AuditAction.CREDENTIAL_DECLINED, task, request.service, by)
+
+
+def record_credential(action: AuditAction, task: Task, service: str, by: User | None) -> None:
+    subject = audit.Subject("credentials.credential", label=service)
+    details = {"agent": task.agent.slug, "owner": task.owner_id, "task": str(task.pk)}
+    actor = by or audit.Actor(ActorKind.ANONYMOUS, name="a holder of the link")
+    audit.record(action, actor=actor, object=subject, workspace=task.context.workspace_id, details=details)
 
 
 def resume_waiting_tasks(agent: Agent, owner: User, by: User | None) -> None:
@@ -186,7 +197,7 @@ def _locked_to_answer(
         answered: dict[str, Any] = {"answer": answer, "answered_at": timezone.now(), "answered_by": by}
         CredentialRequest.objects.filter(pk=request.pk).update(**answered)
         yield log, task
-    audit.info(
+    log_lines.info(
         "credential request %s %s: agent %s, owner %s, task %s, by %s",
         request.pk, answer, task.agent.slug, task.owner_id, task.pk, by.pk if by else "a holder of the link",
     )  # fmt: skip

@@ -25,7 +25,7 @@ from apps.record import lineage
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.lineage import LogRange
 from apps.record.lookup import restored
-from apps.record.models import ENDLESS, Context, Message, Segment
+from apps.record.models import ENDLESS, Context, Message, Segment, seen_by
 from db.sql import write_transaction
 
 ABOVE = """
@@ -72,20 +72,22 @@ def tree(principal: Principal, context: uuid.UUID) -> Tree:
     """
     members = tree_members(context)
     found = list(members.select_related("agent").order_by("created_at", "pk"))
+    top = next((one.pk for one in found if one.parent_id is None), None)
+    found = [one for one in found if one.is_seen_by(principal)]
     by_key = {one.pk: one for one in found}
     asked = by_key.get(context)
-    if asked is None or asked.owner_id != principal.user_id or asked.deleted_at is not None:
+    if asked is None or asked.deleted_at is not None:
         raise ContextNotFound
     ordered = _parents_first(found)
     counts = _message_counts(found, members)
     root = ordered[0].pk
-    chosen = ChosenLeaf.objects.filter(user=principal.user_id, root=root).values_list("leaf_id", flat=True)
+    chosen = ChosenLeaf.objects.filter(user=principal.user_id, root=top).values_list("leaf_id", flat=True)
     leaf = next((key for key in chosen if key in by_key and by_key[key].deleted_at is None), None)
     return Tree(root, [Node(one, counts[one.pk]) for one in ordered], leaf)
 
 
-def siblings(context: Context, index: int) -> list[Sibling]:
-    """All sessions that continue from just before the message at `index`, the original first.
+def siblings(principal: Principal, context: Context, index: int) -> list[Sibling]:
+    """The caller's sessions that continue from just before the message at `index`, the original first.
 
     Raises InvalidParams for an index out of range.
     """
@@ -93,6 +95,8 @@ def siblings(context: Context, index: int) -> list[Sibling]:
         raise InvalidParams(f"There is no event {index}. Choose one from 1 to {context.last_event}.", "index")
     point = forking.fork_point(context, index - 1)
     contexts = (_forks_at(point) | Context.objects.filter(pk=point.parent.pk)).filter(deleted_at=None)
+    here = {one.source for one in lineage.log_ranges(context, context.last_event)}
+    contexts = contexts.filter(seen_by(principal) | Q(pk__in=here))
     for cold in contexts.exclude(cold_file=""):
         restored(cold)
     first = Message.objects.filter(context=OuterRef("pk"), index__gt=point.at).order_by("index").values("pk")[:1]
@@ -145,8 +149,9 @@ def _recursive_ids(statement: str, context: uuid.UUID) -> RawSQL:
 
 def _parents_first(contexts: list[Context]) -> list[Context]:
     children: dict[uuid.UUID | None, list[Context]] = defaultdict(list)
+    keys = {one.pk for one in contexts}
     for one in contexts:
-        children[one.parent_id].append(one)
+        children[one.parent_id if one.parent_id in keys else None].append(one)
     ordered, waiting = [], children[None][::-1]
     while waiting:
         ordered.append(one := waiting.pop())
@@ -163,7 +168,7 @@ def _message_counts(contexts: list[Context], members: QuerySet[Context]) -> dict
     indexes = _message_indexes(Message.objects.filter(context__in=keys))
     counts = {one.pk: len(indexes[one.pk]) if one.forked_at is None else 0 for one in contexts}
     shared = Segment.objects.filter(context__in=keys).values_list("context_id", "source_id", "first", "last")
-    for context, source, first, last in shared:
+    for context, source, first, last in shared.filter(context__in=counts):
         counts[context] += bisect_right(indexes[source], last) - bisect_left(indexes[source], first)
     return counts | {one.pk: one.cold_messages for one in contexts if one.cold_file}
 
@@ -198,14 +203,18 @@ MessageIndexes = dict[uuid.UUID, list[int]]
 """The indexes of the messages in each log."""
 
 
-def branch_points(context: Context) -> list[BranchPoint]:
-    """The branch points of a session by index. At most six queries; one if there are no forks."""
+def branch_points(principal: Principal, context: Context) -> list[BranchPoint]:
+    """The branch points of a session by index, with the forks that the caller may see.
+
+    At most six queries; one if there are no forks.
+    """
     if context.parent_id is None and not Context.objects.filter(parent=context).exists():
         return []
     ranges = lineage.log_ranges(context, ENDLESS)
     indexes = _message_indexes(Message.objects.filter(context__in={one.source for one in ranges}))
-    points = [_branch_point_at(gap, forks, ranges, indexes) for gap, forks in _forks_by_gap(ranges, indexes).items()]
-    points.insert(0, _first_branch_point(context, ranges[0], indexes))
+    by_gap = _forks_by_gap(principal, ranges, indexes)
+    points = [_branch_point_at(gap, forks, ranges, indexes) for gap, forks in by_gap.items()]
+    points.insert(0, _first_branch_point(principal, context, ranges[0], indexes))
     by_index = {point.index: point for point in points if point is not None}
     return sorted(by_index.values(), key=lambda point: point.index)
 
@@ -218,9 +227,10 @@ def _message_indexes(messages: QuerySet[Message]) -> MessageIndexes:
     return indexes
 
 
-def _forks_by_gap(ranges: list[LogRange], indexes: MessageIndexes) -> dict[_Gap, list[Branch]]:
+def _forks_by_gap(principal: Principal, ranges: list[LogRange], indexes: MessageIndexes) -> dict[_Gap, list[Branch]]:
     shared = Segment.objects.filter(source__in={one.source for one in ranges}, context__forked_at=F("last"))
-    forks = shared.filter(context__deleted_at=None).annotate(first_message=_first_own_message("context"))
+    seen = shared.filter(seen_by(principal, "context__"), context__deleted_at=None)
+    forks = seen.annotate(first_message=_first_own_message("context"))
     rows = forks.exclude(first_message=None).order_by("context__created_at", "context")
     by_gap: dict[_Gap, list[Branch]] = defaultdict(list)
     for source, at, fork, first_message in rows.values_list("source_id", "last", "context_id", "first_message"):
@@ -254,8 +264,11 @@ def _branch_point(source: uuid.UUID, index: int | None, branches: list[Branch]) 
     return BranchPoint(index, positions[0], branches)
 
 
-def _first_branch_point(context: Context, first: LogRange, indexes: MessageIndexes) -> BranchPoint | None:
-    unshared = tree_members(context.pk).filter(Q(forked_at=0) | Q(parent=None), deleted_at=None)
+def _first_branch_point(
+    principal: Principal, context: Context, first: LogRange, indexes: MessageIndexes
+) -> BranchPoint | None:
+    seen = tree_members(context.pk).filter(seen_by(principal) | Q(pk=first.source))
+    unshared = seen.filter(Q(forked_at=0) | Q(parent=None), deleted_at=None)
     begun = unshared.annotate(first_message=_first_own_message("pk")).exclude(first_message=None)
     rows = begun.order_by(F("forked_at").asc(nulls_first=True), "created_at", "pk").values_list("pk", "first_message")
     index = _next_index(indexes[first.source], 0)

@@ -28,8 +28,9 @@ from apps.record.errors import (
     UnsupportedOperation,
 )
 from apps.record.events import JSON, Edited, EventType, MessageVersion
+from apps.record.execution import Accepted, Run
 from apps.record.lookup import find_restored_session
-from apps.record.models import Accepted, Context, Event, Message, Run
+from apps.record.models import Context, Event, Message
 
 NOT_YOURS = "You can edit only your own messages. Edit the message before this answer, or try again."
 NOTHING_TO_RETRY = "There is no message to try again. Send a message first."
@@ -122,7 +123,7 @@ def _edited_fork(
 ) -> _NewFork:
     found = find_restored_session(principal, context)
     row = find_message(found, message)
-    if row.role != Message.Role.USER:
+    if row.role != Message.Role.USER or row.author_id != principal.user_id:
         raise UnsupportedOperation(NOT_YOURS)
     kept = [part for part in row.parts if is_file(part)] if keep_files else []
     how: dict[str, Any] = {"reason": "edit", "running": running, "edited_message": str(row.pk)}
@@ -160,7 +161,7 @@ async def retry(
 
     def make_fork() -> _NewFork:
         found = find_restored_session(principal, context)
-        row = _message_to_retry(found, find_message(found, message) if message else None, key)
+        row = _message_to_retry(principal, found, find_message(found, message) if message else None, key)
         how: dict[str, Any] = {"reason": "retry", "running": running, "title": _retry_title(found, row, agent)}
         how["edited"] = _history(found, row, key, itself=False)
         return _fork_before(principal, found, row, row.parts, agent, key, how)
@@ -197,7 +198,7 @@ def find_message(context: Context, message: uuid.UUID) -> Message:
     return found
 
 
-def _message_to_retry(context: Context, message: Message | None, key: str) -> Message:
+def _message_to_retry(principal: Principal, context: Context, message: Message | None, key: str) -> Message:
     """The caller's message that led to this one; by default the newest at the time when the key was first used.
 
     Raises UnsupportedOperation.
@@ -207,7 +208,7 @@ def _message_to_retry(context: Context, message: Message | None, key: str) -> Me
     asked = lineage.messages(context).select_related("task__agent").filter(role=Message.Role.USER).order_by("-index")
     if message is not None:
         asked = asked.filter(index__lt=message.index, task=message.task_id)
-    elif (child := forking.find_fork(context, key)) is not None:
+    elif (child := forking.find_fork(principal, context, key)) is not None:
         asked = asked.filter(index__gt=child.forked_at).order_by("index")
     found = asked.first()
     if found is None:
@@ -256,14 +257,15 @@ def _message(row: Message, parts: list[JSON], child: Context, key: str, *, same_
 def _question(row: Message) -> Question | None:
     """The question that the message answered, if its agent can be given another answer.
 
-    None if the task has ended, because its memory is gone, and if a child task asked, because the child continues
-    elsewhere. The answer is then a request, whose reference and history show the question.
+    None if the task has ended, because its memory is gone; if a child task asked, because the child continues
+    elsewhere; and for a tool call, because an approval holds for one call only. The answer is then a request, whose
+    reference and history show the question.
     """
     task = row.task
     if task is None or task.is_finished or task.agent.kind == Agent.Kind.REMOTE:
         return None
     answering = Run.objects.filter(task=task, message=row).order_by("turn").first()
-    if answering is None or not answering.slot or "child" in answering.slot:
+    if answering is None or not answering.slot or not answering.slot.keys().isdisjoint(("child", "approvers")):
         return None
     asking = Run.objects.filter(task=task, turn=answering.turn - 1).first()
     return Question(answering.slot, asking.memory) if asking else None
@@ -272,5 +274,5 @@ def _question(row: Message) -> Question | None:
 def _check_key(principal: Principal, context: Context, key: str) -> None:
     """Raises InvalidParams for a key under which the caller sent a message in another place."""
     used = Accepted.objects.filter(sender=principal.sender, message_id=key).exists()
-    if used and forking.find_fork(context, key) is None:
+    if used and forking.find_fork(principal, context, key) is None:
         raise InvalidParams(USED_KEY, "Idempotency-Key")

@@ -19,7 +19,7 @@ from apps.engine import cancel
 from apps.record import ledger, lineage, notifications
 from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
 from apps.record.events import Edited, EventType, Fork, Opening
-from apps.record.lookup import check_may_use, find_session, restored
+from apps.record.lookup import check_may_use, check_may_write, find_session, restored
 from apps.record.models import ENDLESS, MAX_TITLE, UNFINISHED_STATES, Context, Segment, Task, TaskState
 from db.sql import write_transaction
 
@@ -49,7 +49,9 @@ def fork(
     edited: Edited | None = None,
     title: str = "",
 ) -> Context:
-    """A session that begins with the caller's events up to `at`; 0 is before the first event.
+    """A session of the caller that begins with the events up to `at`; 0 is before the first event.
+
+    In somebody else's shared session, nothing is canceled, and its log does not name the fork.
 
     The fork has `agent`, or the session's agent at that event. Unfinished tasks are canceled in the fork. A fork that
     begins directly after another fork's beginning gets that fork's parent, so that the two are siblings. With
@@ -61,7 +63,8 @@ def fork(
     UnsupportedOperation for an agent that the caller may not use, or a child task's session; then nothing was recorded.
     """
     found = _forkable(principal, context, agent)
-    child = Context(pk=fork_id(found, key) if key else uuid.uuid4())
+    is_own = found.owner_id == principal.user_id
+    child = Context(pk=fork_id(found, _own_key(principal, found, key)) if key else uuid.uuid4())
     canceled: list[uuid.UUID] = []
     stopped: list[uuid.UUID] = []
     try:
@@ -74,12 +77,12 @@ def fork(
                 child.title = title[:MAX_TITLE] or _title(log.context, point, at, agent)
                 if at == log.context.last_event:
                     child.memory = Context.objects.values_list("memory", flat=True).get(pk=found.pk)
-                _create_fork(child, point, reason, agent, edited)
-                if running == "cancel":
+                _create_fork(child, point, reason, agent, edited, principal)
+                if running == "cancel" and is_own:
                     working = Task.objects.filter(context=found.pk, state__in=WORKING_STATES).order_by("first_event")
                     canceled = list(working.values_list("pk", flat=True))
                     stopped = [run for task in canceled for run in cancel.record_cancel(log, task)]
-                if edited_message:
+                if edited_message and is_own:
                     log.add(EventType.EDIT, {"messageId": edited_message, "session": str(child.pk)})
     except Context.DoesNotExist:  # the context was deleted just now
         raise ContextNotFound from None
@@ -94,13 +97,19 @@ def fork_id(context: Context, key: str) -> uuid.UUID:
     return uuid.uuid5(context.pk, key)
 
 
-def find_fork(context: Context, key: str) -> Context | None:
-    return Context.objects.filter(pk=fork_id(context, key)).first()
+def find_fork(principal: Principal, context: Context, key: str) -> Context | None:
+    return Context.objects.filter(pk=fork_id(context, _own_key(principal, context, key))).first()
+
+
+def _own_key(principal: Principal, context: Context, key: str) -> str:
+    """Two people who choose the same key in a shared session make two forks."""
+    return key if context.owner_id == principal.user_id else f"{principal.sender} {key}"
 
 
 def _forkable(principal: Principal, context: uuid.UUID | Context, agent: Agent | None) -> Context:
     key = context if isinstance(context, uuid.UUID) else context.pk
     found = find_session(principal, key)
+    check_may_write(principal, found)
     if found.parent_task is not None:
         raise UnsupportedOperation(
             "This session belongs to another agent's task. Fork the session that started the task."
@@ -157,7 +166,14 @@ def numbered_title(point: ForkPoint, prefix: str, title: str) -> str:
     return f"{prefix}: {title}"[:MAX_TITLE] if number == 1 else f"{prefix} {number}: {title}"[:MAX_TITLE]
 
 
-def _create_fork(child: Context, point: ForkPoint, reason: Reason, agent: Agent | None, edited: Edited | None) -> None:
+def _create_fork(
+    child: Context,
+    point: ForkPoint,
+    reason: Reason,
+    agent: Agent | None,
+    edited: Edited | None,
+    principal: Principal,
+) -> None:
     parent, at, memory = point.parent, point.at, child.memory
     child.last_event = at
     restored(parent)
@@ -165,7 +181,7 @@ def _create_fork(child: Context, point: ForkPoint, reason: Reason, agent: Agent 
     with ledger.writing(child) as log:
         opens: Opening = {
             "contextId": "",
-            "owner": parent.owner_id,
+            "owner": principal.user_id,
             "workspace": parent.workspace_id,
             "agent": agent.pk if agent else before,
             "title": child.title,

@@ -12,9 +12,10 @@ from collections.abc import Collection
 from django.db.models import CASCADE, QuerySet
 
 from apps.record.events import EventType
+from apps.record.execution import Accepted, Run, Suspension
 from apps.record.hooks import hooks
 from apps.record.lineage import ended_by, widest_share
-from apps.record.models import Accepted, Artifact, Context, Event, Message, Run, Segment, Suspension, Task
+from apps.record.models import Artifact, Context, Event, Message, Segment, Task
 from apps.record.projection import Rebuilt
 
 
@@ -32,7 +33,8 @@ def hand_over(context: Context) -> None:
     cut_off = list(opened.exclude(ended_by(last)).values_list("pk", flat=True))
     for model, index in ((Event, "index"), (Message, "index"), (Task, "first_event")):
         rows: QuerySet[Event | Message | Task] = model._default_manager.filter(context=context)
-        rows.filter(**{f"{index}__lte": last}).update(context=heir)
+        moved = rows.filter(**{f"{index}__lte": last})
+        (moved.exclude(pk__in=cut_off) if model is Task else moved).update(context=heir)
     for inherit in hooks("CONTEXT_INHERITED"):
         inherit(context, heir, last)
     Segment.objects.filter(source=context).exclude(context=context).update(source=heir)
@@ -41,7 +43,10 @@ def hand_over(context: Context) -> None:
 
 
 def _cancel_tasks(heir: Context, last: int, tasks: Collection[uuid.UUID]) -> None:
-    """Give the tasks the state that they have in a fork that begins after event `last`."""
+    """Give the tasks to the heir, with the state that they have in a fork that begins after event `last`.
+
+    That is one statement: the database refuses to change a finished task that stays in its log.
+    """
     rebuilt = Rebuilt(Context(pk=heir.pk))
     for event in Event.objects.filter(context=heir, task__in=tasks, index__lte=last).order_by("index"):
         rebuilt.apply(event)
@@ -49,9 +54,8 @@ def _cancel_tasks(heir: Context, last: int, tasks: Collection[uuid.UUID]) -> Non
     rebuilt.apply(Event.objects.get(**after, type=EventType.FORK))
     Artifact.objects.filter(task__in=tasks).delete()
     Artifact.objects.bulk_create(rebuilt.artifacts)
-    Task.objects.bulk_update(
-        rebuilt.tasks.values(), ["state", "status_message", "slot", "metadata", "status_at", "status_event"]
-    )
+    columns = ["context", "state", "status_message", "slot", "metadata", "status_at", "status_event"]
+    Task.objects.bulk_update(rebuilt.tasks.values(), columns)
     _delete_later_rows(last, tasks)
 
 

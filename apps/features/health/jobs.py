@@ -12,6 +12,7 @@ from apps.features.health.monitoring import observe
 
 @shared_task(name="health.observe")  # type: ignore[untyped-decorator]
 def observe_agents() -> None:
+    """Measures agents and says which of them are healthy."""
     observe()
 
 

@@ -19,7 +19,8 @@ from django.utils.module_loading import import_string
 
 from apps.agents.models import Agent, AgentStats
 from apps.engine.handlers import Impairment
-from apps.record.models import Message, Run
+from apps.record.execution import Run
+from apps.record.models import Message
 from db import sql
 from db.sql import write_transaction
 

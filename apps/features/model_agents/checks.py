@@ -11,7 +11,7 @@ from typing import Any
 import outbound
 from apps.installation.current import Endpoint
 from apps.installation.models import Provider
-from outbound import Answer, Exchange, Limits
+from outbound import Answer, Exchange, Limits, targets
 
 LIST_LIMITS = Limits(seconds=10.0, bytes=5 * 1024 * 1024)
 CALL_LIMITS = Limits(seconds=30.0, bytes=1024 * 1024)
@@ -61,7 +61,7 @@ def _without_model(endpoint: Endpoint, listed: list[str] | None) -> Checked:
 
 async def _list_models(endpoint: Endpoint, provider: str) -> list[str] | None:
     """None if the endpoint has no list that can be read. Raises _Refused and the errors of `outbound`."""
-    async with outbound.exchange(LIST_LIMITS) as way:
+    async with outbound.exchange(LIST_LIMITS, also=_allowed(endpoint)) as way:
         status, body = await _sent(way, "GET", f"{endpoint.base_url}/models", _headers(endpoint, provider))
     if status in (401, 403):
         raise _Refused(_sentence(endpoint, status, body))
@@ -79,7 +79,7 @@ async def _ask(endpoint: Endpoint) -> float:
     started = time.monotonic()
     content = {"model": endpoint.model, "messages": [{"role": "user", "content": QUESTION}]}
     headers = {**_headers(endpoint, ""), "Content-Type": "application/json"}
-    async with outbound.exchange(CALL_LIMITS) as way:
+    async with outbound.exchange(CALL_LIMITS, also=_allowed(endpoint)) as way:
         url = f"{endpoint.base_url}/chat/completions"
         status, body = await _sent(way, "POST", url, headers, json.dumps(content).encode())
     if status != 200:
@@ -87,6 +87,11 @@ async def _ask(endpoint: Endpoint) -> float:
     if not (isinstance(body, dict) and isinstance(body.get("choices"), list) and body["choices"]):
         raise _Refused("The endpoint answered, but not as OpenAI's API does. Check the base URL.")
     return time.monotonic() - started
+
+
+def _allowed(endpoint: Endpoint) -> list[str]:
+    """LLM_BASE_URL may be private; for a connection there are allowances (see `language_models`)."""
+    return [] if endpoint.slug else targets.allowed_hosts(endpoint.base_url)
 
 
 async def _sent(

@@ -19,7 +19,9 @@ from agentkit.llm.models import check_endpoint, import_in_thread
 from apps.engine.handlers import ConnectionlessThreads
 from apps.installation import current
 from apps.installation.current import Endpoint, Snapshot
+from apps.record.hooks import hooks
 from outbound import targets, transports
+from telemetry import tracing
 
 if TYPE_CHECKING:
     from agentkit.llm.endpoints import EndpointModel
@@ -46,8 +48,25 @@ def configure() -> None:
             http_client=tool_server_client,
             may_start=lambda command: command in settings.MCP_STDIO_ALLOW,
             threads=ConnectionlessThreads(settings.HANDLER_THREADS, thread_name_prefix="tool"),
+            prepare=trace_calls,
         )
     )
+
+
+def trace_calls() -> None:
+    """Make spans of the model library's calls, if tracing is on: models by GenAI's conventions, and tools."""
+    if (provider := tracing.provider()) is None:
+        return
+    from pydantic_ai import Agent, InstrumentationSettings
+
+    with_content = tracing.captures_content()
+    instrumentation = InstrumentationSettings(
+        tracer_provider=provider,
+        include_content=with_content,
+        include_binary_content=False,
+        include_model_request_parameters=False,
+    )
+    Agent.instrument_all(instrumentation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +97,14 @@ def endpoint_model(endpoint: Endpoint, model: str) -> EndpointModel:
     made = openai_model(model, endpoint.base_url, endpoint.api_key, seconds=settings.LLM_SECONDS, http_client=client)
     if prices := endpoint.prices.get(model):
         made.prices = (prices.input, prices.output)
+    made.check = _check_obstacles
     return made
+
+
+async def _check_obstacles(cost: float) -> None:
+    """Raises AgentFailure if the model must not be called now."""
+    for check in hooks("MODEL_OBSTACLES"):
+        await check(cost)
 
 
 def choose(known: Snapshot, name: str | None) -> Choice:

@@ -12,8 +12,9 @@ from apps.accounts.principals import Principal
 from apps.agents.models import AgentVersion
 from apps.record import lookup
 from apps.record.events import JSON, EventType
+from apps.record.execution import Accepted, Run
 from apps.record.lookup import DamagedArchive
-from apps.record.models import Accepted, Artifact, ArtifactQuerySet, Context, Event, Message, Run, Segment, Task
+from apps.record.models import Artifact, ArtifactQuerySet, Context, Event, Message, Segment, Task
 
 Keys = Collection[uuid.UUID]
 

@@ -17,6 +17,7 @@ from apps.features.provenance import queries
 from apps.features.provenance.graph import (
     EdgeKind,
     Node,
+    NodeKind,
     Provenance,
     agent_version_node,
     artifact_node,
@@ -29,6 +30,7 @@ from apps.features.provenance.graph import (
     unavailable_node,
 )
 from apps.record.events import JSON
+from apps.record.hooks import hook
 from apps.record.models import Artifact, Message, Task
 
 MAX_NODES = 2_000  # nodes
@@ -50,6 +52,7 @@ def provenance_of(principal: Principal, artifact: Artifact, most: int = MAX_NODE
     traversal.graph.link(root.id, EdgeKind.DELIVERED_BY, task_node_id(artifact.task_id))
     traversal.link_contents()
     traversal.link_tasks()
+    traversal.add_verdicts()
     return traversal.graph
 
 
@@ -180,6 +183,15 @@ class _Traversal:
         else:
             self.graph.add(person_node(self.principal))
             self.graph.link(message, EdgeKind.SAID_BY, "person:owner")
+
+    def add_verdicts(self) -> None:
+        """The verdicts on signatures of remote agents. One query."""
+        nodes = [one for one in self.graph.nodes if one.kind == NodeKind.ARTIFACT]
+        places = [(uuid.UUID(one.details["taskId"]), one.details["artifactId"]) for one in nodes]
+        verdicts = hook("SIGNATURE_VERDICTS")(task for task, _ in places)
+        for node, place in zip(nodes, places, strict=True):
+            if verdict := verdicts.get(place):
+                node.details.update(isSigned=True, signature=str(verdict))
 
     def _expand(self, keys: list[uuid.UUID]) -> None:
         new = [key for key in keys if key not in self.expanded]

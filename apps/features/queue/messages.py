@@ -29,13 +29,14 @@ from apps.record.errors import (
     ContentTypeNotSupported,
     ContextNotFound,
     InvalidParams,
+    NotAccepting,
     Refusal,
     TaskFinished,
     UnsupportedOperation,
 )
 from apps.record.events import JSON
 from apps.record.ledger import Ledger
-from apps.record.lookup import check_may_use
+from apps.record.lookup import check_may_use, check_may_write
 from apps.record.models import Context, Event, Message, Task, TaskState
 from db import sql
 from db.sql import write_transaction
@@ -78,29 +79,27 @@ class ClaimedMessage:
     row: QueuedMessage
     context: Context
     task: Task | None  # that the message continues
+    principal: Principal  # who wrote it, in the session's workspace
 
     @property
     def agent(self) -> Agent:
         return self.task.agent if self.task else self.context.agent
 
     @property
-    def principal(self) -> Principal:
-        return self.row.owner.principal
-
-    @property
     def message(self) -> JSON:
-        ids = {"messageId": self.row.message_id, "contextId": self.context.context_id}
+        ids = {"messageId": self.row.message_id, "contextId": self.context.name_for(self.principal)}
         return {**ids, "role": "ROLE_USER", **self.row.message} | ({"taskId": str(self.task.pk)} if self.task else {})
 
 
 def enqueue(principal: Principal, context: Context, key: str, message: JSON) -> bool:
     """Queue a message (checked A2A parts, references) under a key; False if the key was queued or sent before.
 
-    Raises QueueFull, InvalidParams for a key that was used for another message, ContextNotFound; then nothing was
-    stored.
+    Raises QueueFull, InvalidParams for a key that was used for another message, ContextNotFound, ReadOnlySession; then
+    nothing was stored.
     """
     if principal.user_id is None:
         raise ContextNotFound
+    check_may_write(principal, context)
     stored = {**message, "parts": blobs.store_large(message["parts"])}
     with write_transaction():
         if (now := _lock_context(context.pk)) is None or now.deleted_at:
@@ -118,12 +117,15 @@ def enqueue(principal: Principal, context: Context, key: str, message: JSON) -> 
     return True
 
 
-def edit(context: Context, queued: uuid.UUID, text: str) -> None:
-    """Replace the text of a queued message; its files stay. Raises QueuedNotFound, BeingSent, InvalidParams."""
+def edit(principal: Principal, context: Context, queued: uuid.UUID, text: str) -> None:
+    """Replace the text of the caller's queued message; its files stay.
+
+    Raises QueuedNotFound, BeingSent, InvalidParams.
+    """
     said = blobs.store_large([{"text": text}]) if text.strip() else []
     with write_transaction():
         _lock_context(context.pk)  # keeps others from claiming it
-        row = _find(context, queued)
+        row = _find(principal, context, queued)
         parts = [*said, *(part for part in row.parts if not _is_said(part))]
         if not parts:
             raise InvalidParams("Write something, or delete the message.", "text")
@@ -139,20 +141,20 @@ def _is_said(part: JSON) -> bool:
     return is_text and not part.get("filename")
 
 
-def remove(context: Context, queued: uuid.UUID) -> None:
-    """Delete a queued message; `undo_remove` restores it for a while. Raises QueuedNotFound, BeingSent."""
+def remove(principal: Principal, context: Context, queued: uuid.UUID) -> None:
+    """Delete the caller's queued message; `undo_remove` restores it for a while. Raises QueuedNotFound, BeingSent."""
     with write_transaction():
         _lock_context(context.pk)  # keeps others from claiming it
-        row = _find(context, queued)
+        row = _find(principal, context, queued)
         if not QueuedMessage.objects.free().filter(pk=row.pk).update(removed_at=sql.database_time()):
             raise BeingSent
 
 
-def undo_remove(context: Context, queued: uuid.UUID) -> None:
+def undo_remove(principal: Principal, context: Context, queued: uuid.UUID) -> None:
     """Put a deleted message back in its place. Raises QueuedNotFound, QueueFull."""
     with write_transaction():
         _lock_context(context.pk)
-        row = QueuedMessage.everything.filter(context=context, pk=queued).first()
+        row = QueuedMessage.everything.filter(context=context, pk=queued, owner=principal.user_id).first()
         if row is None:
             raise QueuedNotFound
         if row.removed_at is not None:
@@ -205,7 +207,7 @@ async def send_due(context_id: uuid.UUID) -> int:
     while (claimed := await db.run(claim_next, context_id)) is not None:
         try:
             outcome = await _send_claimed(claimed)
-        except SessionBusy:
+        except (SessionBusy, NotAccepting):  # the sweep tries again
             await db.run(release_claim, claimed)
             break
         except Refusal as refusal:
@@ -217,12 +219,12 @@ async def send_due(context_id: uuid.UUID) -> int:
     return sent
 
 
-async def send_now(context: Context, message: uuid.UUID) -> Sent:
-    """Send a queued message at once: to the task that works or asks, or as the next message.
+async def send_now(principal: Principal, context: Context, message: uuid.UUID) -> Sent:
+    """Send the caller's queued message at once: to the task that works or asks, or as the next message.
 
     Raises QueuedNotFound, BeingSent, and errors.Refusal if it cannot be sent; then it stays in the queue.
     """
-    claimed = await db.run(claim, context, message)
+    claimed = await db.run(claim, principal, context, message)
     try:
         try:
             return await _send_claimed(claimed)
@@ -243,7 +245,10 @@ async def _send_claimed(claimed: ClaimedMessage) -> Sent:
 
 
 def _check_agent(claimed: ClaimedMessage) -> None:
-    """Raises UnsupportedOperation, ContentTypeNotSupported: the session's agent may have changed."""
+    """Raises ContextNotFound, UnsupportedOperation, ContentTypeNotSupported: agent and access may have changed."""
+    if not claimed.context.is_seen_by(claimed.principal):
+        raise ContextNotFound("You can no longer see this session.")
+    check_may_write(claimed.principal, claimed.context)
     check_may_use(claimed.principal, claimed.agent)
     if refused := claimed.agent.refused_type(claimed.row.parts):
         raise ContentTypeNotSupported(f"{claimed.agent.name} does not take {refused}. Switch to another agent.")
@@ -259,23 +264,26 @@ def claim_next(context_id: uuid.UUID) -> ClaimedMessage | None:
         if (newest := _newest_task(context)) is not None and newest.state in HELD_AFTER:
             return None
         _set_claimed(first)
-    return ClaimedMessage(first, context, None)
+    return ClaimedMessage(first, context, None, first.owner.principal_in(context.workspace_id))
 
 
-def claim(context: Context, queued: uuid.UUID) -> ClaimedMessage:
-    """Claim a message, even of a held queue, for the task that works or asks. Raises QueuedNotFound, BeingSent."""
+def claim(principal: Principal, context: Context, queued: uuid.UUID) -> ClaimedMessage:
+    """Claim the caller's message, even of a held queue, for their task that works or asks.
+
+    Raises QueuedNotFound, BeingSent.
+    """
     with write_transaction():
         now = _lock_context(context.pk)
         if now is None:
             raise ContextNotFound
-        row = _find(now, queued)
+        row = _find(principal, now, queued)
         if row.is_being_sent:
             raise BeingSent
         _set_claimed(row)
-        here = Task.objects.unfinished().select_related("agent").filter(context=now, agent=now.agent)
+        here = Task.objects.unfinished().select_related("agent").filter(context=now, agent=now.agent, owner=row.owner)
         working = here.order_by("-created_at", "-pk")
         asking = working.filter(state__in=(TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED))
-        return ClaimedMessage(row, now, asking.first() or working.first())
+        return ClaimedMessage(row, now, asking.first() or working.first(), principal)
 
 
 def release_claim(claimed: ClaimedMessage, problem: str = "") -> None:
@@ -321,8 +329,9 @@ def _first_unsent(context: Context) -> QueuedMessage | None:
     return None
 
 
-def _find(context: Context, queued: uuid.UUID) -> QueuedMessage:
-    row = QueuedMessage.objects.select_related("owner").filter(context=context, pk=queued).first()
+def _find(principal: Principal, context: Context, queued: uuid.UUID) -> QueuedMessage:
+    mine = QueuedMessage.objects.select_related("owner").filter(context=context, owner=principal.user_id)
+    row = mine.filter(pk=queued).first()
     if row is not None and row.claimed_until is not None and _is_recorded(context, row.message_id):
         row = None  # its sender died after recording it
     if row is None:

@@ -31,6 +31,8 @@ _kept: dict[tuple[str, str], Vector] = {}  # by model and text
 class EmbeddingFailed(Exception):
     """The call to the model failed; the text says why, for operators."""
 
+    loggable = True
+
 
 async def vectors_of(asked: str, texts: Sequence[str]) -> tuple[Vector, list[Vector]] | None:
     """The vector of a search text, and those of all skills, which are cached; None without a model.
@@ -67,7 +69,7 @@ async def _embed(texts: Sequence[str]) -> list[Vector]:
     also = [] if endpoint.slug else allowed_hosts(endpoint.base_url)
     try:
         async with outbound.exchange(limits, also=also) as way:
-            batches = batched(texts, BATCH_SIZE, strict=False)
+            batches = batched(texts, BATCH_SIZE)
             return [vector for batch in batches for vector in await _ask(way, endpoint, batch)]
     except outbound.OutboundError as error:
         raise EmbeddingFailed(str(error)) from error

@@ -19,7 +19,7 @@ from apps.agents.negotiation import GOOD_MATCH, Assessment, Measurements, WorkRe
 from apps.agents.search import SkillIndex, SkillMatch, words_of
 from apps.features.routing import embeddings
 from apps.features.routing.embeddings import Vector
-from apps.record.models import Run
+from apps.record.execution import Run
 
 Stamps = Mapping[int, datetime.datetime]
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
+from itertools import batched, chain
 from operator import or_
 from typing import Any
 
@@ -32,6 +32,7 @@ from apps.record.models import Artifact, Context, ContextQuerySet, Event, Messag
 from db.sql import write_transaction
 
 CONTEXTS_AT_ONCE = 100
+LOOKED_UP_AT_ONCE = 1_000  # sessions
 EVENTS_AT_ONCE = 1_000  # of all sessions: a search waits for them
 NEWEST_CONTEXTS = 200  # of a caller, checked by a search
 NEWEST_EVENTS = 20_000  # of the record, checked by the job
@@ -61,14 +62,18 @@ def indexable_contexts() -> ContextQuerySet:
 
 def catch_up(principal: Principal) -> int:
     """Index the caller's newest sessions, up to EVENTS_AT_ONCE events. Returns how many sessions changed."""
-    newest = indexable_contexts().visible_to(principal).order_by("-updated_at", "-pk")[:NEWEST_CONTEXTS]
+    newest = indexable_contexts().of(principal).order_by("-updated_at", "-pk")[:NEWEST_CONTEXTS]
     return index_contexts(_behind(indexable_contexts().filter(pk__in=newest.values("pk"))))
 
 
 def catch_up_newest() -> int:
+    """Index sessions of the newest events. Asked in one query, PostgreSQL may look through all sessions."""
     last = Event.objects.aggregate(last=Max("pk"))["last"] or 0
-    grown = Event.objects.filter(pk__gt=last - NEWEST_EVENTS).values("context")
-    return index_contexts(_behind(indexable_contexts().filter(pk__in=grown)))
+    grown = Event.objects.filter(pk__gt=last - NEWEST_EVENTS).order_by().values_list("context", flat=True).distinct()
+    for keys in batched(grown, LOOKED_UP_AT_ONCE):
+        if changed := index_contexts(_behind(indexable_contexts().filter(pk__in=keys))):
+            return changed
+    return 0
 
 
 def catch_up_all() -> int:
@@ -116,8 +121,11 @@ def index_contexts(contexts: list[Context]) -> int:
             unique_fields=("context", "kind", "key"),
             update_fields=("owner", "index", "at", "name", "text", "words"),
         )
-        Indexed.objects.bulk_update(
-            [Indexed(context_id=key, upto=upto) for key, upto in current_ends.items()], ["upto"]
+        Indexed.objects.bulk_create(
+            [Indexed(context_id=key, upto=upto) for key, upto in current_ends.items()],
+            update_conflicts=True,
+            unique_fields=("context",),
+            update_fields=("upto",),
         )
     return len(batches)
 
@@ -154,8 +162,11 @@ def _artifact_entries(batches: list[UnindexedEvents]) -> Iterator[SearchEntry]:
 
 
 def _covered(batches: list[UnindexedEvents]) -> Q:
-    conditions = (Q(context=one.context, index__gt=one.after, index__lte=one.upto) for one in batches)
-    return reduce(or_, conditions, Q())
+    """Condition on events and messages. Of a new session also newer ones may come, to be indexed again."""
+    new = {one.context.pk for one in batches if not one.after and one.upto == one.context.last_event}
+    others = (one for one in batches if one.context.pk not in new)
+    conditions = (Q(context=one.context, index__gt=one.after, index__lte=one.upto) for one in others)
+    return reduce(or_, conditions, Q(context__in=new))
 
 
 def text_of(parts: Iterable[dict[str, Any]]) -> str:
@@ -225,8 +236,13 @@ def _first_words(text: str) -> tuple[list[str], int]:
     return found, len(text)
 
 
-def words_value(found: list[str], owner: int) -> str:
-    if connection.vendor != "postgresql":
+def words_of(text: str, owner: int, vendor: str) -> str:
+    """The `words` of an entry with this text, in a database of this vendor."""
+    return words_value(_first_words(text)[0], owner, vendor)
+
+
+def words_value(found: list[str], owner: int, vendor: str = "") -> str:
+    if (vendor or connection.vendor) != "postgresql":
         return " ".join(found)
     places: defaultdict[str, list[str]] = defaultdict(list)
     for place, word in enumerate(found, start=1):

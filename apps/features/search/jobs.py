@@ -11,12 +11,13 @@ ROUNDS = 50  # of one job; the next goes on
 
 @shared_task(name="search.index")  # type: ignore[untyped-decorator]
 def index_newest() -> None:
+    """Adds the newest events to the search index."""
     _repeat(indexing.catch_up_newest)
 
 
 @shared_task(name="search.index_all")  # type: ignore[untyped-decorator]
 def index_all() -> None:
-    """Index what `index_newest` misses, such as sessions from before there was an index."""
+    """Indexes what `search.index` misses, such as sessions from before there was an index."""
     _repeat(indexing.catch_up_all)
 
 

@@ -25,7 +25,12 @@ class WordsField(models.Field):  # type: ignore[type-arg]
 class SearchEntryQuerySet(models.QuerySet["SearchEntry"]):
     def visible_to(self, principal: Principal) -> SearchEntryQuerySet:
         """The entries of a caller's own sessions; an anonymous caller finds nothing."""
-        return self.filter(owner=principal.user_id, context__deleted_at=None) if principal.is_known else self.none()
+        own = (
+            self.filter(owner=principal.user_id, context__workspace=principal.workspace_id, context__deleted_at=None)
+            if principal.is_known
+            else self.none()
+        )
+        return principal.only_agents(own, "context__agent")
 
 
 class SearchEntry(models.Model):

@@ -30,6 +30,7 @@ from apps.record.lookup import find_session
 from apps.record.models import Context
 
 MAX_QUERY_LENGTH = 500  # characters of a query
+RANKED = 10_000  # entries, on PostgreSQL: of more that match, the newest
 
 TERM = re.compile(r'(?P<no>-?)(?:"(?P<phrase>[^"]*)(?:"|$)|(?P<bare>[^\s"]+))(?P<rest>\*?)')
 EXCERPT_LENGTH = 160  # characters between the first and the last hit
@@ -140,6 +141,8 @@ def search(
         found = found.filter(context__agent__slug=agent)
     if before is not None:
         found = found.filter(at__lt=before)
+    if connection.vendor == "postgresql":
+        found = _newest(found)
     if after is not None:
         found = found.filter(_comes_after(after))
     rows = list(found.select_related("context__agent").defer("words").order_by("-score", "-at", "-pk")[: limit + 1])
@@ -227,6 +230,13 @@ def _matching_entries(principal: Principal, query: Query) -> QuerySet[Any]:
         .annotate(score=Cast(Round(F("found__rank") * -1000), IntegerField()))
         .alias(entry_id=WithoutIndex("pk"), entry_kind=WithoutIndex("kind"), entry_context=WithoutIndex("context_id"))
     )
+
+
+def _newest(found: QuerySet[Any]) -> QuerySet[Any]:
+    """The newest RANKED entries: to rank all would read each message that has a common word."""
+    for newest_left_out in found.order_by("-pk").values_list("pk", flat=True)[RANKED : RANKED + 1]:
+        return found.filter(entry_id__gt=newest_left_out)
+    return found
 
 
 def _within(principal: Principal, session: uuid.UUID) -> Q:

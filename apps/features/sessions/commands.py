@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError
 
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.accounts.principals import Principal
 from apps.agents import options as agent_options
 from apps.agents.models import Agent
@@ -90,7 +92,7 @@ def switch_agent(principal: Principal, session: uuid.UUID, agent: Agent, options
     agents. Raises ContextNotFound, InvalidParams for wrong options, and UnsupportedOperation for an agent that the
     caller may not use, or a child task's session; then nothing was recorded.
     """
-    found = lookup.find_session(principal, session)
+    found = lookup.find_own_session(principal, session)
     check_may_use(principal, agent)
     if found.parent_task is not None:
         raise UnsupportedOperation("This session belongs to another agent's task. Only that agent can switch it.")
@@ -135,6 +137,24 @@ def archive_session(principal: Principal, session: uuid.UUID) -> Context:
     return log.context
 
 
+def share_session(principal: Principal, session: uuid.UUID, sharing: Context.Sharing) -> Context:
+    """Share the caller's own session with the members of its workspace, or make it private again.
+
+    Raises ContextNotFound, NotYourSession, UnsupportedOperation for a child task's session.
+    """
+    with _writing(principal, session) as log:
+        if not principal.is_known or log.context.parent_task is not None:
+            raise UnsupportedOperation("This session belongs to another agent's task. Share the session that began it.")
+        if log.context.sharing != sharing:
+            log.add(EventType.SESSION_SHARED, {"sharing": sharing})
+            subject, details = audit.session_subject(session), {"sharing": sharing.value}
+            workspace = log.context.workspace_id
+            audit.record(
+                AuditAction.SESSION_SHARED, actor=principal, object=subject, workspace=workspace, details=details
+            )
+    return log.context
+
+
 def unarchive_session(principal: Principal, session: uuid.UUID) -> Context:
     """Undo `archive_session`. Raises ContextNotFound."""
     with _writing(principal, session) as log:
@@ -145,8 +165,8 @@ def unarchive_session(principal: Principal, session: uuid.UUID) -> Context:
 
 @contextmanager
 def _writing(principal: Principal, session: uuid.UUID) -> Iterator[Ledger]:
-    """The log of the caller's session. Raises ContextNotFound."""
-    context = lookup.find_session(principal, session, "agent")
+    """The log of the caller's own session. Raises ContextNotFound, NotYourSession."""
+    context = lookup.find_own_session(principal, session, "agent")
     try:
         with ledger.writing(context) as log:
             yield log
@@ -164,8 +184,9 @@ def parse_feedback(rating: str, text: str) -> Feedback:
 
 
 def give_feedback(principal: Principal, agent: Agent, task_id: str, feedback: Feedback) -> None:
-    """Record feedback on the caller's task, in any state. Raises TaskNotFound."""
-    task = lookup.find_agent_task(principal, agent, task_id)
+    """Record feedback on a task that the caller sees, in any state. Raises TaskNotFound, ReadOnlySession."""
+    task = lookup.find_seen_task(principal, agent, task_id)
+    lookup.check_may_write(principal, task.context)
     try:
         with ledger.writing(task.context) as log:
             log.add(EventType.FEEDBACK, feedback, task=task.pk)

@@ -12,13 +12,15 @@ OF_DELETED_ACCOUNTS = "sessions.of_deleted_accounts"
 
 
 @shared_task(name="sessions.expire")  # type: ignore[untyped-decorator]
-def expire_sessions() -> None:
-    deletion.delete_expired_sessions()
+def expire_sessions() -> int:
+    """Deletes sessions whose retention has ended."""
+    return deletion.delete_expired_sessions()
 
 
 @shared_task(name=OF_DELETED_ACCOUNTS)  # type: ignore[untyped-decorator]
-def delete_sessions_of_deleted_accounts() -> None:
-    deletion.delete_sessions_of_deleted_accounts()
+def delete_sessions_of_deleted_accounts() -> int:
+    """Deletes the sessions of people who deleted their account."""
+    return deletion.delete_sessions_of_deleted_accounts()
 
 
 def publish_deleted_account() -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from celery import current_app
 from django.conf import settings
-from django.db import transaction
 from kombu.exceptions import OperationalError
 
 import db
@@ -43,7 +42,7 @@ def ask_for_title(context: Context, events: Sequence[Event]) -> None:
     """An answer listener (`apps.record.hooks`)."""
     is_wanted = settings.MODEL_TITLES and context.owner_id is not None and context.parent_task is None
     if is_wanted and current.snapshot().default.is_usable:
-        transaction.on_commit(lambda: db.later(_publish, context.pk))
+        db.later(_publish, context.pk)
 
 
 def _publish(context_id: uuid.UUID) -> None:

@@ -24,13 +24,16 @@ from django.http.response import HttpResponseBase
 from django.utils.http import content_disposition_header
 
 import db
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.models import User
 from apps.accounts.principals import READ, Principal
+from apps.accounts.refusals import refusals
 from apps.record import lineage, unfinished
 from apps.record.content import blobs, parts
 from apps.record.content.parts import media_type_of, pieces_joined
-from apps.record.errors import ContextNotFound
+from apps.record.errors import ContextNotFound, MissingRole, MissingScope, check_allowed, headers_of
 from apps.record.events import JSON, EventType
 from apps.record.lineage import number_versions
 from apps.record.lookup import find_restored_session
@@ -51,8 +54,15 @@ FORBIDDEN_CHARACTERS = re.compile(r'[<>:"|?*/\\]')
 
 def principal_from(request: HttpRequest) -> Principal:
     if authorization := request.headers.get("Authorization", ""):
-        return api_key_principal(authorization)
+        return api_key_principal(authorization, request.META.get("REMOTE_ADDR"))
     return request.user.principal if isinstance(request.user, User) else api_key_principal("")
+
+
+def record_download(
+    action: AuditAction, context: Context, request: HttpRequest, principal: Principal | None = None
+) -> None:
+    subject = audit.session_subject(context.pk)
+    audit.record(action, actor=principal, object=subject, workspace=context.workspace_id, request=request)
 
 
 def file_view(request: HttpRequest, context_id: uuid.UUID, sha256: str) -> HttpResponseBase:
@@ -60,11 +70,12 @@ def file_view(request: HttpRequest, context_id: uuid.UUID, sha256: str) -> HttpR
     try:
         principal = principal_from(request)
     except BadCredentials as refusal:
-        return HttpResponse(
-            str(refusal), status=401, content_type="text/plain", headers={"WWW-Authenticate": 'Bearer realm="parley"'}
-        )
-    if not principal.may(READ):
-        return HttpResponse(f"This API key is missing the scope {READ}.", status=403)
+        refusals.count_key(request.headers.get("Authorization", ""), request)
+        return _refused(refusal, 401)
+    try:
+        check_allowed(principal, READ)
+    except (MissingScope, MissingRole) as refused:
+        return _refused(refused, 403)
     try:
         part = find_part(find_restored_session(principal, context_id), sha256)
     except ContextNotFound:
@@ -72,6 +83,10 @@ def file_view(request: HttpRequest, context_id: uuid.UUID, sha256: str) -> HttpR
     if part is None:
         raise Http404
     return file_response(part, sha256[:12], is_download="download" in request.GET)
+
+
+def _refused(error: Exception, status: int) -> HttpResponse:
+    return HttpResponse(str(error), status=status, content_type="text/plain", headers=headers_of(error, status))
 
 
 def file_response(part: blobs.Part, name: str, *, is_download: bool) -> FileResponse:
@@ -91,7 +106,7 @@ def file_response(part: blobs.Part, name: str, *, is_download: bool) -> FileResp
         content_type=media_type,
     )
     response["X-Content-Type-Options"] = "nosniff"
-    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    response["Content-Security-Policy"] = "default-src 'none'; sandbox; frame-ancestors 'none'"
     response["Cache-Control"] = "private, max-age=31536000, immutable"
     return response
 

@@ -9,6 +9,7 @@ import uuid
 from django.db import models
 from django.utils import timezone
 
+from apps.accounts.models import User
 from apps.record.models import Context
 
 
@@ -39,3 +40,18 @@ class Share(models.Model):
 
     def is_open(self, now: datetime.datetime) -> bool:
         return self.revoked_at is None and now < self.expires_at
+
+
+class Presence(models.Model):
+    """A person who has a shared session open. The page's connection renews it; it is no part of the record."""
+
+    context = models.ForeignKey(Context, on_delete=models.CASCADE, db_index=False, related_name="+")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    seen_at = models.DateTimeField()
+
+    class Meta:
+        verbose_name_plural = "presences"
+        constraints = [models.UniqueConstraint(fields=["context", "user"], name="present_once")]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} in {self.context_id}"

@@ -13,15 +13,18 @@ from dataclasses import dataclass
 
 from django.utils import timezone
 
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.features.sharing.models import Share
+from apps.features.sharing.models import Presence, Share
 from apps.record import lineage, projection, unfinished
 from apps.record.content.parts import pieces_joined
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.events import JSON
-from apps.record.lookup import find_restored_session, restored
+from apps.record.lookup import author_names, find_own_session, restored
 from apps.record.models import Artifact, Context, Message
+from db.sql import write_transaction
 
 MAX_BRANCHES = 100
 MAX_SHARES = 100  # of one session
@@ -58,9 +61,12 @@ class Snapshot:
     owner: str
     branches: Sequence[Branch]
     agents: dict[int, str]
+    people: dict[int, str]
 
     def author(self, said: Message) -> str:
-        return self.agents.get(said.agent_id, "") if said.agent_id else self.owner
+        if said.agent_id:
+            return self.agents.get(said.agent_id, "")
+        return self.people.get(said.author_id or 0, self.owner)
 
     def part(self, branch: uuid.UUID, kind: str, index: int, number: int) -> JSON:
         """Raises ShareNotFound, also if files were not granted."""
@@ -89,7 +95,7 @@ def create_share(
     if not 1 <= upto <= context.last_event:
         raise InvalidParams(f"There is no event {upto}. The newest is {context.last_event}.", "at")
     token = secrets.token_urlsafe(24)
-    share = Share.objects.create(
+    share = Share(
         context=context,
         upto=upto,
         title=context.title if upto == context.last_event else projection.rebuild(context.pk, upto).context.title,
@@ -99,6 +105,10 @@ def create_share(
         branches={str(fork.pk): fork.last_event for fork in _shared_forks(context, upto)} if with_branches else {},
         expires_at=timezone.now() + lifetime,
     )
+    with write_transaction():
+        share.save(force_insert=True)
+        granted = {"files": with_artifacts, "forks": with_branches, "expires": share.expires_at.isoformat()}
+        _record(AuditAction.SHARE_CREATED, principal, context, share.pk, granted)
     return share, token
 
 
@@ -109,13 +119,24 @@ def list_shares(principal: Principal, session: uuid.UUID) -> list[Share]:
 
 def revoke(principal: Principal, session: uuid.UUID, share: uuid.UUID) -> None:
     """Revoke a link. Raises ContextNotFound, and ShareNotFound for one that is unknown or revoked already."""
-    links = Share.objects.filter(context=_own_session(principal, session), pk=share, revoked_at=None)
-    if not links.update(revoked_at=timezone.now()):
-        raise ShareNotFound
+    context = _own_session(principal, session)
+    with write_transaction():
+        links = Share.objects.filter(context=context, pk=share, revoked_at=None)
+        if not links.update(revoked_at=timezone.now()):
+            raise ShareNotFound
+        _record(AuditAction.SHARE_REVOKED, principal, context, share)
+
+
+def _record(
+    action: AuditAction, principal: Principal, context: Context, share: uuid.UUID, granted: JSON | None = None
+) -> None:
+    subject = audit.session_subject(context.pk)
+    details = {"link": str(share), **(granted or {})}
+    audit.record(action, actor=principal, object=subject, workspace=context.workspace_id, details=details)
 
 
 def _own_session(principal: Principal, session: uuid.UUID) -> Context:
-    context = find_restored_session(principal, session)
+    context = restored(find_own_session(principal, session))
     if context.parent_task is not None or not principal.is_known:
         raise ContextNotFound
     return context
@@ -146,7 +167,9 @@ def find_snapshot(token: str) -> Snapshot:
         _branch(share, restored(fork), share.branches[str(fork.pk)], after=fork.forked_at or 0) for fork in forks
     ]
     owner = share.context.owner
-    return Snapshot(share, owner.name if owner else "", branches, _agent_names(branches))
+    wrote = {said.author_id for branch in branches for said in branch.messages}
+    people = author_names(share.context, wrote)
+    return Snapshot(share, owner.name if owner else "", branches, _agent_names(branches), people)
 
 
 def _branch(share: Share, context: Context, upto: int, *, after: int) -> Branch:
@@ -167,3 +190,4 @@ def _agent_names(branches: Sequence[Branch]) -> dict[int, str]:
 
 def erase_shares(context: Context) -> None:
     Share.objects.filter(context=context).delete()
+    Presence.objects.filter(context=context).delete()

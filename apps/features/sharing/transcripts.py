@@ -14,11 +14,18 @@ from apps.agents.models import Agent
 from apps.record import lineage, unfinished
 from apps.record.content.parts import is_file, media_type_of, pieces_joined, size_of
 from apps.record.events import JSON
-from apps.record.lookup import edit_histories
+from apps.record.hooks import hook
+from apps.record.lookup import author_names, edit_histories
 from apps.record.models import Artifact, Context, Message
 
 TIME_FORMAT = "%Y-%m-%d %H:%M"
 UNITS = ("B", "kB", "MB", "GB")
+SIGNED = {
+    "good": " · signature valid",
+    "broken": " · **SIGNATURE INVALID**",
+    "unknown key": " · signed by an unknown key",
+    "pending": " · signed, not verified yet",
+}
 MARKDOWN_CHARACTERS = re.compile(r"([\\`*_\[\]<>#|])")
 
 
@@ -26,8 +33,11 @@ def markdown_of(context: Context) -> str:
     """The whole session in a few queries, however long it is; times are in the active time zone."""
     said = list(lineage.messages(context).order_by("index"))
     agents = dict(Agent.objects.filter(pk__in={one.agent_id for one in said}).values_list("pk", "name"))
+    people = author_names(context, (one.author_id for one in said))
     made: dict[uuid.UUID | None, list[Artifact]] = defaultdict(list)
-    for artifact in lineage.artifacts(context).order_by("first_event"):
+    delivered = list(lineage.artifacts(context).order_by("first_event"))
+    verdicts = hook("SIGNATURE_VERDICTS")(one.task_id for one in delivered)
+    for artifact in delivered:
         made[artifact.task_id].append(artifact)
     last_of_task = {one.task_id: one.index for one in said}
     last_of_task |= {one.task_id: one.index for one in said if one.role == Message.Role.AGENT}
@@ -37,19 +47,21 @@ def markdown_of(context: Context) -> str:
     blocks = [f"# {_escape(str(context))}"]
     for one in said:
         mark = " · edited" if edited.get(one.message_id) else ""
-        blocks += [_heading(one, agents) + mark, *_part_blocks(one.parts)]
+        blocks += [_heading(one, agents, people) + mark, *_part_blocks(one.parts)]
         if last_of_task.get(one.task_id) == one.index:
             blocks += [
                 block
                 for artifact in made[one.task_id]
                 if not _repeats_message(artifact, one)
-                for block in _artifact_blocks(artifact)
+                for block in _artifact_blocks(artifact, verdicts.get((artifact.task_id, artifact.artifact_id), ""))
             ]
     return "\n\n".join(blocks) + "\n"
 
 
-def _heading(said: Message, agents: dict[int, str]) -> str:
-    who = agents.get(said.agent_id, "Agent") if said.role == Message.Role.AGENT and said.agent_id else "You"
+def _heading(said: Message, agents: dict[int, str], people: dict[int, str]) -> str:
+    who = people.get(said.author_id or 0, "You")
+    if said.role == Message.Role.AGENT and said.agent_id:
+        who = agents.get(said.agent_id, "Agent")
     return f"## {_escape(who)} · {timezone.localtime(said.created_at).strftime(TIME_FORMAT)}"
 
 
@@ -63,12 +75,12 @@ def _part_blocks(parts: list[JSON]) -> Iterator[str]:
             yield f"```json\n{json.dumps(part['data'], ensure_ascii=False, indent=2)}\n```"
 
 
-def _artifact_blocks(artifact: Artifact) -> Iterator[str]:
-    """A line, and the text of an unfinished artifact, which is nowhere else."""
+def _artifact_blocks(artifact: Artifact, verdict: str) -> Iterator[str]:
+    """A line, with the verdict on a remote agent's signature, and the text of an unfinished artifact."""
     held = pieces_joined(artifact.parts)
     described = ", ".join(_file_details({"filename": "", **part}) for part in held)
     word = "Made" if artifact.until is None else "Unfinished"
-    yield f"- {word}: {_escape(artifact.name or artifact.artifact_id)} ({described})"
+    yield f"- {word}: {_escape(artifact.name or artifact.artifact_id)} ({described}){SIGNED.get(verdict, '')}"
     for part in held if artifact.until is not None else ():
         if text := part.get("text", "").strip():
             yield _fenced(text)

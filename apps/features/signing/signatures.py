@@ -12,8 +12,8 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import Iterable, Mapping
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
@@ -25,11 +25,13 @@ from apps.accounts.encryption import CannotDecrypt
 from apps.agents import cards, identity, signing
 from apps.agents.models import Agent, SigningKey
 from apps.agents.signing import BadSignature, signer_of
+from apps.features.signing.models import ForeignSignature, Verdict
 from apps.record import wire
 from apps.record.content import blobs
-from apps.record.content.strict_json import canonical
+from apps.record.content.strict_json import canonical, digest_of
 from apps.record.events import JSON
-from apps.record.models import Artifact, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Artifact, Context, Task
 
 log = logging.getLogger("parley.signatures")
 
@@ -41,14 +43,48 @@ STATEMENT_ERRORS = (KeyError, TypeError, ValueError, AttributeError, RecursionEr
 """What a statement raises of something that has none."""
 
 
-class Verdict(StrEnum):
-    """The result of verifying an artifact's signature. Trust only `GOOD`."""
+PartStatement = Callable[[JSON], JSON]
 
-    GOOD = "good"
-    BROKEN = "broken"
-    UNKNOWN_KEY = "unknown key"
-    REVOKED = "revoked"
-    MISSING = "missing"
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A verdict, the claims that came with the signature, and the key that it names, if known.
+
+    `foreign` is the stored result of a remote agent's own signature.
+    """
+
+    verdict: Verdict
+    claims: JSON
+    key: SigningKey | None = None
+    foreign: ForeignSignature | None = None
+
+
+def examine(row: Artifact) -> Verification:
+    """The verdict on a recorded artifact: on this installation's signature, else on the remote agent's own.
+
+    Reads the content again. Uses `row.task.context`; one query more if the artifact has no signature of ours.
+    """
+    if row.signature:
+        verdict, key = verify(row)
+        return Verification(verdict, row.signature, key)
+    foreign = ForeignSignature.objects.filter(task=row.task_id, artifact_id=row.artifact_id).first()
+    if foreign is None:
+        return Verification(Verdict.MISSING, {})
+    verdict = Verdict(foreign.verdict)
+    if verdict == Verdict.GOOD and digest_of(row.parts) != row.digest:  # changed here, after it was verified
+        verdict = Verdict.BROKEN
+    return Verification(verdict, foreign.claims, foreign=foreign)
+
+
+def foreign_verdicts(tasks: Iterable[uuid.UUID]) -> dict[tuple[uuid.UUID, str], Verdict]:
+    """The verdicts on remote agents' own signatures, by task and artifact id. One query (`SIGNATURE_VERDICTS`)."""
+    found = ForeignSignature.objects.filter(task__in=set(tasks)).values_list("task", "artifact_id", "verdict")
+    return {(task, artifact_id): Verdict(verdict) for task, artifact_id, verdict in found}
+
+
+def erase_foreign(context: Context) -> None:
+    """Erase the signatures of the context's artifacts (`BEFORE_ERASURE`)."""
+    ForeignSignature.objects.filter(task__in=Task.objects.filter(context=context).values("pk")).delete()
 
 
 def sign_artifacts(
@@ -89,10 +125,13 @@ def _sign_artifact(
     return {**claims, "signature": signer.sign(payload)}
 
 
-def statement(artifact: JSON, claims: JSON, task_id: str, context_id: str) -> JSON:
+def statement(
+    artifact: JSON, claims: JSON, task_id: str, context_id: str, part_statement: PartStatement | None = None
+) -> JSON:
     """The statement that is signed for an artifact, in its wire form or with parts as they are stored.
 
-    `claims` come with the signature: `agent` (DID), `created`, `inputSnapshot` (SHA-256).
+    `claims` come with the signature: `agent` (DID), `created`, `inputSnapshot` (SHA-256). `part_statement` is for
+    artifacts of others, whose files are not here.
     """
     return {
         "agent": claims["agent"],
@@ -102,7 +141,7 @@ def statement(artifact: JSON, claims: JSON, task_id: str, context_id: str) -> JS
         "contextId": context_id,
         "created": claims["created"],
         "inputSnapshot": claims["inputSnapshot"],
-        "parts": [_part_statement(part) for part in artifact["parts"]],
+        "parts": [(part_statement or _part_statement)(part) for part in artifact["parts"]],
     }
 
 
@@ -121,7 +160,7 @@ def verify(row: Artifact) -> tuple[Verdict, SigningKey | None]:
 
 
 def verdict_on(row: Artifact) -> Verdict:
-    return verify(row)[0]
+    return examine(row).verdict
 
 
 def _is_by_its_maker(signer: Agent, row: Artifact) -> bool:
@@ -158,6 +197,21 @@ def _signing_key(signature: str) -> SigningKey | None:
     kid = str(signing.unverified_header(signature).get("kid"))
     known = SigningKey.objects.select_related("agent").defer("private")
     return known.filter(kid=kid).first() if KEY_ID.fullmatch(kid) else None
+
+
+def foreign_part_statement(part: JSON, files: str) -> JSON:
+    """What another installation signs of a part. Its own large files are links below `files`, named by their SHA-256.
+
+    Raises STATEMENT_ERRORS.
+    """
+    if "stored" in part:
+        raise ValueError("A part of others is never stored here.")
+    name = part["url"].rpartition("/")[2] if "url" in part and part["url"].startswith(files) else None
+    if name is None:
+        return part if "url" in part else _part_statement(part)
+    if not SHA256.fullmatch(name):
+        raise ValueError("A file is named by its SHA-256.")
+    return {"sha256": name, **{key: value for key, value in part.items() if key != "url"}}
 
 
 def _part_statement(part: JSON) -> JSON:

@@ -20,7 +20,7 @@ from typing import Any
 from django.conf import settings
 from django.core.files.storage import default_storage
 from django.db import transaction
-from django.db.models import Sum
+from django.db.models import Count, Sum
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -40,7 +40,7 @@ SWEPT_AT_ONCE = 100
 def begin_upload(principal: Principal, filename: str, size: int, media_type: str = "", sha256: str = "") -> Upload:
     """Begin an upload of `size` bytes for a known caller.
 
-    Raises FileTooLarge, QuotaExceeded, InvalidParams.
+    Raises FileTooLarge, StorageFull, QuotaExceeded, InvalidParams.
     """
     assert principal.user_id is not None
     assert principal.workspace_id is not None
@@ -51,6 +51,7 @@ def begin_upload(principal: Principal, filename: str, size: int, media_type: str
     with write_transaction():
         User.objects.select_for_update(no_key=True).get(pk=principal.user_id)  # serializes the check of the free space
         _check_room(principal, size)
+        blobs.check_room(principal.workspace_id, (), more=size)
         path = path_of(key := uuid.uuid4())
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.touch(mode=0o600)
@@ -248,6 +249,12 @@ def discard_upload(upload: Upload) -> None:
             transaction.on_commit(lambda: blobs.delete_unused([found.sha256]), robust=True)
         found.delete()
     path_of(upload.pk).unlink(missing_ok=True)
+
+
+def stored_size() -> tuple[str, int, int]:
+    """For `STORAGE_METERS`: name, bytes and number of uploads that have not expired."""
+    found = Upload.objects.filter(expires_at__gt=timezone.now()).aggregate(rows=Count("pk"), bytes=Sum("size"))
+    return "uploads", found["bytes"] or 0, found["rows"]
 
 
 def delete_expired() -> None:

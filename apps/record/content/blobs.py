@@ -24,9 +24,12 @@ from celery import shared_task
 from django.conf import settings
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
-from django.db.models import F
+from django.db.models import F, Sum
 from django.utils import timezone
 
+from apps.limits.current import LimitExceeded, snapshot
+from apps.limits.models import Kind
+from apps.record.errors import StorageFull
 from apps.record.models import Blob, Context, Event
 
 Part = dict[str, Any]
@@ -50,6 +53,23 @@ def store_large(parts: Iterable[Part]) -> list[Part]:
         rest = {name: value for name, value in part.items() if name != kind}
         moved.append({"stored": {"sha256": sha256, "size": len(content), "kind": kind}, **rest})
     return moved
+
+
+def check_room(workspace_id: int | None, parts: Iterable[Part], more: int = 0) -> None:
+    """Raises StorageFull if the workspace has no room for these stored parts and `more` bytes.
+
+    Asks the database only where storage is limited.
+    """
+    added = more + sum(file["size"] for file in stored_files(parts).values())
+    for holder, limit in snapshot().limits(Kind.STORAGE, workspace_id) if added else ():
+        if (used := used_bytes(workspace_id)) + added > limit:
+            raise StorageFull(LimitExceeded(Kind.STORAGE, holder.whose, limit, used, 0))
+
+
+def used_bytes(workspace_id: int | None) -> int:
+    """What the workspace's files take."""
+    used = Blob.objects.filter(workspace=workspace_id, uses__gt=0).aggregate(sum=Sum("size"))["sum"]
+    return int(used or 0)
 
 
 def touch(sha256: str) -> bool:
@@ -238,5 +258,6 @@ def _list_folder(folder: str) -> tuple[list[str], list[str]]:
 
 
 @shared_task(name="record.sweep_files")  # type: ignore[untyped-decorator]
-def sweep_files() -> None:
-    sweep_unused()
+def sweep_files() -> int:
+    """Deletes stored files that nothing uses any more."""
+    return sweep_unused()

@@ -28,7 +28,7 @@ UNBOUNDED_KEYWORDS = ("patternProperties", "unevaluatedProperties", "unevaluated
 
 
 class SchemaTooComplex(Exception):
-    """The schema has too many references."""
+    """The schema cannot be checked in bounded time, or is invalid."""
 
 
 UNCHECKABLE = (
@@ -71,12 +71,20 @@ def validate(schema: Any, value: Any, path: str) -> None:
 
 def violations(schema: Any, value: Any) -> list[tuple[list[Any], str]]:
     """The value's violations of the schema, by field: the path of the field, and a sentence."""
-    if any(name in UNBOUNDED_KEYWORDS for name in keywords(schema)):
+    try:
+        return strict_violations(schema, value)
+    except SchemaTooComplex:
         return []
+
+
+def strict_violations(schema: Any, value: Any) -> list[tuple[list[Any], str]]:
+    """The same. Raises SchemaTooComplex for a schema that cannot be checked."""
+    if any(name in UNBOUNDED_KEYWORDS for name in keywords(schema)):
+        raise SchemaTooComplex
     try:
         errors = list(islice(_validator(schema).iter_errors(value), MAX_VIOLATIONS))
-    except UNCHECKABLE:
-        return []
+    except UNCHECKABLE as error:
+        raise SchemaTooComplex from error
     errors.sort(key=lambda error: [str(step) for step in error.absolute_path])
     return [(_steps(error), f"{error.message[:MAX_REASON_LENGTH].rstrip('.')}.") for error in errors]
 

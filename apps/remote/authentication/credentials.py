@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from django.core.exceptions import ValidationError
-from django.db import transaction
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
 import db
 from agentkit import AuthRequired, Rejected
 from agentkit.outcomes import MAX_SERVICE_LENGTH, AuthType
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.accounts.encryption import CannotDecrypt
 from apps.accounts.models import User
 from apps.agents.models import Agent, AgentVersion
@@ -32,9 +33,12 @@ from apps.remote.authentication.http_auth import CookieKey, HeaderKey, QueryKey,
 from apps.remote.authentication.oauth2 import ClientTokenSigner
 from apps.remote.authentication.security_schemes import Alternative, Kind, Requirements, Scheme
 from apps.remote.errors import CredentialMissing, Unauthorized
+from apps.remote.federation.known import peer_of
+from apps.remote.federation.tokens import PeerSigner
 from apps.remote.models import RemoteCredential
+from db.sql import write_transaction
 
-audit = logging.getLogger("parley.audit")
+log_lines = logging.getLogger("parley.audit")
 
 TOUCH_AFTER = datetime.timedelta(minutes=1)
 CANNOT_DECRYPT = "The agent's credential cannot be decrypted on this installation. An operator can give it again."
@@ -97,6 +101,10 @@ async def auth_for(
     Raises CredentialMissing (see `question_for`).
     """
     requirements = requirements_of(agent)
+    if agent.kind == Agent.Kind.REMOTE and (peer := await db.run(peer_of, agent.pk)):
+        if not peer.is_paired:
+            raise CredentialMissing(f"{peer} is not paired any more: {peer.get_state_display()}.")
+        return SigningAuth(cards.origin_of(peer.base_url), [PeerSigner(peer, owner_id)])
     if not requirements.schemes:
         return None
     found = await db.run(_choose_and_touch, agent, owner_id, skill, checking)
@@ -153,6 +161,8 @@ def personal_schemes(agent: Agent) -> list[Scheme]:
 
 def missing(agent: Agent, owner_id: int | None) -> CredentialMissing | None:
     """The missing credential that keeps work for the owner from starting, if any."""
+    if peer_of(agent.pk) is not None:
+        return None
     try:
         CredentialChoice(requirements_of(agent), _credentials(agent, owner_id)).choose()
     except CredentialMissing as error:
@@ -192,8 +202,9 @@ def save(
     }
     # Does not read the old secret, which may no longer be decryptable.
     rows = RemoteCredential.objects.untold()
-    rows.update_or_create(agent=agent, user=user, scheme=scheme_name, defaults=given)
-    _audit("set", agent, user, scheme_name, by)
+    with write_transaction():
+        rows.update_or_create(agent=agent, user=user, scheme=scheme_name, defaults=given)
+        _record(AuditAction.CREDENTIAL_STORED, "set", agent, user, scheme_name, by)
     if user is not None and missing(agent, user.pk) is None:
         requests.resume_waiting_tasks(agent, user, by)
 
@@ -201,23 +212,25 @@ def save(
 def erase(agent: Agent, user: User | None, scheme_name: str, by: User | None) -> bool:
     """Erase a credential; False if there is none. Keeps the choice whether it is personal."""
     rows = RemoteCredential.objects.filter(agent=agent, user=user, scheme=scheme_name).exclude(kind="")
-    with transaction.atomic():
+    with write_transaction():
         kept = rows.filter(is_personal=True).update(**EMPTY_FIELDS, updated_at=timezone.now())
         erased = kept or rows.delete()[0]
-    if erased:
-        _audit("erased", agent, user, scheme_name, by)
+        if erased:
+            _record(AuditAction.CREDENTIAL_REMOVED, "erased", agent, user, scheme_name, by)
     return bool(erased)
 
 
 def set_personal(agent: Agent, scheme_name: str, is_personal: bool, by: User | None) -> None:
     """Set whether each person brings their own. Raises ValidationError for an unknown scheme."""
     _required_scheme(agent, scheme_name)
-    row, _ = RemoteCredential.objects.untold().update_or_create(
-        agent=agent, user=None, scheme=scheme_name, defaults={"is_personal": is_personal}
-    )
-    if not row.is_personal and not row.kind:
-        row.delete()
-    _audit("each person's own" if is_personal else "everybody's", agent, None, scheme_name, by)
+    with write_transaction():
+        row, _ = RemoteCredential.objects.untold().update_or_create(
+            agent=agent, user=None, scheme=scheme_name, defaults={"is_personal": is_personal}
+        )
+        if not row.is_personal and not row.kind:
+            row.delete()
+        change = "each person's own" if is_personal else "everybody's"
+        _record(AuditAction.CREDENTIAL_CHANGED, change, agent, None, scheme_name, by)
 
 
 def _required_scheme(agent: Agent, name: str) -> Scheme:
@@ -226,8 +239,11 @@ def _required_scheme(agent: Agent, name: str) -> Scheme:
     return scheme
 
 
-def _audit(what: str, agent: Agent, user: User | None, scheme: str, by: User | None) -> None:
-    audit.info(
+def _record(action: AuditAction, what: str, agent: Agent, user: User | None, scheme: str, by: User | None) -> None:
+    details = {"agent": agent.slug, "owner": user.pk if user else None, "change": what}
+    subject = audit.Subject("remote.remotecredential", label=f"{scheme} for {agent.slug}")
+    audit.record(action, actor=by, object=subject, workspace=agent.workspace_id, details=details)
+    log_lines.info(
         "remote credential %s: agent %s, scheme %r, of %s, by %s",
         what, agent.slug, scheme, user.pk if user else "everybody", by.pk if by else "the platform",
     )  # fmt: skip

@@ -13,7 +13,8 @@ from django.db.models import F
 from django.utils import timezone
 
 import db
-from apps.record.models import Context, Run, Task
+from apps.record.execution import Run
+from apps.record.models import Context, Task
 from apps.record.runs import add_note
 from apps.remote import a2a_client
 from apps.remote.errors import Refused, RemoteError

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 
 import stamina
 from django.conf import settings
+from opentelemetry.trace import SpanKind
 
 import db
-from agentkit import AuthRequired, Failed, InputRequired, Outcome, TaskContext
+from agentkit import AuthRequired, Completed, Failed, InputRequired, Outcome, TaskContext
 from apps.engine.assignment import Assignment, ReleaseSlot
 from apps.engine.recorder import RecordLost
 from apps.engine.turn import AgentUnavailable
@@ -28,6 +29,8 @@ from apps.remote.errors import CutOff, Overloaded, Refused, RemoteError, Unautho
 from apps.remote.execution import cancellation, runs, snapshots, translation
 from apps.remote.execution.runs import RemoteRun
 from apps.remote.execution.task_follower import AgentGone, AnsweredWithMessage, TaskFollower
+from apps.remote.identity import artifact_verification
+from telemetry import tracing
 
 MESSAGE_IDS_EXTENSION = "/ext/message-ids/v1"  # end of its URI: the agent recognizes duplicates by messageId
 LINKS_WANTED = frozenset({"CONTENT_TYPE_NOT_SUPPORTED", "HTTP_413", "HTTP_415"})
@@ -45,14 +48,18 @@ async def execute(assignment: Assignment, task: TaskContext, release_slot: Relea
     try:
         with _slot_released(release_slot):
             remote_run = await db.run(_admit_and_start, assignment)
-            async with a2a_client.connect_for(
-                assignment.agent,
-                assignment.task.owner_id,
-                traceparent=assignment.traceparent,
-                skill=task.skill or "",
-                redact=assignment.redaction.keep_out,
-            ) as peer:
-                return await _Turn(remote_run, task, peer).outcome()
+            with tracing.span(f"invoke_agent {assignment.agent.slug}", kind=SpanKind.CLIENT) as span:
+                span.set_attributes(
+                    {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": assignment.agent.slug}
+                )
+                async with a2a_client.connect_for(
+                    assignment.agent,
+                    assignment.task.owner_id,
+                    traceparent=assignment.traceparent,
+                    skill=task.skill or "",
+                    redact=assignment.redaction.keep_out,
+                ) as peer:
+                    return await _Turn(remote_run, task, peer).outcome()
     except RemoteError as error:
         db.later(circuit_breaker.record_failure, assignment.agent, error)
         return await _failed_outcome(assignment, remote_run, error)
@@ -94,6 +101,9 @@ class _Turn:
             db.later(runs.close_open_work, self._remote_run)  # without waiting for it
         if not isinstance(outcome, Failed):
             await self._follower.finish()
+        if isinstance(outcome, Completed):
+            translator = self._follower.translator
+            await artifact_verification.note_signatures(self._remote_run, task, translator.artifact_id)
         return outcome
 
     async def _follow_to_end(self) -> JSON:

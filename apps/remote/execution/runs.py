@@ -13,7 +13,7 @@ from typing import Any
 from apps.engine.assignment import Assignment
 from apps.record.content.strict_json import digest_of
 from apps.record.events import JSON
-from apps.record.models import Run
+from apps.record.execution import Run
 from apps.record.runs import LeaseLost
 from apps.remote.execution import snapshots
 from apps.remote.execution.snapshots import AgentKnowledge

@@ -24,7 +24,7 @@ from apps.engine.assignment import Assignment
 from apps.features.sharing.downloads import MEDIA_TYPE
 from apps.record.content import blobs
 from apps.record.events import JSON
-from apps.record.models import Run
+from apps.record.execution import Run
 
 LONGEST_MESSAGE = 4_000  # characters of an earlier message
 LONGEST_HISTORY = 24_000  # characters of all of them
@@ -180,7 +180,7 @@ def linked_file(request: HttpRequest, named: str, filename: str) -> HttpResponse
     response = HttpResponse(blobs.content_of(part), content_type=media_type)
     response["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(part.get('filename') or 'file', safe='')}"
     response["X-Content-Type-Options"] = "nosniff"
-    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    response["Content-Security-Policy"] = "default-src 'none'; sandbox; frame-ancestors 'none'"
     response["Cache-Control"] = "private, no-store"
     return response
 

@@ -154,7 +154,7 @@ class TaskTranslator:
             emissions.append(WholeAnswer(self.answer))
         for key, name in self._chunks.items():
             if not self._artifacts[key].closed:
-                emissions.append(Chunk(self._id(key), name, "", [], append=True, last=True))
+                emissions.append(Chunk(self.artifact_id(key), name, "", [], append=True, last=True))
         return emissions
 
     def _fetched_artifact(self, artifact: JSON, final: bool) -> list[Emission]:
@@ -232,7 +232,7 @@ class TaskTranslator:
         name = _as_text(artifact.get("name"))[:LONGEST_NAME]
         self._chunks[artifact["artifactId"]] = name
         return Chunk(
-            self._id(artifact["artifactId"]),
+            self.artifact_id(artifact["artifactId"]),
             name,
             _as_text(artifact.get("description")),
             parts,  # type: ignore[arg-type]
@@ -262,7 +262,7 @@ class TaskTranslator:
         )
         return [progress, *emissions]
 
-    def _id(self, key: str) -> str:
+    def artifact_id(self, key: str) -> str:
         """The artifact's own id, or a digest if the record does not allow that id."""
         own = f"{self._prefix}{key}"
         return own if own.isprintable() and 0 < len(own) <= LONGEST_ID else digest(own)

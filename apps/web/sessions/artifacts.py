@@ -7,7 +7,7 @@ sandbox, PDF without scripts and actions. Everything else is downloaded.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import groupby
@@ -22,11 +22,12 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_safe
 
 import db
+from apps.accounts.audit_models import AuditAction
 from apps.agents import identity
 from apps.features.sharing import downloads
 from apps.features.sharing.downloads import stream_response
 from apps.features.signing import signatures
-from apps.features.signing.signatures import Verdict
+from apps.features.signing.models import Verdict
 from apps.record import lineage, unfinished
 from apps.record.content import blobs, parts
 from apps.record.events import JSON, EventType
@@ -34,7 +35,7 @@ from apps.record.models import Artifact, Context, Event, TaskState
 from apps.web.previews import pdf
 from apps.web.previews.files import PICTURE_TYPES, File, Preview, encoding_of, preview_of
 from apps.web.sessions.messages import chip_content, shown_file, size_text
-from apps.web.sessions.texts import Places
+from apps.web.sessions.texts import Place, Places
 from apps.web.shell import reader_view, session_or_404
 
 SHOWN_AT_ONCE = 3  # parts of an artifact
@@ -64,6 +65,9 @@ SIGNATURE_LABELS = {
     ),
     Verdict.MISSING: SignatureLabel(
         "none", "Not signed", "The agent did not sign this file, so changes cannot be detected."
+    ),
+    Verdict.PENDING: SignatureLabel(
+        "none", "Signed, not verified yet", "The agent's keys are on another server and are being fetched."
     ),
 }
 NOT_VERIFIED = SignatureLabel("none", "Signed, not verified yet", "Large files are verified only when you ask.")
@@ -130,6 +134,7 @@ async def artifacts_zip(request: HttpRequest, session: uuid.UUID) -> HttpRespons
     bundle = await db.run(downloads.bundle_of_session, context, every_version="all" in request.GET)
     if not bundle.keys:
         raise Http404
+    await db.run(downloads.record_download, AuditAction.FILES_EXPORTED, context, request)
     return downloads.zip_response(context, bundle)
 
 
@@ -156,14 +161,16 @@ def _signature(context: Context, row: Artifact, *, is_asked: bool) -> JSON:
     place = {"signature": row.signature, "verify": artifact_url(context.pk, row, "artifact-signature")}
     if row.signature and not is_asked:
         return place | {"verdict": NOT_VERIFIED}
-    verdict, key = signatures.verify(row)
-    signer = key.agent.name if key and key.agent else ""
+    found = signatures.examine(row)
+    signer = found.key.agent.name if found.key and found.key.agent else ""
     return place | {
-        "verdict": SIGNATURE_LABELS[verdict],
-        "key": key,
+        "signature": found.claims,
+        "verdict": SIGNATURE_LABELS[found.verdict],
+        "key": found.key,
+        "foreign": found.foreign,
         "signer": signer,
         "digest": row.digest,
-        "key_set_url": identity.key_set_url(),
+        "key_set_url": "" if found.foreign else identity.key_set_url(),
     }
 
 
@@ -173,17 +180,21 @@ SHOWN_CHUNKS = 2_000  # and for the conversation
 
 
 def shown_artifacts(context: Context, rows: Iterable[Artifact]) -> list[JSON]:
-    """Artifacts for the conversation and the list of files, given with their tasks and in order."""
+    """Artifacts for the conversation, given with their tasks and in order."""
     places = Places()
-    return [_shown_artifact(context, row, places) for row in rows]
+    return [_shown_artifact(context, row, joined, place) for row, joined, place in _placed(rows, places)]
 
 
-def _shown_artifact(context: Context, row: Artifact, places: Places) -> JSON:
-    joined = parts.pieces_joined(row.parts)
+def _placed(rows: Iterable[Artifact], places: Places) -> Iterator[tuple[Artifact, list[JSON], Place]]:
+    for row in rows:
+        joined = parts.pieces_joined(row.parts)
+        yield row, joined, places.place_of(row, joined)
+
+
+def _shown_artifact(context: Context, row: Artifact, joined: list[JSON], place: Place) -> JSON:
     files = [artifact_part(part, context, row, number) for number, part in enumerate(joined)]
     if row.is_cut:
         files = [{**file, "size": None} for file in files]
-    place = places.place_of(row, joined)
     return {
         "kind": place.kind,
         "html": place.html,
@@ -219,11 +230,16 @@ def _thumbnail(files: list[JSON]) -> str | None:
 
 
 def artifacts_before(context: Context, index: int) -> list[JSON]:
-    """What the list of files shows, by first chunk: delivered and unfinished artifacts."""
-    delivered = lineage.artifacts(context).filter(first_event__lt=index).select_related("task")
+    """What the list of files shows, by first chunk: delivered and unfinished artifacts.
+
+    A long session has many texts that the list leaves out, so these are not drawn.
+    """
+    found = lineage.artifacts(context).filter(first_event__lt=index).select_related("task")
+    delivered = found.defer("extensions", "metadata", "task__slot", "task__references", "task__metadata")
     ended = unfinished.with_parts(unfinished.find(context, index - 1), LISTED_CHUNKS)
     rows = sorted([*delivered, *ended], key=lambda row: row.first_event)
-    return [artifact for artifact in shown_artifacts(context, rows) if artifact["isListed"]]
+    placed = _placed(rows, Places(has_html=False))
+    return [_shown_artifact(context, row, joined, place) for row, joined, place in placed if place.is_listed]
 
 
 def delivered_by(context: Context, events: Iterable[Event]) -> dict[uuid.UUID | None, list[JSON]]:
@@ -393,7 +409,9 @@ def _file_response(request: HttpRequest, part: JSON, name: str = "") -> HttpResp
     named = part.get("filename") or name or "file"
     response["Content-Disposition"] = content_disposition_header(is_download, named) or ""
     response["X-Content-Type-Options"] = "nosniff"
-    response["Content-Security-Policy"] = CSP_BY_TYPE.get(media_type, NOTHING_CSP)
+    framed_by = "'none'" if is_download else "'self'"  # a preview is a frame
+    response["Content-Security-Policy"] = f"{CSP_BY_TYPE.get(media_type, NOTHING_CSP)}; frame-ancestors {framed_by}"
+    response["X-Frame-Options"] = "DENY" if is_download else "SAMEORIGIN"
     response["Cache-Control"] = "private, max-age=31536000, immutable"
     if media_type == PDF_TYPE and not is_download:
         response["Cache-Control"] = "private, no-cache"  # a later version may remove more

@@ -1,26 +1,31 @@
 """The WebSocket of a session page: it sends events as they are recorded.
 
 The page asks with `?after=<index>` and gets `{"entries": […], "last": <index>}`, at first without entries. The status
-(HTML, see `status.whole_status`) is in the first message, and whenever it may have changed. The page answers
-`{"seen": <index>}` after showing entries; the server waits for a page that is far behind.
+(HTML, see `status.whole_status`) is in the first message, and whenever it may have changed; the first one also says
+whether the reader may write. The page answers `{"seen": <index>}` after showing entries; the server waits for a page
+that is far behind. The page of a shared session also gets `{"people": […]}`: who else has it open. After a change of
+the reader's role the server closes, and the page connects again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from contextlib import aclosing
-from typing import Any
 from urllib.parse import parse_qs
 
 from django.urls import path
 
 import db
 from apps.accounts.consumers import NOT_FOUND, Closed, PageConsumer
-from apps.record import feed
-from apps.record.models import Context, Event
+from apps.accounts.models import User
+from apps.features.sharing import presence
+from apps.record import feed, wire
+from apps.record.events import JSON, EventType
+from apps.record.models import Context, Event, may_write_shared
 from apps.web.sessions import status
-from apps.web.sessions.entries import entries_of
+from apps.web.sessions.entries import entries_of, person_label
 from apps.web.shell import find_session, parse_index
 
 
@@ -29,6 +34,7 @@ class SessionConsumer(PageConsumer):
 
     context: Context
     seen = 0
+    people: list[JSON] | None = None  # who else has the session open; None: it is not shared
 
     async def opened(self) -> None:
         await self.check_sign_in()
@@ -37,9 +43,16 @@ class SessionConsumer(PageConsumer):
         if context is None:
             raise Closed(NOT_FOUND)
         self.context, self.seen = context, _after(self.scope["query_string"])
-        await self.send_json({"entries": [], "last": self.seen, **await db.run(_status, context)})
+        first = {"entries": [], "last": self.seen, "mayWrite": may_write_shared(self.principal)}
+        await self.send_json({**first, **await db.run(_status, context)})
         self.start(self._follow())
         self.start(self.watch())
+        self.start(self._watch_people())
+
+    async def disconnect(self, code: int) -> None:
+        await super().disconnect(code)
+        if self.people is not None:
+            await db.run(presence.leave, self.principal, self.context)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Ignores anything but acknowledgments."""
@@ -54,14 +67,40 @@ class SessionConsumer(PageConsumer):
     async def _follow(self) -> None:
         async with aclosing(feed.follow(self.context.pk, self.seen)) as batches:
             async for events in batches:
+                self._note_sharing(events)
                 while events[0].index - self.seen > self.UNSEEN_EVENTS:
                     await self.wait_for_page()
-                await self.send_json(await db.run(_update, self.context, events))
+                await self.send(await feed.shared(events, "page", _update, self.context))
+
+    async def _watch_people(self) -> None:
+        while True:
+            if self.context.is_shared:
+                await self._tell_people([person_label(one.pk, one.short_name) for one in await self._others()])
+            elif self.people is not None:
+                await self._tell_people([])
+                self.people = None
+            await asyncio.sleep(presence.RENEW_SECONDS)
+
+    async def _others(self) -> list[User]:
+        return await db.run(presence.renew, self.principal, self.context)
+
+    async def _tell_people(self, people: list[JSON]) -> None:
+        if people != (self.people or []):
+            await self.send_json({"people": people})
+        self.people = people
+
+    def _note_sharing(self, events: list[Event]) -> None:
+        """Raises Closed if the session is private again and not the reader's."""
+        changes = [event.payload["sharing"] for event in events if event.type == EventType.SESSION_SHARED]
+        if changes:
+            self.context.is_shared = changes[-1] == Context.Sharing.WORKSPACE
+            if not self.context.is_seen_by(self.principal):
+                raise Closed(NOT_FOUND)
 
 
-def _update(context: Context, events: list[Event]) -> dict[str, Any]:
+def _update(events: list[Event], context: Context) -> str:
     update = {"entries": entries_of(context, events), "last": events[-1].index}
-    return update | _status(context) if status.may_change_status(events) else update
+    return wire.json_text(update | _status(context) if status.may_change_status(events) else update)
 
 
 def _status(context: Context) -> dict[str, str]:

@@ -21,17 +21,17 @@ from apps.agents.models import Agent
 from apps.record import lineage, wire
 from apps.record.content import parts, rendering
 from apps.record.events import JSON, EventType
-from apps.record.lookup import edit_histories
+from apps.record.lookup import author_names, edit_histories
 from apps.record.models import Artifact, Context, Event, Message, TaskState
 from apps.web import questions
 from apps.web.questions import outline_of
 from apps.web.sessions import messages
 from apps.web.sessions.artifacts import delivered_by, left_by
 from apps.web.sessions.texts import has_file_name, is_text
-from apps.web.templatetags.parley import avatar
+from apps.web.templatetags.parley import HUES, avatar
 
 PIECES = (EventType.ARTIFACT_UPDATE, EventType.AGENT_TOKEN_START, EventType.AGENT_TOKEN)
-FORMAT = 7  # browsers drop cached entries of other versions
+FORMAT = 8  # browsers drop cached entries of other versions
 LONGEST_SO_FAR = 20_000  # characters of a file in progress: the newest
 LONGEST_VALUE = 2000  # characters
 
@@ -43,12 +43,14 @@ def entries_of(context: Context, events: Sequence[Event], *, is_merged: bool = T
     has_own = any(event.type == EventType.USER_MESSAGE for event in events)
     histories = edit_histories(context) if has_own else {}
     prefetched = _Prefetched(context, delivered, left, streamed_by(events), openings, histories)
-    authors = authors_of(context, events)
+    authors, writers = authors_of(context, events), writers_of(context, events)
     entries: list[JSON] = []
     for event in events:
         entry = _entry(prefetched, event)
         if author := authors.get(event.index):
             entry["agent"] = author
+        if writer := writers.get(event.index):
+            entry["by"] = writer
         if not (is_merged and entries and _merge(entries[-1], entry)):
             entries.append(entry)
     return entries
@@ -158,6 +160,8 @@ def _entry(prefetched: _Prefetched, event: Event) -> JSON:
             entry["artifacts"] = _brief(prefetched.left.get(event.index, []))
         case EventType.SESSION_RENAMED:
             entry["title"] = payload["title"]
+        case EventType.SESSION_SHARED:
+            entry["sharing"] = payload["sharing"]
     return entry
 
 
@@ -290,6 +294,31 @@ def authors_of(context: Context, events: Sequence[Event]) -> dict[int, JSON]:
     return {
         event.index: agent_label(agents[keys[event.index]], _models(event)) for event in events if event.index in keys
     }
+
+
+def person_label(key: int, name: str) -> JSON:
+    """A person's label at their messages: `mark` is HTML. Pages show their reader as “You”."""
+    mark = format_html(
+        '<span class="avatar hue-{}" aria-hidden="true">{}</span><span class="who">{}</span>',
+        key % HUES,
+        name[:1].upper(),
+        name,
+    )
+    return {"id": key, "name": name, "mark": mark}
+
+
+def writers_of(context: Context, events: Sequence[Event]) -> dict[int, JSON]:
+    """By index, who wrote the messages, if not the owner alone. At most one query; two in a fork."""
+    keys = {
+        event.index: event.payload.get("by", context.owner_id)
+        for event in events
+        if event.type == EventType.USER_MESSAGE
+    }
+    if keys and context.forked_at is not None and min(keys) <= context.forked_at:  # perhaps another person's session
+        rows = lineage.messages(context).filter(index__in=keys.keys())
+        keys = dict(rows.values_list("index", "author"))
+    names = author_names(context, keys.values())
+    return {index: person_label(key, names[key]) for index, key in keys.items() if key in names}
 
 
 def _models(event: Event) -> str:

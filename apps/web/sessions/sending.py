@@ -24,7 +24,8 @@ import db
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine.cancel import cancel_task
+from apps.engine import approvals
+from apps.engine.cancel import cancel_for
 from apps.engine.queue import publish_queue
 from apps.engine.send import NoAnswer, Sent, send
 from apps.features.queue import messages
@@ -39,7 +40,9 @@ from apps.record.errors import (
     ContentTypeNotSupported,
     ContextNotFound,
     InvalidParams,
+    LimitReached,
     Refusal,
+    StorageFull,
     TaskFinished,
     TaskNotCancelable,
     TaskNotFound,
@@ -47,10 +50,11 @@ from apps.record.errors import (
     UploadNotFound,
 )
 from apps.record.events import JSON
-from apps.record.lookup import check_may_use
+from apps.record.lookup import NotYourTask, check_may_use, check_may_write
 from apps.record.models import Context, Message, Task
 from apps.web import questions
 from apps.web.questions import Field
+from apps.web.roles import role_refusal
 from apps.web.shell import find_agent, find_session, parse_index, reader_view, session_or_404
 
 
@@ -65,6 +69,8 @@ REFUSAL_STATUS: dict[type[Refusal], HTTPStatus] = {
     AlreadyAnswered: HTTPStatus.CONFLICT,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     NoAnswer: HTTPStatus.BAD_GATEWAY,
+    LimitReached: HTTPStatus.TOO_MANY_REQUESTS,
+    StorageFull: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
 }
 """How a refusal is answered; every other one is 422."""
 
@@ -83,10 +89,12 @@ def json_action[**P](view: Action[P]) -> View[P]:
             return refusal_response("You are signed out. Sign in again. Your text stays here.", HTTPStatus.UNAUTHORIZED)
         try:
             principal = await db.run(lambda: user.principal)
+            if refusal := role_refusal(principal, request.resolver_match):
+                return refusal_response(refusal, HTTPStatus.FORBIDDEN)
             return await view(request, principal, *args, **kwargs)
-        except Refusal as refusal:
-            status = REFUSAL_STATUS.get(type(refusal), HTTPStatus.UNPROCESSABLE_ENTITY)
-            return refusal_response(str(refusal), status, getattr(refusal, "field", ""))
+        except Refusal as refused:
+            status = REFUSAL_STATUS.get(type(refused), HTTPStatus.UNPROCESSABLE_ENTITY)
+            return refusal_response(str(refused), status, getattr(refused, "field", ""))
 
     return cast("View[P]", answered)
 
@@ -109,8 +117,13 @@ async def send_message(request: HttpRequest, principal: Principal, session: uuid
     """Send to the session's agent, or to the named task. `asked` names the question it answers."""
     refuse_too_large(request)
     context = await db.run(_context, principal, session)
+    check_may_write(principal, context)
     named = request.POST.get("task", "")
     task = await db.run(_named_task, context, named) if named else None
+    if task is not None and task.owner_id != principal.user_id:
+        if "asked" in request.POST:
+            raise NotYourTask
+        task = None  # what another person began goes on without this message
     agent, slot = (task.agent, task.slot) if task else (context.agent, None)
     message = await composed_message(request, principal, agent, slot)
     return _created(await _send_once(principal, context, task, message, _answered_event(request)))
@@ -137,7 +150,7 @@ async def _send_once(
     """Send a message unless an earlier try succeeded. If its task has ended, the session's agent gets it."""
     if (index := await db.run(_recorded_at, context, message)) is not None:
         return Sent(context.pk, index, repeated=True)
-    message = {**message, "contextId": context.context_id}
+    message = {**message, "contextId": context.name_for(principal)}
     if task is not None:
         await db.run(_check_usable, principal, task.agent)
         with suppress(TaskFinished):
@@ -169,7 +182,7 @@ async def switch_agent(request: HttpRequest, principal: Principal, session: uuid
 async def stop_task(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     context = await db.run(_context, principal, session)
     task = await db.run(_named_task, context, request.POST.get("task", ""))
-    await db.run(cancel_task, task)
+    await db.run(cancel_for, principal, task)
     return JsonResponse({"stopped": str(task.pk)})
 
 
@@ -180,6 +193,21 @@ async def rate_task(request: HttpRequest, principal: Principal, session: uuid.UU
     given = commands.parse_feedback(request.POST.get("rating", ""), request.POST.get("text", ""))
     await db.run(commands.give_feedback, principal, task.agent, str(task.pk), given)
     return JsonResponse({"rated": given["rating"]})
+
+
+@json_action
+async def decide_call(request: HttpRequest, principal: Principal, session: uuid.UUID, task: uuid.UUID) -> HttpResponse:
+    """Decide about a tool call in somebody else's session."""
+    await db.run(_decide, request, principal, session, task)
+    return JsonResponse({"decided": str(task)})
+
+
+def _decide(request: HttpRequest, principal: Principal, session: uuid.UUID, key: uuid.UUID) -> None:
+    task = Task.objects.approvable_by(principal).filter(pk=key, context=session).first()
+    if task is None:
+        raise TaskNotFound
+    answer = questions.answer_from(questions.fields_of(task.slot), dict(request.POST.lists())) or {}
+    approvals.decide(principal, key, _answered_event(request) or 0, answer)
 
 
 def _context(principal: Principal, session: uuid.UUID) -> Context:
@@ -199,7 +227,7 @@ def _named_task(context: Context, task: str, *, past: bool = False) -> Task:
     """Also a task from before a fork, with `past`. Raises TaskNotFound."""
     tasks = lineage.tasks(context) if past else Task.objects.filter(context=context)
     try:
-        found = tasks.select_related("agent").filter(pk=uuid.UUID(task)).first()
+        found = tasks.select_related("agent", "context").filter(pk=uuid.UUID(task)).first()
     except ValueError:
         raise TaskNotFound from None
     if found is None:

@@ -48,9 +48,10 @@ class Place:
 
 
 class Places:
-    """The places of artifacts, given in order."""
+    """The places of artifacts, given in order; with `has_html` also what the conversation shows."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_html: bool = True) -> None:
+        self._has_html = has_html
         self._texts: Counter[uuid.UUID] = Counter()
 
     def place_of(self, row: Artifact, held: list[JSON]) -> Place:
@@ -62,12 +63,14 @@ class Places:
             return Place("said", "", has_name)
         if row.is_answer:
             shown = text[:LONGEST_UNFINISHED]
-            return Place("answer", _laid_out(shown), has_name or not is_whole, shown)
+            html = _laid_out(shown) if self._has_html else ""
+            return Place("answer", html, has_name or not is_whole, shown)
         if not text.strip() or not is_text(_media_type(held, row.name)) or self._texts[row.task_id] == MOST_TEXTS:
             return Place("file", "", is_listed=True)
         self._texts[row.task_id] += 1
         is_short = is_whole and len(text) <= LONGEST_OPEN and text.count("\n") <= MOST_OPEN_LINES
-        html = _html_of(text[:LONGEST_UNFINISHED], held, row) if is_short or row.until is not None else ""
+        is_open = self._has_html and (is_short or row.until is not None)
+        html = _html_of(text[:LONGEST_UNFINISHED], held, row) if is_open else ""
         return Place("text", html, has_name or not (is_short or (row.until is not None and is_whole)))
 
 

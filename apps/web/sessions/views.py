@@ -12,13 +12,16 @@ from django.urls import reverse
 from django.utils.http import content_disposition_header
 from django.utils.text import slugify
 
+from apps.accounts.audit_models import AuditAction
+from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.features.forks import branches
+from apps.features.sharing import downloads
 from apps.features.sharing.transcripts import markdown_of
 from apps.record import lineage
 from apps.record.errors import ContextNotFound
 from apps.record.events import JSON
-from apps.record.models import Context, Message, Task
+from apps.record.models import Context, Message, Task, may_write_shared
 from apps.web.sessions.artifacts import artifacts_before, artifacts_by_name
 from apps.web.sessions.entries import FORMAT, agent_label, entries_between, entries_of
 from apps.web.sessions.sending import shown_queue
@@ -34,12 +37,14 @@ def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     """The newest turns; the WebSocket (`consumers`) sends the rest."""
     context = session_or_404(request, session)
     agents = list(Agent.objects.visible_to(principal_of(request)))
-    state = page_state(context)
+    state = page_state(principal_of(request), context)
     files = artifacts_before(context, state["last"] + 1)
     return page(
         request,
         "web/session.html",
         session=context,
+        is_own=context.owner_id == principal_of(request).user_id,
+        may_write=may_write_shared(principal_of(request)),
         agent=context.agent,
         agent_is_usable=context.agent in agents,
         agents=agent_choices([one for one in agents if one.listed or one == context.agent])
@@ -64,7 +69,7 @@ def earlier(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     return JsonResponse({"first": first, "entries": entries_between(context, first - 1, before)})
 
 
-def page_state(context: Context) -> JSON:
+def page_state(principal: Principal, context: Context) -> JSON:
     """What the page's script starts with: the newest turns, and URLs."""
     last = context.last_event
     first = _first_event_of_turns(context, last + 1)
@@ -75,7 +80,8 @@ def page_state(context: Context) -> JSON:
         "first": first,
         "last": last,
         "entries": entries_between(context, first - 1, last + 1),
-        "branches": branches_json(context),
+        "sharing": context.sharing,
+        "branches": branches_json(principal, context),
         "line": f"/ws/sessions/{context.pk}",
         "say": reverse("web:say", args=[context.pk]),
         "again": reverse("web:again", args=[context.pk]),
@@ -172,10 +178,10 @@ def tree(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
 @reader_view
 def session_branches(request: HttpRequest, session: uuid.UUID) -> JsonResponse:
     """The current branch points: the log has no event for a fork made elsewhere."""
-    return JsonResponse(branches_json(session_or_404(request, session)))
+    return JsonResponse(branches_json(principal_of(request), session_or_404(request, session)))
 
 
-def branches_json(context: Context) -> JSON:
+def branches_json(principal: Principal, context: Context) -> JSON:
     """Branch points by message index: which branch this is, and all URLs."""
     return {
         str(one.index): {
@@ -184,7 +190,7 @@ def branches_json(context: Context) -> JSON:
                 f"{reverse('web:session', args=[branch.session])}#m-{branch.first_message}" for branch in one.branches
             ],
         }
-        for one in branches.branch_points(context)
+        for one in branches.branch_points(principal, context)
     }
 
 
@@ -237,6 +243,7 @@ def replay_entries(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
 def as_markdown(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     context = session_or_404(request, session)
     response = HttpResponse(markdown_of(context), content_type="text/markdown; charset=utf-8")
+    downloads.record_download(AuditAction.TRANSCRIPT_EXPORTED, context, request)
     name = f"{slugify(str(context), allow_unicode=True)[:60] or 'session'}.md"
     response["Content-Disposition"] = content_disposition_header(as_attachment=True, filename=name)
     response["Cache-Control"] = "private, no-store"

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.decorators import login_required
@@ -18,12 +19,16 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
-from apps.accounts.models import AuditAct, User, write_audit_line
-from apps.accounts.passwords import password_problem
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
+from apps.accounts.models import User
+from apps.accounts.people import links, mail
+from apps.accounts.people.sign_in import confirmation_problem
 from apps.web.settings.sections import person_of, private_view, settings_page
 from db.sql import write_transaction
 
 ADDRESS_TAKEN = "Somebody else here uses this e-mail address. Choose another."
+ADDRESS_UNPROVEN = "This installation sends no e-mail, so you cannot show that the address is yours. Ask an operator."
 BROWSER_ZONE = "Same as the browser"
 APPEARANCE_FIELDS = ("theme", "clock", "text_size")
 
@@ -58,6 +63,8 @@ class PasswordForm(forms.Form):
     def __init__(self, person: User, *args: Any, **kwargs: Any) -> None:
         self.person = person
         super().__init__(*args, **kwargs)
+        if not person.has_usable_password():
+            del self.fields["current_password"]
 
     def wants_password(self) -> bool:
         """May be called once the fields before it are clean."""
@@ -66,7 +73,7 @@ class PasswordForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         if not self.errors and self.wants_password():
-            problem = password_problem(self.person, cleaned.get("current_password", ""))
+            problem = confirmation_problem(self.person, cleaned.get("current_password", ""))
             if problem:
                 self.add_error("current_password", problem)
         return cleaned
@@ -91,26 +98,36 @@ class ProfileForm(PasswordForm):
 
     def __init__(self, person: User, *args: Any, **kwargs: Any) -> None:
         super().__init__(person, *args, **kwargs)
-        self.fields["current_password"].help_text = "Only to change the e-mail address."
+        if "current_password" in self.fields:
+            self.fields["current_password"].help_text = "Only to change the e-mail address."
 
     def clean_email(self) -> str:
         address = str(self.cleaned_data["email"]).strip().lower()
         if User.objects.filter(email__iexact=address).exclude(pk=self.person.pk).exists():
             raise ValidationError(ADDRESS_TAKEN)
+        if address != self.person.email and settings.OIDC_URL and not mail.can_send():
+            raise ValidationError(ADDRESS_UNPROVEN)
         return address
 
     def wants_password(self) -> bool:
         return self.cleaned_data.get("email") != self.person.email
 
-    def save(self) -> None:
-        """Raises IntegrityError if somebody took the address meanwhile."""
-        before, cleaned = self.person.email, self.cleaned_data
-        person = self.person
-        person.name, person.email, person.time_zone = cleaned["name"].strip(), cleaned["email"], cleaned["time_zone"]
-        with write_transaction():
-            save_appearance(person, "name", "email", "time_zone")
-            if person.email != before:
-                write_audit_line(AuditAct.EMAIL_CHANGED, person.principal.sender, person.principal)
+    def save(self) -> str:
+        """What the page says then. A new address counts once it is confirmed, if there is a mail server.
+
+        Raises IntegrityError if somebody took the address meanwhile.
+        """
+        person, cleaned = self.person, self.cleaned_data
+        person.name, person.time_zone = cleaned["name"].strip(), cleaned["time_zone"]
+        save_appearance(person, "name", "time_zone")
+        if (address := cleaned["email"]) == person.email:
+            return "Saved."
+        if not mail.can_send():
+            links.change_address(person, address)
+            return "Saved."
+        text = f"Open this link to sign in with this address from now on.\n\n{links.address_link(person, address)}"
+        mail.send_later("Your new e-mail address for Parley", text, address)
+        return f"Saved. Open the link that was sent to {address}: until then, you sign in with {person.email}."
 
 
 def save_appearance(person: User, *fields: str) -> None:
@@ -130,11 +147,11 @@ def profile(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return settings_page(request, "profile", form, form=form)
     try:
-        form.save()
+        sentence = form.save()
     except IntegrityError:  # at the same moment
         form.add_error("email", ADDRESS_TAKEN)
         return settings_page(request, "profile", form, form=form)
-    return saved(request, "profile")
+    return saved(request, "profile", sentence)
 
 
 def saved(request: HttpRequest, section: str, sentence: str = "Saved.") -> HttpResponse:
@@ -153,7 +170,8 @@ class NewPasswordForm(PasswordForm):
 
     def __init__(self, person: User, *args: Any, **kwargs: Any) -> None:
         super().__init__(person, *args, **kwargs)
-        self.fields["current_password"].label = "Current password"
+        if "current_password" in self.fields:
+            self.fields["current_password"].label = "Current password"
 
     def clean_new_password(self) -> str:
         password = str(self.cleaned_data["new_password"])
@@ -170,7 +188,8 @@ class NewPasswordForm(PasswordForm):
         with write_transaction():
             self.person.set_password(self.cleaned_data["new_password"])
             self.person.save(update_fields=["password"])
-            write_audit_line(AuditAct.PASSWORD_CHANGED, self.person.principal.sender, self.person.principal)
+            audit.record(AuditAction.PASSWORD_CHANGED, actor=self.person, object=self.person)
+        mail.tell_of_change(self.person.email, "Your password was changed.")
 
 
 @private_view

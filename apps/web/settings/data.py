@@ -14,8 +14,10 @@ from django.utils import timezone
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_POST
 
-from apps.accounts.models import AuditAct, write_audit_line
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.accounts.quotas import QuotaExceeded, count_act
+from apps.features.sessions.holds import UnderLegalHold
 from apps.record.models import Context
 from apps.web.settings.account import PasswordForm
 from apps.web.settings.erasure import LastOperator, erase_account
@@ -45,7 +47,7 @@ def my_data(request: HttpRequest) -> HttpResponse:
 
 
 def _data_page(request: HttpRequest, form: DeleteForm) -> HttpResponse:
-    own = Context.objects.visible_to(principal_of(request)).listed().filter(deleted_at=None)
+    own = Context.objects.filter(owner=form.person, deleted_at=None).listed()  # of all workspaces
     return settings_page(request, "data", form, form=form, session_count=own.count(), email=form.person.email)
 
 
@@ -59,7 +61,7 @@ def export(request: HttpRequest) -> HttpResponseBase:
     except QuotaExceeded as exceeded:
         messages.error(request, str(exceeded))
         return redirect("web:settings-data")
-    write_audit_line(AuditAct.DATA_EXPORTED, principal.sender, principal)
+    audit.record(AuditAction.DATA_EXPORTED, actor=person, object=person, request=request)
     response = StreamingHttpResponse(exported(person), content_type="application/zip")
     name = f"parley-{timezone.localdate():%Y-%m-%d}.zip"
     response["Content-Disposition"] = content_disposition_header(as_attachment=True, filename=name) or ""
@@ -78,8 +80,8 @@ def delete_account(request: HttpRequest) -> HttpResponse:
         return _data_page(request, form)
     try:
         erase_account(form.person)
-    except LastOperator as last:
-        form.add_error(None, str(last))
+    except (LastOperator, UnderLegalHold) as refusal:
+        form.add_error(None, str(refusal))
         return _data_page(request, form)
     logout(request)
     return render(request, "web/settings_deleted.html")

@@ -9,10 +9,16 @@ from collections.abc import AsyncIterator
 from itertools import batched
 from typing import Any
 
+from allauth.account.models import EmailAddress
+from allauth.idp.oidc.models import Client, Token
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount
+from allauth.usersessions.models import UserSession
 from django.utils import timezone
 
 import db
-from apps.accounts.models import ApiKey, User
+from apps.accounts.audit_models import ActorKind, AuditEntry
+from apps.accounts.models import ApiKey, Membership, User
 from apps.features.credentials.models import Credential
 from apps.features.sharing.downloads import Bundle, UniqueNames, ZipStream, bundle_of_session
 from apps.features.sharing.transcripts import markdown_of
@@ -26,12 +32,17 @@ from apps.remote.models import RemoteCredential
 log = logging.getLogger("parley.export")
 
 SESSIONS_AT_ONCE = 50
+MOST_ACTS = 50_000  # of the audit
 README = """\
 This is your data from Parley, as of {at}.
 
 profile.json    your profile and settings
 keys.json       your API keys, without the keys themselves
 credentials.json what you gave to agents, without the secrets
+sign_in.json    your addresses, second factors, browsers and programs
+workspaces.json your workspaces and roles
+activity.json   what the audit says that you did, the newest {most_acts:,} acts
+elsewhere.json  what you wrote in sessions of others
 sessions/       a folder for each session, archived ones included:
   session.md    to read
   session.json  the messages and tasks
@@ -43,10 +54,10 @@ sessions/       a folder for each session, archived ones included:
 async def exported(person: User) -> AsyncIterator[bytes]:
     """The pieces of the ZIP. No thread and no database connection is held between them."""
     stream, folders, missing = ZipStream(), UniqueNames(), list[str]()
-    yield stream.add_text("README.txt", README.format(at=f"{timezone.now():%Y-%m-%d %H:%M} UTC"))
+    yield stream.add_text("README.txt", README.format(at=f"{timezone.now():%Y-%m-%d %H:%M} UTC", most_acts=MOST_ACTS))
     for name, content in (await db.run(_about, person)).items():
         yield await asyncio.to_thread(_add_json, stream, name, content)
-    own = Context.objects.visible_to(await db.run(lambda: person.principal)).listed().filter(deleted_at=None)
+    own = Context.objects.filter(owner=person, deleted_at=None).listed()  # of all workspaces
     keys = await db.run(list, own.order_by("created_at", "pk").values_list("pk", flat=True))
     for some in batched(keys, SESSIONS_AT_ONCE):
         for context in await db.run(list, own.filter(pk__in=some).select_related("agent").order_by("created_at", "pk")):
@@ -124,6 +135,30 @@ PROFILE_FIELDS = [
 KEY_FIELDS = ("name", "prefix", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at")
 
 
+ACT_FIELDS = ("at", "action", "object_type", "object_label", "address", "user_agent")
+
+
+def _sign_in(person: User) -> dict[str, Any]:
+    return {
+        "addresses": list(EmailAddress.objects.filter(user=person).values("email", "verified", "primary")),
+        "secondFactors": list(Authenticator.objects.filter(user=person).values("type", "created_at", "last_used_at")),
+        "accounts": list(SocialAccount.objects.filter(user=person).values("provider", "uid", "last_login")),
+        "programs": [
+            *Token.objects.filter(user=person).values("client__name", "type", "scopes", "created_at", "expires_at"),
+            *Client.objects.filter(owner=person).values("name", "type", "created_at"),
+        ],
+        "browsers": list(UserSession.objects.filter(user=person).values("ip", "user_agent", "created_at")),
+    }
+
+
+def _written_elsewhere(person: User) -> list[JSON]:
+    """Their messages in other people's sessions, which are shared with their workspaces."""
+    rooms = Membership.objects.filter(user=person).values("workspace")
+    shared = Context.objects.filter(is_shared=True, workspace__in=rooms).exclude(owner=person)
+    written = Message.objects.filter(context__in=shared, author=person).order_by("context", "index")
+    return [dict(one) for one in written.values("context", "index", "created_at", "parts")]
+
+
 def _about(person: User) -> dict[str, Any]:
     principal = person.principal
     given = Credential.objects.visible_to(principal).usable().order_by("given_at")
@@ -131,6 +166,14 @@ def _about(person: User) -> dict[str, Any]:
     return {
         "profile.json": {name: getattr(person, name) for name in PROFILE_FIELDS},
         "keys.json": list(ApiKey.objects.visible_to(principal).order_by("created_at").values(*KEY_FIELDS)),
+        "sign_in.json": _sign_in(person),
+        "workspaces.json": list(Membership.objects.filter(user=person).values("workspace__name", "role", "created_at")),
+        "activity.json": list(
+            AuditEntry.objects.filter(actor_kind=ActorKind.USER, actor_key=str(person.pk))
+            .order_by("-number")
+            .values(*ACT_FIELDS)[:MOST_ACTS]
+        ),
+        "elsewhere.json": _written_elsewhere(person),
         "credentials.json": [
             *given.values("agent__slug", "service", "auth_type", "given_at", "last_used_at"),
             *remote.values("agent__slug", "scheme", "kind", "updated_at", "last_used_at"),

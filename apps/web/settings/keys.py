@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shlex
+from typing import Any
 
 from django import forms
 from django.conf import settings
@@ -11,9 +12,9 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from apps.accounts.keys import KeyRefused, make_key, revoke_key
+from apps.accounts.keys import KeyRefused, make_key, revoke_key, rotate_key
 from apps.accounts.models import ApiKey
-from apps.accounts.principals import READ, SCOPES, WRITE
+from apps.accounts.principals import PRESETS, READ, SCOPES, WRITE
 from apps.accounts.quotas import QuotaExceeded
 from apps.agents.models import Agent
 from apps.web import agents
@@ -21,10 +22,17 @@ from apps.web.settings.account import PasswordForm
 from apps.web.settings.sections import person_of, private_view, settings_page
 from apps.web.shell import agent_or_404, page
 
+CHOSEN = "chosen"
 LIFETIMES = {7: "7 days", 30: "30 days", 90: "90 days", 365: "1 year"}
 NEVER = 0
 MOST_SHOWN = 200  # keys on the page, the newest first
 SAMPLE_DAYS = 30  # that the key of a sample is good for
+
+
+def lifetime_choices() -> list[tuple[int, str]]:
+    """With the installation's usual lifetime among them."""
+    usual = {settings.API_KEY_DAYS: f"{settings.API_KEY_DAYS} days"} if settings.API_KEY_DAYS else {}
+    return [*sorted((usual | LIFETIMES).items()), (NEVER, "Never")]
 
 
 class KeyForm(PasswordForm):
@@ -33,33 +41,81 @@ class KeyForm(PasswordForm):
         help_text="So that you recognize it, such as “laptop”.",
         widget=forms.TextInput({"autocomplete": "off"}),
     )
-    scopes = forms.MultipleChoiceField(
+    preset = forms.ChoiceField(
         label="What it may do",
+        choices=[
+            ("read", "Read only"),
+            ("call", "Call one agent"),
+            ("full", "Everything that you may do"),
+            (CHOSEN, "What you choose here"),
+        ],
+        initial="read",
+        required=False,
+        widget=forms.RadioSelect,
+    )
+    scopes = forms.MultipleChoiceField(
+        label="It may",
         choices=[(scope, words[:1].upper() + words[1:]) for scope, words in SCOPES.items()],
         initial=[READ],
         required=False,
         widget=forms.CheckboxSelectMultiple,
     )
+    agent = forms.ChoiceField(
+        label="With which agent", required=False, help_text="For the key, there are no other agents and sessions."
+    )
     days = forms.TypedChoiceField(
         label="It expires after",
-        choices=[*LIFETIMES.items(), (NEVER, "Never")],
+        choices=lifetime_choices,
         coerce=int,
-        initial=30,
+        initial=lambda: settings.API_KEY_DAYS,
         widget=forms.RadioSelect,
     )
 
-    field_order = ["name", "scopes", "days", "current_password"]
+    field_order = ["name", "preset", "scopes", "agent", "days", "current_password"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        usable = Agent.objects.visible_to(self.person.principal).order_by("name").values_list("slug", "name")
+        self.fields["agent"].choices = [("", "All that you may use"), *usable]  # type: ignore[attr-defined]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        if cleaned.get("preset") == "call" and not cleaned.get("agent") and "agent" not in self.errors:
+            self.add_error("agent", "Choose the agent.")
+        return cleaned
 
     def make(self) -> tuple[ApiKey, str] | None:
         """The key and its text; None, with the form's error, if it is refused."""
         cleaned = self.cleaned_data
         lifetime = datetime.timedelta(days=cleaned["days"]) if cleaned["days"] != NEVER else None
         try:
-            return make_key(self.person.principal, self.person, cleaned["name"], cleaned["scopes"], lifetime)
+            scopes = PRESETS.get(cleaned["preset"], cleaned["scopes"])
+            agents = [cleaned["agent"]] if cleaned["agent"] else []
+            return make_key(self.person.principal, self.person, cleaned["name"], scopes, lifetime, agents)
         except KeyRefused as refused:
             self.add_error("scopes", str(refused))
         except QuotaExceeded as exceeded:
             self.add_error(None, str(exceeded))
+        return None
+
+
+class RotationForm(PasswordForm):
+    hours = forms.TypedChoiceField(
+        label="The old key works for",
+        choices=[(1, "1 hour"), (24, "1 day"), (168, "7 days"), (0, "No longer")],
+        coerce=int,
+        initial=24,
+        widget=forms.RadioSelect,
+    )
+
+    field_order = ["hours", "current_password"]
+
+    def rotate(self, number: int) -> tuple[ApiKey, str] | None:
+        """The key and its new text; None, with the form's error, if it is refused."""
+        try:
+            return rotate_key(self.person.principal, number, datetime.timedelta(hours=self.cleaned_data["hours"]))
+        except (KeyRefused, QuotaExceeded) as refused:
+            self.add_error(None, str(refused))
         return None
 
 
@@ -69,6 +125,12 @@ def api_keys(request: HttpRequest) -> HttpResponse:
     person = person_of(request)
     form = KeyForm(person, request.POST if request.method == "POST" else None)
     made = form.make() if request.method == "POST" and form.is_valid() else None
+    return keys_page(request, form, made)
+
+
+def keys_page(request: HttpRequest, form: KeyForm, made: tuple[ApiKey, str] | None) -> HttpResponse:
+    """`made`: a key that is shown now, with its text."""
+    person = person_of(request)
     key, text = made or (None, "")
     return settings_page(
         request,
@@ -78,7 +140,7 @@ def api_keys(request: HttpRequest) -> HttpResponse:
         keys=ApiKey.objects.visible_to(person.principal).order_by("-created_at", "-pk")[:MOST_SHOWN],
         made=key,
         key_text=text,
-        check=check_command(text) if key and READ in key.scopes else "",
+        check=check_command(text) if key and (READ in key.scopes or not key.scopes) else "",
         scopes=SCOPES,
     )
 
@@ -106,14 +168,28 @@ def revoke(request: HttpRequest, number: int) -> HttpResponse:
     return redirect("web:settings-keys")
 
 
+@private_view
+def rotate(request: HttpRequest, number: int) -> HttpResponse:
+    """Asks for the password; then the key has a new text, which is shown once."""
+    person = person_of(request)
+    key = ApiKey.objects.visible_to(person.principal).filter(pk=number).first()
+    if key is None or not key.is_usable:
+        raise Http404
+    form = RotationForm(person, request.POST if request.method == "POST" else None)
+    made = form.rotate(number) if request.method == "POST" and form.is_valid() else None
+    if made:
+        return keys_page(request, KeyForm(person), made)
+    return settings_page(request, "keys", form, rotating=key, form=form)
+
+
 class SampleKeyForm(PasswordForm):
-    """Makes a key for an agent's samples: it may only send messages, and expires soon."""
+    """Makes a key for an agent's samples: it may only send messages to it, and expires soon."""
 
     def make(self, agent: Agent) -> str:
         """The key's text; "", with the form's error, if it is refused."""
         lifetime = datetime.timedelta(days=SAMPLE_DAYS)
         try:
-            return make_key(self.person.principal, self.person, agent.name, [WRITE], lifetime)[1]
+            return make_key(self.person.principal, self.person, agent.name, [WRITE], lifetime, [agent.slug])[1]
         except (KeyRefused, QuotaExceeded) as refused:
             self.add_error("current_password", str(refused))
             return ""

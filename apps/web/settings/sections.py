@@ -6,41 +6,50 @@ from functools import wraps
 from http import HTTPStatus
 from typing import Any, cast
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.forms.forms import BaseForm
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.cache import never_cache
-from django.views.decorators.clickjacking import xframe_options_deny
-from django.views.decorators.csp import csp_override
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_http_methods
 
 from apps.accounts.models import User
-from apps.web.shell import UNFRAMED_CSP, View, as_reader, page
+from apps.accounts.people.invitations import may_invite
+from apps.web.shell import View, as_reader, page
 
 SECTIONS = {
     "profile": ("Profile", "person"),
     "password": ("Password", "lock"),
+    "security": ("Security", "seal"),
     "appearance": ("Appearance", "theme"),
     "notifications": ("Notifications", "bell"),
+    "workspaces": ("Workspaces", "group"),
     "keys": ("API keys", "key"),
+    "programs": ("Programs", "link"),
     "credentials": ("Credentials", "seal"),
+    "usage": ("Usage", "chart"),
     "data": ("My data", "download"),
 }
 """The title and the icon of each section, by the end of its address."""
+FOR_INVITERS = {"invitations": ("Invitations", "person")}
+
+
+def sections_of(person: User) -> dict[str, tuple[str, str]]:
+    """The sections that the person may open."""
+    found = {**SECTIONS, **FOR_INVITERS} if may_invite(person) else SECTIONS
+    return found if settings.OAUTH_ENABLED else {name: about for name, about in found.items() if name != "programs"}
 
 
 def private_view(view: View) -> View:
-    """A page that takes secrets: no other site may frame it, no report shows what was sent, nothing keeps it.
+    """A page that takes secrets: no report shows what was sent, nothing keeps it.
 
     Runs in the person's time zone.
     """
 
     @require_http_methods(["GET", "HEAD", "POST"])
     @never_cache
-    @xframe_options_deny
-    @csp_override(UNFRAMED_CSP)
     @login_required
     @sensitive_post_parameters()
     @sensitive_variables()
@@ -53,11 +62,12 @@ def private_view(view: View) -> View:
 
 
 def settings_page(request: HttpRequest, section: str, *forms: BaseForm, **context: Any) -> HttpResponse:
-    """The page of a section; 422 if one of these forms has errors."""
-    title, _ = SECTIONS[section]
+    """The page of a section, or with another `template`; 422 if one of these forms has errors."""
+    sections = sections_of(person_of(request))
+    title, _ = sections[section]
     has_problems = any(form.is_bound and not form.is_valid() for form in forms)
-    about = {"sections": SECTIONS, "section": section, "section_title": title, **context}
-    response = page(request, f"web/settings_{section}.html", **about)
+    about = {"sections": sections, "section": section, "section_title": title, **context}
+    response = page(request, about.pop("template", f"web/settings_{section}.html"), **about)
     if has_problems:
         response.status_code = HTTPStatus.UNPROCESSABLE_ENTITY
     return response

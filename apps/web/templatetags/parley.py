@@ -14,6 +14,8 @@ from django.utils.safestring import SafeString
 from apps.accounts.models import User
 from apps.agents import cards
 from apps.agents.models import Agent
+from apps.engine import activity
+from apps.installation.models import Activity
 from console.cells import duration
 
 AGENT_KINDS = {
@@ -74,19 +76,29 @@ def hue_of(agent: Agent) -> int:
 
 @register.simple_tag
 def health(agent: Agent, viewer: User) -> SafeString:
-    """The health of an agent that is not healthy; for operators with the reason."""
-    return SafeString("") if agent.health == Agent.Health.OK else condition(agent, viewer)
+    """The health of an agent that is not healthy, paused or drained; for operators with the reason."""
+    is_well = agent.health == Agent.Health.OK and agent.current_activity == Activity.ACTIVE
+    return SafeString("") if is_well else condition(agent, viewer)
 
 
 @register.simple_tag
 def condition(agent: Agent, viewer: User) -> SafeString:
     """The health of an agent; for operators with the reason."""
-    look = HEALTH_SIGNS[Agent.Health(agent.health)]
-    why = agent.ailment if viewer.is_staff else ""
+    look, word, why = HEALTH_SIGNS[Agent.Health(agent.health)], agent.get_health_display(), ""
+    if agent.current_activity != Activity.ACTIVE:
+        look, word = "waiting", agent.current_activity.label
+    elif viewer.is_staff:
+        why = agent.ailment
     return format_html(
         '<span class="health"><span class="sign sign-{}">{}</span> {} <span class="muted">{}</span></span>',
-        look, icon(look), agent.get_health_display(), why,
+        look, icon(look), word, why,
     )  # fmt: skip
+
+
+@register.simple_tag
+def held_note(agent: Agent) -> str:
+    """What to know before writing to an agent that is paused or drained; "" for others."""
+    return activity.sentence(agent)
 
 
 @register.filter

@@ -13,20 +13,23 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast, overload
 from uuid import uuid4
 
-from agentkit.context import SyncTaskContext, TaskContext
+from agentkit.context import NeedsApproval, SyncTaskContext, TaskContext
 from agentkit.emissions import Emission, Usage
 from agentkit.errors import AgentFailure, HandlerError
-from agentkit.llm.models import AnyModel, import_in_thread, open_model
+from agentkit.llm.approvals import Gate, question
+from agentkit.llm.models import AnyModel, import_in_thread, open_model, price
 from agentkit.llm.tools import Tool
 from agentkit.messages import Message
 from agentkit.selecting import Decision, by_words
 from agentkit.skills import Skill
+from agentkit.tools import DeclaredApprovals
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent, RunUsage
     from pydantic_ai.models import Model
 
-    from agentkit.llm.toolsets import Toolset
+    from agentkit.llm.conversations import Spotlight
+    from agentkit.llm.toolsets import BoundedToolset
 
 
 class LlmFunction[T]:
@@ -167,10 +170,11 @@ class LlmWorker:
         await import_in_thread("agentkit.llm.toolsets", "agentkit.llm.conversations")
         from pydantic_ai import UsageLimitExceeded, UsageLimits
 
-        from agentkit.llm.conversations import EventReporter
-        from agentkit.llm.toolsets import connected
+        from agentkit.llm.conversations import EventReporter, Spotlight, bookmark_name
+        from agentkit.llm.toolsets import GatedToolset, connected
 
-        reporter = EventReporter(task, stream=stream)
+        gate = Gate(task, bookmark_name(self.instructions, messages))
+        reporter, spotlight = EventReporter(task, gate, stream=stream), Spotlight.of(task, gate.page)
         async with connected(self.tools) as servers:
             try:
                 last: str = await ask(
@@ -179,7 +183,10 @@ class LlmWorker:
                     task,
                     messages,
                     self.model,
-                    toolsets=[*self._toolsets, *servers],
+                    gate=gate,
+                    spotlight=spotlight,
+                    has_outside=bool(servers) or any(one.has_outside for one in self._toolsets),
+                    toolsets=[GatedToolset(one, gate, spotlight) for one in (*self._toolsets, *servers)],
                     usage_limits=UsageLimits(request_limit=self.max_steps),
                     event_stream_handler=reporter.follow,
                 )
@@ -190,16 +197,17 @@ class LlmWorker:
         return reporter.text or last
 
     @cached_property
-    def _toolsets(self) -> list[Toolset]:
+    def _toolsets(self) -> list[BoundedToolset]:
         from agentkit.llm.toolsets import functions_and_agents
 
         return functions_and_agents(self.tools)
 
     @cached_property
-    def _agent(self) -> Agent[TaskContext, str]:
-        from pydantic_ai import Agent, AgentRetries, ModelSettings
+    def _agent(self) -> Agent[TaskContext, Any]:
+        from pydantic_ai import Agent, AgentRetries, DeferredToolRequests, ModelSettings
 
         return Agent(
+            output_type=[str, DeferredToolRequests],
             instructions=self.instructions,
             retries=AgentRetries(tools=self.max_steps, output=2),
             model_settings=cast(ModelSettings, self.settings or {}),
@@ -207,8 +215,6 @@ class LlmWorker:
             name="worker",
         )
 
-
-MILLION = 1_000_000  # tokens, of which models have their prices
 
 logger = logging.getLogger(__name__)
 
@@ -258,7 +264,7 @@ async def _decide(function: LlmFunction[Any], message: Message, seconds: float) 
         async with asyncio.timeout(seconds):
             return await function(None, message)
     except Exception as error:
-        logger.warning("no language model decided about a message: %s", error or type(error).__name__)
+        logger.warning("no language model decided about a message: %r", error)
         return None
 
 
@@ -272,32 +278,47 @@ async def ask(
     task: TaskContext,
     messages: list[Message],
     model: AnyModel,
+    *,
+    gate: Gate | None = None,
+    spotlight: Spotlight | None = None,
+    has_outside: bool = False,
     **options: Any,
 ) -> Any:
-    """The model's final answer to the instructions `about`. Raises AgentFailure if it cannot be asked."""
-    await import_in_thread("agentkit.llm.endpoints", "agentkit.llm.conversations")
-    from pydantic_ai import RunUsage
+    """The model's final answer to the instructions `about`. Raises AgentFailure if it cannot be asked.
 
-    from agentkit.llm.conversations import bookmarked, prompt_of, to_model_messages
+    With a `gate`, raises NeedsApproval if people must approve tool calls. `has_outside`: text from outside may come.
+    """
+    await import_in_thread("agentkit.llm.endpoints", "agentkit.llm.conversations")
+    from pydantic_ai import DeferredToolRequests, RunUsage
+
+    from agentkit.llm import conversations
+    from agentkit.llm.conversations import Spotlight, bookmarked, prompt_of, to_model_messages
     from agentkit.llm.endpoints import as_model_failures
 
     *earlier, newest = messages
     if newest.role != "user":
         raise HandlerError("A model is asked by a conversation that ends with a message of the user.")
-    usage = RunUsage()
+    page = gate.page if gate else conversations.bookmark_name(about, messages)
+    usage, spotlight = RunUsage(), spotlight or Spotlight.of(task, page)
+    has_outside = has_outside or any(message.files for message in messages)
     async with open_model(model) as opened:
         secrets = [getattr(getattr(opened, "client", None), "api_key", "")]
         try:
-            with as_model_failures(opened.model_name, secrets), bookmarked(task, about, messages) as before:
+            with as_model_failures(opened.model_name, secrets), bookmarked(task, page, spotlight, gate) as before:
                 result = await agent.run(
-                    None if before else prompt_of(newest),
-                    message_history=[*to_model_messages(earlier), *before],
+                    None if before else prompt_of(newest, spotlight),
+                    message_history=[*to_model_messages(earlier, spotlight), *before],
+                    deferred_tool_results=conversations.results_of_approvals(gate, before) if gate else None,
+                    instructions=spotlight.instructions if has_outside else None,
                     model=opened,
                     deps=task,
                     usage=usage,
                     infer_name=False,
                     **options,
                 )
+                if gate is not None and isinstance(result.output, DeferredToolRequests):
+                    calls = conversations.calls_to_approve(result.output, result.all_messages())
+                    raise NeedsApproval(question(calls))
         finally:
             if usage.requests:
                 # Not `say`: a stop does not undo what was used.
@@ -309,8 +330,7 @@ def _priced(model: Model, used: RunUsage) -> Usage:
     usage = Usage(model.model_name, used.requests, used.input_tokens, used.output_tokens)
     if (prices := getattr(model, "prices", None)) is None:
         return usage
-    cost = (used.input_tokens * prices[0] + used.output_tokens * prices[1]) / MILLION
-    return replace(usage, cost=cost)
+    return replace(usage, cost=price(prices, used.input_tokens, used.output_tokens))
 
 
 def conversation(task: TaskContext | None, said: Prompt | None) -> list[Message]:
@@ -329,7 +349,9 @@ def conversation(task: TaskContext | None, said: Prompt | None) -> list[Message]
 
 
 def silent_task(messages: list[Message]) -> TaskContext:
-    return TaskContext(task_id="", context_id="", message=messages[-1], emit=_discard)
+    """Without a task, there is nobody to ask: tools that need approval are refused."""
+    nobody = DeclaredApprovals(declared="never")
+    return TaskContext(task_id="", context_id="", message=messages[-1], emit=_discard, approvals=nobody)
 
 
 def run_from_thread[T](task: SyncTaskContext | None, work: Callable[[TaskContext | None], Coroutine[Any, Any, T]]) -> T:

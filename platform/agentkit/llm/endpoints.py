@@ -8,14 +8,15 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from decimal import Decimal
 from types import TracebackType
 from typing import Any
 
 import pydantic_core
 from openai import AsyncOpenAI, Timeout
-from pydantic_ai import UnexpectedModelBehavior
+from pydantic_ai import RequestUsage, UnexpectedModelBehavior
 from pydantic_ai import exceptions as library
 from pydantic_ai.messages import (
     ModelMessage,
@@ -26,14 +27,15 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolReturnPart,
 )
-from pydantic_ai.models import Model
+from pydantic_ai.models import Model, StreamedResponse
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIStreamedResponse
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
 from agentkit.errors import AgentFailure
-from agentkit.llm.conversations import asked_in
+from agentkit.llm.conversations import asked_in, own_messages, plain_content
+from agentkit.llm.models import price
 from agentkit.llm.scripting import Asked, Respond, Returned, UseTool
 
 OPENAI = "https://api.openai.com/v1"
@@ -64,14 +66,40 @@ class _Stream(OpenAIStreamedResponse):
 class EndpointModel(OpenAIChatModel):
     """A model with its own HTTP client, which closes with the model's `async with` block.
 
-    `prices` are those of a million tokens, in and out, if the host knows them.
+    Attributes:
+        prices: of a million tokens, in and out, if the host knows them.
+        check: awaited before each request, with the cost of those before it; may raise AgentFailure.
     """
 
     prices: tuple[float, float] | None = None
+    check: Callable[[float], Awaitable[None]] | None = None
+    _cost = 0.0
 
     async def request(self, *args: Any, **kwargs: Any) -> ModelResponse:
+        await self._check()
         with _refuse_misshapen():
-            return await super().request(*args, **kwargs)
+            response = await super().request(*args, **kwargs)
+        self._count(response.usage)
+        return response
+
+    @asynccontextmanager
+    async def request_stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[StreamedResponse]:
+        await self._check()
+        async with super().request_stream(*args, **kwargs) as stream:
+            try:
+                yield stream
+            finally:
+                self._count(stream.usage)
+
+    async def _check(self) -> None:
+        if self.check is not None:
+            await self.check(self._cost)
+
+    def _count(self, used: RequestUsage) -> None:
+        if self.prices is not None:
+            cost = price(self.prices, used.input_tokens, used.output_tokens)
+            used.cost = Decimal(str(cost))  # for traces, instead of a price from the library's own list
+            self._cost += cost
 
     async def _process_streamed_response(self, *args: Any, **kwargs: Any) -> OpenAIStreamedResponse:
         with _refuse_misshapen():
@@ -161,12 +189,13 @@ def as_reply(reply: Any, info: AgentInfo) -> str | list[UseTool]:
 
 def asked(messages: Sequence[ModelMessage], info: AgentInfo) -> Asked:
     """A request's messages as an author sees them."""
-    # This run's requests. The first brings the newest message.
-    run = [message for message in messages if isinstance(message, ModelRequest) and message.run_id is not None]
-    earlier = messages[: messages.index(run[0])]
+    # This work's requests. The first brings the newest message.
+    work = own_messages(messages)
+    run = [message for message in work if isinstance(message, ModelRequest)]
+    earlier = messages[: len(messages) - len(work)]
     functions = [tool.name for tool in info.function_tools]
     results = [
-        Returned(part.tool_name, part.content, part.outcome != "success")
+        Returned(part.tool_name, plain_content(part), part.outcome != "success")
         for request in run
         for part in request.parts
         if isinstance(part, ToolReturnPart) and part.tool_name in functions

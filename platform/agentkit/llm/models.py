@@ -75,6 +75,11 @@ def check_endpoint(name: str, base_url: str, api_key: str) -> None:
         )
 
 
+def price(prices: tuple[float, float], input_tokens: int, output_tokens: int) -> float:
+    """The cost of tokens, by the prices of a million of them, in and out."""
+    return (input_tokens * prices[0] + output_tokens * prices[1]) / 1_000_000
+
+
 async def has_model() -> bool:
     """Is there a default language model?"""
     try:
@@ -152,6 +157,10 @@ def no_programs(command: str) -> bool:
     return False
 
 
+def no_preparation() -> None:
+    """The model library is used as it is."""
+
+
 @dataclass(frozen=True)
 class Surroundings:
     """The host's services for language models. By default tools run in the event loop's threads, and no programs start.
@@ -160,11 +169,13 @@ class Surroundings:
         http_client: makes an `httpx2.AsyncClient` from its keyword arguments.
         may_start: may this command line start a tool server?
         threads: run tools that are not async.
+        prepare: called when the model library was imported, perhaps several times.
     """
 
     http_client: Callable[..., Any] | None = None
     may_start: Callable[[str], bool] = no_programs
     threads: Executor | None = None
+    prepare: Callable[[], None] = no_preparation
 
 
 def use_surroundings(given: Surroundings) -> None:
@@ -186,5 +197,10 @@ _imported: set[str] = set()  # not `sys.modules`, which also has unfinished impo
 async def import_in_thread(*modules: str) -> None:
     for module in modules:
         if module not in _imported:
-            await asyncio.to_thread(importlib.import_module, module)
+            await asyncio.to_thread(_import, module)
             _imported.add(module)
+
+
+def _import(module: str) -> None:
+    importlib.import_module(module)
+    _surroundings.prepare()

@@ -12,36 +12,42 @@ import inspect
 import json
 import logging
 import typing
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pydantic_core
 from pydantic_ai import RunContext, Tool, ToolFailed
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry
 from pydantic_ai.messages import BinaryContent, ToolReturn
-from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
+from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
 
 from agentkit.context import SyncTaskContext, TaskContext
-from agentkit.llm.conversations import words_of
+from agentkit.llm import approvals
+from agentkit.llm.approvals import Gate
+from agentkit.llm.conversations import Spotlight, call_key, recordable, words_of
 from agentkit.llm.models import import_in_thread, surroundings
 from agentkit.llm.tools import AgentTool, McpServer
 from agentkit.llm.tools import Tool as AnyTool
 from agentkit.messages import Message
-from agentkit.tools import ToolFunction, traits_of
-
-Toolset = AbstractToolset[TaskContext]
+from agentkit.tools import ToolFunction, ToolKind, ToolTraits, traits_of
 
 
-def functions_and_agents(tools: Sequence[AnyTool]) -> list[Toolset]:
-    found = [one for one in tools if not isinstance(one, McpServer)]
-    made = [_agent_tool(one) if isinstance(one, AgentTool) else function_tool(one) for one in found]
-    return [BoundedToolset(FunctionToolset(made))] if made else []
+def functions_and_agents(tools: Sequence[AnyTool]) -> list[BoundedToolset]:
+    functions = [one for one in tools if not isinstance(one, McpServer | AgentTool)]
+    agents = [_agent_tool(one) for one in tools if isinstance(one, AgentTool)]
+    traits = {(known := traits_of(one)).name: known for one in functions}
+    made = []
+    if functions:
+        made.append(BoundedToolset(FunctionToolset(list(map(function_tool, functions))), ToolKind.FUNCTION, traits))
+    if agents:
+        made.append(BoundedToolset(FunctionToolset(agents), ToolKind.AGENT))
+    return made
 
 
 @asynccontextmanager
-async def connected(tools: Sequence[AnyTool]) -> AsyncIterator[list[Toolset]]:
+async def connected(tools: Sequence[AnyTool]) -> AsyncIterator[list[BoundedToolset]]:
     """MCP servers' tools, for one run. Raises AgentFailure if a server cannot be used."""
     servers = [one for one in tools if isinstance(one, McpServer)]
     if not servers:
@@ -51,7 +57,7 @@ async def connected(tools: Sequence[AnyTool]) -> AsyncIterator[list[Toolset]]:
     from agentkit.llm.mcp_servers import connect
 
     async with AsyncExitStack() as stack:
-        yield [BoundedToolset(await connect(server, stack)) for server in servers]
+        yield [BoundedToolset(await connect(server, stack), ToolKind.MCP) for server in servers]
 
 
 def _agent_tool(tool: AgentTool) -> Tool[TaskContext]:
@@ -120,7 +126,18 @@ async def _in_thread(call: functools.partial[Any], given_task: list[str], task: 
 
 @dataclass
 class BoundedToolset(WrapperToolset[TaskContext]):
-    """Tools whose errors go to the model and whose results are limited in length."""
+    """Tools of one kind, whose errors go to the model and whose results are limited in length."""
+
+    kind: ToolKind
+    traits: Mapping[str, ToolTraits] = field(default_factory=dict)
+
+    def is_outside(self, name: str) -> bool:
+        """Do the results of this tool come from outside?"""
+        return self.kind != ToolKind.FUNCTION or self.traits[name].from_outside
+
+    @property
+    def has_outside(self) -> bool:
+        return self.kind != ToolKind.FUNCTION or any(one.from_outside for one in self.traits.values())
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[TaskContext], tool: ToolsetTool[TaskContext]
@@ -134,6 +151,70 @@ class BoundedToolset(WrapperToolset[TaskContext]):
         except Exception as error:
             logger.warning("the tool %s failed", name, exc_info=error)
             raise ToolFailed(_cut(f"{type(error).__name__}: {error}", MAX_ERROR_LENGTH)) from error
+
+
+@dataclass
+class GatedToolset(WrapperToolset[TaskContext]):
+    """Tools that run only as their policies say. Results from outside are marked as data."""
+
+    wrapped: BoundedToolset
+    gate: Gate
+    spotlight: Spotlight
+
+    async def get_tools(self, ctx: RunContext[TaskContext]) -> dict[str, ToolsetTool[TaskContext]]:
+        """The tools; the gate learns their kinds."""
+        tools = await super().get_tools(ctx)
+        for name in tools:
+            traits = self.wrapped.traits.get(name)
+            self.gate.known[name] = self.wrapped.kind, traits is not None and traits.needs_approval
+        return tools
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[TaskContext], tool: ToolsetTool[TaskContext]
+    ) -> Any:
+        key = call_key(self.gate, ctx.messages, ctx.tool_call_id or "")
+        if await self.gate.policy(name) == "never":
+            raise ToolFailed(approvals.FORBIDDEN.format(name))
+        needed, decision = await self.gate.open_decision(key, name)
+        if needed:
+            schema = tool.tool_def.parameters_json_schema
+            about = {"key": key, "tool": name, "kind": self.wrapped.kind.value, "needs": needed, "schema": schema}
+            raise ApprovalRequired(about)
+        if decision is not None and not decision["approved"]:
+            raise ToolFailed(approvals.refusal(decision))
+        is_outside = self.wrapped.is_outside(name)
+        try:
+            if decision is None or self.wrapped.kind == ToolKind.AGENT:  # an agent's task is found again
+                value = await super().call_tool(name, tool_args, ctx, tool)
+            else:
+                value = await self._call_once(key, name, tool_args, ctx, tool)
+        except (ModelRetry, ToolFailed) as failed:
+            raise (type(failed)(self.spotlight.marked(failed.message, name)) if is_outside else failed) from failed
+        return self.spotlight.marked_result(value, name) if is_outside else value
+
+    async def _call_once(
+        self,
+        key: str,
+        name: str,
+        tool_args: dict[str, Any],
+        ctx: RunContext[TaskContext],
+        tool: ToolsetTool[TaskContext],
+    ) -> Any:
+        """An approved call, which begins only once, whatever happens to the turn."""
+        told = pydantic_core.to_jsonable_python(tool_args, fallback=str)
+        earlier = await ctx.deps.approvals.begin(key, name, told)
+        if earlier is not None:
+            value, is_error = earlier
+            if is_error:
+                raise ToolFailed(str(value))
+            return value
+        try:
+            value = await super().call_tool(name, tool_args, ctx, tool)
+        except (ModelRetry, ToolFailed) as failed:
+            await ctx.deps.tool_result(key, name, failed.message, is_error=True)
+            raise
+        await ctx.deps.tool_result(key, name, recordable(value))
+        return value
 
 
 def bounded_result(value: Any) -> Any:

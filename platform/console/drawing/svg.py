@@ -12,7 +12,7 @@ from django.template.loader import render_to_string
 from django.utils.safestring import mark_safe
 
 MEDIA_TYPE = "image/svg+xml"
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'"
 """The Content-Security-Policy of such a file: it runs nothing and loads nothing."""
 NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0 §2.2
 SYMBOL = re.compile(r'<symbol id="([a-z]+)".*?</symbol>', re.DOTALL)

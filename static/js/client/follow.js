@@ -6,6 +6,7 @@ const SILENCE = 30000; // ms without data after which a connection counts as los
 const FIRST_WAIT = 400;
 const LONGEST_WAIT = 20000;
 const FINAL = { 4400: "refused", 4401: "signed-out", 4404: "gone" };
+const CHANGED = 4403; // the reader's role or workspace
 
 /** Lets each event through once, by session and index; after a reset it starts over for a session. */
 export class Once {
@@ -27,7 +28,7 @@ export class Follower {
   /**
    * `path`: one session's address instead of that of all. `since`: a token (empty: from now on), or for one session an index.
    * `heard(events, since)` gets new events. `changed(name)` is called with "live" (connected again), "lost", "signed-out",
-   * "refused" or "gone". `said(data)` gets each message of a socket unchanged.
+   * "changed" (before it connects again), "refused" or "gone". `said(data)` gets each message of a socket unchanged.
    */
   constructor({ path = ALL, since = "", sessionIds = [], types = [], heard, changed = () => {}, said = () => {} }) {
     Object.assign(this, { path, since, sessionIds, types, heard, changed, said, tries: 0, unopened: 0, line: null });
@@ -79,9 +80,17 @@ export class Follower {
   closed(code) {
     this.drop();
     if (FINAL[code]) return this.changed(FINAL[code]);
+    if (code === CHANGED) return this.restart();
     this.changed("lost");
     const wait = Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** this.tries++);
     this.waiting = setTimeout(() => this.open(), wait * (0.5 + Math.random()));
+  }
+
+  /** Tokens belong to a workspace; indexes of a session do not. */
+  restart() {
+    if (this.path === ALL) this.since = "";
+    this.changed("changed");
+    this.open();
   }
 
   /** The network is back, or the page is visible again: do not wait for the next try. */

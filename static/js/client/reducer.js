@@ -1,6 +1,6 @@
 // The state of a session from its events. A pure function: the same events give the same state, over any connection.
 
-export const begin = (id) => ({ id, last: 0, title: "", agent: "", tasks: {}, newest: null, messages: [], gone: false, archived: false });
+export const begin = (id) => ({ id, last: 0, title: "", agent: "", tasks: {}, newest: null, messages: [], gone: false, archived: false, sharing: "private" });
 
 /** The state after one more event; an old or repeated event changes nothing. */
 export function reduce(state, event) {
@@ -24,6 +24,7 @@ const FOLDS = {
   session_renamed: (state, { payload }) => ({ ...state, title: payload.title }),
   session_archived: (state) => ({ ...state, archived: true }),
   session_unarchived: (state) => ({ ...state, archived: false }),
+  session_shared: (state, { payload }) => ({ ...state, sharing: payload.sharing }),
   session_deleted: (state) => ({ ...begin(state.id), gone: true }),
 };
 

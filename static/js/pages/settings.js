@@ -13,6 +13,14 @@ if (email) {
   ask();
 }
 
+// A choice is sent by a button, which shows once it is another
+for (const form of document.querySelectorAll("form[data-changes]")) {
+  const [select, button] = form.querySelectorAll("select, button");
+  const show = () => (button.hidden = select.selectedOptions[0]?.defaultSelected);
+  select.addEventListener("change", show);
+  show();
+}
+
 const device = document.getElementById("on-this-device");
 
 function show(problem = "") {

@@ -68,7 +68,9 @@ export class SessionPage {
   }
 
   /** The session's status as the server sends it, in HTML. The first one is on the page already. */
-  told({ status, timeline, sign, entries }) {
+  told({ status, timeline, sign, entries, people, mayWrite }) {
+    if (mayWrite === this.composer.form.hidden) import("./role.js").then(({ showRole }) => showRole(this, mayWrite), () => {});
+    if (people) import("./people.js").then(({ showPeople }) => showPeople(people), () => {});
     if (status === undefined) return;
     Object.assign(this, { status, timeline, sign });
     if (!status || !(this.old || entries.length)) return;

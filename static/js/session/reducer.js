@@ -55,11 +55,11 @@ function writer(state, { taskId, agent }) {
 
 // Messages
 
-function userMessage(state, { message, at, taskId, opensTask, index, agent }) {
+function userMessage(state, { message, at, taskId, opensTask, index, agent, by }) {
   const key = `message:${message.messageId}`;
   const isQueued = Boolean(taskId) && !opensTask && !WAITS.has(state.tasks[taskId]?.state);
   drop(state, key);
-  push(state, { kind: "message", key, role: "user", at, taskId, index, ...message, ...(isQueued && { queued: true }) });
+  push(state, { kind: "message", key, role: "user", by, at, taskId, index, ...message, ...(isQueued && { queued: true }) });
   if (isQueued) changeTurn(state, taskId, { queued: [...turnOf(state, taskId).queued, key] });
   if (!opensTask) return;
   const about = { agent: agent ?? state.agent, of: agent?.slug }; // the task's current agent, and the original one

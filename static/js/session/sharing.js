@@ -1,4 +1,4 @@
-// Links by which anybody may read the session as it is now: creating, copying, listing, revoking.
+// Who may see the session, and links by which anybody may read the session as it is now: creating, copying, listing, revoking.
 import { copyText } from "../clipboard.js";
 import { showDialog } from "../dialog.js";
 import { h, icon } from "../dom.js";
@@ -26,6 +26,7 @@ async function once(button, run) {
 class Sharing {
   constructor(page) {
     this.address = `/sessions/${page.id}/shares`;
+    page.sharing ??= page.beginning.sharing;
     this.error = h("p", { class: "error small", role: "alert", hidden: true });
     this.made = h("div", { class: "share-made", role: "status" });
     this.links = h("ul", { class: "plain share-links" });
@@ -34,10 +35,26 @@ class Sharing {
     const intro = "Anyone with the link can read the session as it is now, without signing in. Later messages are not shared.";
     this.dialog = showDialog(
       "Share this session",
-      [h("p", { class: "muted" }, intro), this.form(), this.error, this.made, this.heading, this.links, this.none],
+      [this.choice(page), h("h3", {}, "Read-only links"), h("p", { class: "muted" }, intro), this.form(), this.error, this.made, this.heading, this.links, this.none],
       document.getElementById("session-more"),
     );
     this.list();
+  }
+
+  /** Private, or shared with the members of the workspace, who also write in it. */
+  choice(page) {
+    const option = ([value, name]) => {
+      const input = h("input", { type: "radio", name: "sharing", value, id: `sharing-${value}`, checked: value === page.sharing });
+      return h("label", { class: "share-choice", for: `sharing-${value}` }, input, name);
+    };
+    const options = Object.entries({ private: "Only you", workspace: "Members of this workspace, who can also write here" });
+    const choice = h("fieldset", { class: "share-who" }, h("legend", {}, "Who can see this session"), options.map(option));
+    choice.addEventListener("change", async ({ target }) => {
+      const changed = await this.tried(() => api("PATCH", `/sessions/${page.id}`, { sharing: target.value }));
+      if (changed) page.sharing = changed.sharing;
+      choice.querySelector(`[value=${page.sharing}]`).checked = true;
+    });
+    return choice;
   }
 
   form() {

@@ -4,6 +4,7 @@ import { localizeTime } from "../format.js";
 
 const REST = 2000; // ms until a failed load is retried
 const forms = new Map(); // of questions: they keep their input when redrawn
+const reader = Number(document.getElementById("session")?.dataset.reader); // the key of who reads the page
 
 /** Only draws. Other modules handle its buttons (`data-act`, `data-artifact`, `data-again`, …). */
 export class View {
@@ -103,9 +104,10 @@ function copyOf(id) {
 }
 
 /** The author and time, and the buttons. */
-function meta({ role, agent, at, queued, unread, unfinished, pending, waits }) {
+function meta({ role, agent, by, at, queued, unread, unfinished, pending, waits }) {
   const mark = (text) => h("span", { class: "mark" }, text);
-  const who = role === "user" ? h("span", { class: "who" }, "You") : [...safe(h("span"), agent.mark).children];
+  const isOwn = role === "user" && (!by || by.id === reader);
+  const who = isOwn ? h("span", { class: "who" }, "You") : [...safe(h("span"), (by ?? agent).mark).children];
   const time = h("time", { datetime: at });
   localizeTime(time);
   return h(

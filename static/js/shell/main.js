@@ -101,7 +101,8 @@ class Sidebar {
 
   told(name) {
     const { dataset } = this.element;
-    if (name === "live" && dataset.line === "lost") this.renewSoon(); // some changes have no event
+    if (name === "changed" || (name === "live" && dataset.line === "lost")) this.renewSoon(); // some changes have no event
+    if (name === "changed") import("../toast.js").then(({ reportChanged }) => reportChanged(), () => {});
     dataset.line = name;
   }
 

@@ -13,7 +13,8 @@ from asgiref.sync import sync_to_async
 
 import outbound
 from apps.accounts.models import ApiKey, User
-from apps.record.models import Context, Run
+from apps.record.execution import Run
+from apps.record.models import Context
 from apps.remote import registration
 from tests.a2a import strictness
 from tests.a2a.calling import Caller, message

@@ -8,7 +8,8 @@ import time
 import pytest
 from asgiref.sync import sync_to_async
 
-from apps.record.models import Run, TaskState
+from apps.record.execution import Run
+from apps.record.models import TaskState
 from tests.remote.conversing import Talk, is_whole, remote_agent, until
 from tests.remote.hostile import villain as v
 from tests.remote.hostile.ordeals import STREAM

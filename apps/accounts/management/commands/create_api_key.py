@@ -5,9 +5,11 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from apps.accounts.keys import record_new_key
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import SCOPES
 from console.commands import QuickCommand
+from db.sql import write_transaction
 
 
 class Command(QuickCommand):
@@ -28,7 +30,9 @@ class Command(QuickCommand):
         lifetime = datetime.timedelta(days=expires) if expires else None
         wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
         try:
-            _, text = ApiKey.issue(user, name, scopes=wanted, lifetime=lifetime)
+            with write_transaction():
+                key, text = ApiKey.issue(user, name, scopes=wanted, lifetime=lifetime)
+                record_new_key(key)
         except ValueError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(text)

@@ -5,8 +5,11 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User
 from console.commands import QuickCommand
+from db.sql import write_transaction
 
 
 class Command(QuickCommand):
@@ -22,7 +25,9 @@ class Command(QuickCommand):
         make = User.objects.create_superuser if operator else User.objects.create_user
         password = secrets.token_urlsafe(12)
         try:
-            make(email, password)
+            with write_transaction():
+                user = make(email, password)
+                audit.record(AuditAction.USER_CREATED, object=user, details={"operator": operator})
         except ValueError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(password)

@@ -4,7 +4,10 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.accounts.encryption import encrypted_fields, reencrypt
+from apps.accounts.people.sign_in import reencrypt_second_factors
 from console.commands import QuickCommand
 
 
@@ -15,12 +18,13 @@ class Command(QuickCommand):
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        unreadable = 0
-        for field in encrypted_fields():
-            count = reencrypt(field)
+        renewed = unreadable = 0
+        for count in (*map(reencrypt, encrypted_fields()), reencrypt_second_factors()):
+            renewed += count.renewed
             unreadable += count.unreadable
             self.stdout.write(f"{count.column}: {count.renewed} encrypted with the new key")
             if count.unreadable:
                 self.stderr.write(f"{count.column}: {count.unreadable} could not be read. {count.reason}")
+        audit.record(AuditAction.SECRETS_REENCRYPTED, details={"renewed": renewed, "unreadable": unreadable})
         if unreadable:
             raise CommandError(f"{unreadable} values were not changed. Keep the old keys in MASTER_KEY.", returncode=1)

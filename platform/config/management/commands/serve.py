@@ -8,8 +8,8 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from apps.features.routing.router import register_router
-from config import serving, static_files
+from config import serving
+from console.commands import program
 from examples import showcase
 
 
@@ -23,9 +23,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, no_showcase: bool, no_worker: bool, **options: Any) -> None:
         try:
             serving.check_address(settings.HOST, settings.PORT)
-            call_command("migrate", interactive=False, verbosity=0)
-            static_files.collect_if_changed()
-            register_router()
+            call_command("prepare")
             loaded = None if no_showcase else showcase.load_showcase()
             from config.asgi import application  # it needs the migrations
 
@@ -44,7 +42,7 @@ class Command(BaseCommand):
         base = settings.PUBLIC_BASE_URL
         lines = [f"Parley is running at {base}/   (press Ctrl-C to stop)"]
         if loaded is None:
-            lines += ["", "Create the first user: ./manage.py create_user you@example.org --operator"]
+            lines += ["", f"Create the first user: {program()} create_user you@example.org --operator"]
         else:
             lines += [
                 *loaded.problems,

@@ -7,6 +7,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.features.archive import archiving
 from apps.record.models import Context
 from console.commands import QuickCommand
@@ -41,6 +43,8 @@ class Command(QuickCommand):
             return archiving.first_obstacle(context)
         try:
             archiving.move_with_children(context)
+            subject = audit.session_subject(context.pk)
+            audit.record(AuditAction.SESSION_ARCHIVED, object=subject, workspace=context.workspace_id)
         except archiving.CannotArchive as reason:
             return str(reason)
         return ""

@@ -7,6 +7,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
 from apps.record.lookup import DamagedArchive, restored
 from apps.record.models import Context
 from console.commands import QuickCommand
@@ -29,4 +31,6 @@ class Command(QuickCommand):
             restored(context)
         except (DamagedArchive, FileNotFoundError) as error:
             raise CommandError(f"{error}") from error
+        subject = audit.session_subject(session)
+        audit.record(AuditAction.SESSION_RESTORED, object=subject, workspace=context.workspace_id)
         self.stdout.write(f"Restored {session} with {context.last_event} events.")

@@ -10,11 +10,19 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
-from apps.features.signing.signatures import Verdict, verdict_on, verdict_on_wire
+from apps.features.signing.models import Verdict
+from apps.features.signing.signatures import verdict_on, verdict_on_wire
 from apps.record.models import Artifact, Task
 from console.commands import QuickCommand
 
-EXIT = {Verdict.GOOD: 0, Verdict.BROKEN: 3, Verdict.UNKNOWN_KEY: 4, Verdict.REVOKED: 5, Verdict.MISSING: 6}
+EXIT = {
+    Verdict.GOOD: 0,
+    Verdict.BROKEN: 3,
+    Verdict.UNKNOWN_KEY: 4,
+    Verdict.REVOKED: 5,
+    Verdict.MISSING: 6,
+    Verdict.PENDING: 7,
+}
 
 Verdicts = dict[str, Verdict]
 
@@ -22,7 +30,8 @@ Verdicts = dict[str, Verdict]
 class Command(QuickCommand):
     help = (
         "Verifies the signatures of a task's artifacts. The exit status is 0 if all are good; otherwise it is that "
-        "of the first that is not: 3 broken, 4 unknown key, 5 revoked, 6 missing. 1: there is nothing to verify."
+        "of the first that is not: 3 broken, 4 unknown key, 5 revoked, 6 missing, 7 not verified yet. 1: nothing is "
+        "there to verify."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

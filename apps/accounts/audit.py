@@ -1,0 +1,408 @@
+"""The audit: who did what to what, when, and from where.
+
+`record` is the only writer. An entry is written in the transaction of its act where the act is one transaction, so
+that neither exists without the other; docs/running/audit.md names the other acts. Each entry has the hash of the one
+before, and the database refuses changes and deletion. Write entries last in a transaction: only one transaction at a
+time can write them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import getpass
+import hashlib
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import Any, NamedTuple
+
+import rfc8785
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.signals import user_logged_in, user_logged_out
+from django.db import connection
+from django.db.models import Model
+from django.http import HttpRequest
+from django.utils.decorators import sync_only_middleware
+from structlog.contextvars import get_contextvars
+
+from apps.accounts.audit_models import ActorKind, AuditAction, AuditEntry, AuditHead
+from apps.accounts.models import ApiKey, User
+from apps.accounts.principals import Principal
+from console.commands import running_command
+from db import sql
+from db.sql import write_transaction
+
+type Details = Mapping[str, Any]
+
+LONGEST_TEXT = 200  # characters of one text of the details
+MOST_ITEMS = 50  # of one list or mapping of the details
+LOCK = 0x41554449  # PostgreSQL's advisory lock of the chain's head
+ROWS_AT_ONCE = 2_000
+
+_request: ContextVar[HttpRequest | None] = ContextVar("request", default=None)
+
+
+class Actor(NamedTuple):
+    """Who acted. `key` is a person's id, or the name of a command or rule; `name` stays when the person has gone."""
+
+    kind: ActorKind
+    key: str = ""
+    name: str = ""
+
+
+class Subject(NamedTuple):
+    """What was acted on, where there is no row at hand: `type` as in `agents.agent`."""
+
+    type: str
+    key: str = ""
+    label: str = ""
+
+
+def session_subject(key: object) -> Subject:
+    """A session, by its id alone: its title is content."""
+    return Subject("record.context", str(key), str(key))
+
+
+def record(
+    action: AuditAction,
+    *,
+    actor: Actor | User | Principal | str | None = None,
+    object: Model | Subject | None = None,
+    workspace: int | None = None,
+    details: Details | None = None,
+    request: HttpRequest | None = None,
+) -> AuditEntry:
+    """Write an entry, in the open transaction if there is one.
+
+    Args:
+        actor: a caller, or the name of a rule. None: who sent the request, or the running command, or Parley itself.
+        workspace: its id; by default that of the object.
+        details: small JSON, without secrets and content. Long texts and lists are shortened.
+        request: by default the one that is being answered (`during`).
+    """
+    request = request or _request.get()
+    who, what = _actor(actor, request), _subject(object)
+    entry = AuditEntry(
+        group=action.group,
+        action=action,
+        actor_kind=who.kind,
+        actor_key=_text(who.key, 60),
+        actor_name=_text(who.name, 320),
+        object_type=_text(what.type, 60),
+        object_key=_text(what.key, 120),
+        object_label=_text(what.label, 200),
+        workspace=getattr(object, "workspace_id", None) if workspace is None else workspace,
+        details=plain(dict(details or {})),
+        **_origin(request),
+    )
+    with nullcontext() if connection.in_atomic_block else write_transaction():
+        _append(entry)
+    return entry
+
+
+def _append(entry: AuditEntry) -> None:
+    """Give the entry its number and hashes, and store it. Nobody else appends until the transaction ends."""
+    if connection.vendor == "postgresql":  # SQLite has one writer anyway
+        sql.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
+    head = AuditHead.objects.first()
+    entry.number = head.number + 1 if head else 1
+    entry.previous = head.hash if head else ""
+    entry.at = sql.database_time()
+    entry.hash = hash_of({field: getattr(entry, field) for field in HASHED})
+    entry.save()
+    newest = {"number": entry.number, "hash": entry.hash}
+    if not AuditHead.objects.filter(pk=1).update(**newest):
+        AuditHead.objects.create(**newest)
+
+
+HASHED = tuple(field.attname for field in AuditEntry._meta.concrete_fields if field.attname != "hash")
+
+
+def hash_of(values: Mapping[str, Any]) -> str:
+    """The hash of an entry with these fields (`HASHED`): SHA-256 of their canonical JSON (RFC 8785), in hexadecimal.
+
+    The time is text in UTC with microseconds, as in `2026-01-31T09:30:00.000000+00:00`.
+    """
+    at: datetime.datetime = values["at"]
+    written = at.astimezone(datetime.UTC).isoformat(timespec="microseconds")
+    texts = {name: str(value) if isinstance(value, str) else value for name, value in values.items()}
+    return hashlib.sha256(rfc8785.dumps({**texts, "at": written})).hexdigest()
+
+
+def _text(value: object, length: int) -> str:
+    """One line without characters that PostgreSQL or JSON refuse."""
+    text = "".join(letter if unicodedata.category(letter) not in ("Cc", "Cs") else " " for letter in str(value))
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def plain(value: Any) -> Any:
+    """As JSON that reads back the same from every database."""
+    match value:
+        case None | bool():
+            return value
+        case int() if abs(value) < 2**53:
+            return value
+        case Mapping():
+            return {_text(name, 60): plain(one) for name, one in list(value.items())[:MOST_ITEMS]}
+        case list() | tuple() | set() | frozenset():
+            return [plain(one) for one in list(value)[:MOST_ITEMS]]
+    return _text(value, LONGEST_TEXT)
+
+
+def _subject(given: Model | Subject | None) -> Subject:
+    if isinstance(given, Model):
+        return Subject(given._meta.label_lower, str(given.pk), str(given))
+    return given or Subject("")
+
+
+def _actor(given: Actor | User | Principal | str | None, request: HttpRequest | None) -> Actor:
+    """On the command line always the command: it acts for whoever may run it."""
+    if isinstance(given, Actor):
+        return given
+    if request is None and (command := running_command.get()):
+        return Actor(ActorKind.COMMAND, command, f"{command}, run by {_system_user()}")
+    match given:
+        case User():
+            used = _credential(request) if getattr(request, "user", None) == given else ""
+            return _person(given.pk, given.email, used)
+        case Principal(user_id=int() as user_id):
+            email = User.objects.filter(pk=user_id).values_list("email", flat=True).first()
+            return _person(user_id, email or f"user:{user_id}", given.key)
+        case Principal():
+            return Actor(ActorKind.ANONYMOUS)
+        case str():
+            return Actor(ActorKind.SYSTEM, given, given)
+    return _sender(request) if request else Actor(ActorKind.SYSTEM, "parley", "Parley")
+
+
+def _sender(request: HttpRequest) -> Actor:
+    user = getattr(request, "user", None)
+    if not isinstance(user, AbstractBaseUser):
+        return Actor(ActorKind.ANONYMOUS)
+    return _person(user.pk, str(user), _credential(request))
+
+
+def _credential(request: HttpRequest | None) -> str:
+    """The API key or the OAuth client that the request used; "" for a browser."""
+    used = getattr(request, "auth", None)
+    if isinstance(used, Principal):
+        return used.key
+    return str(used) if isinstance(used, ApiKey) else ""
+
+
+def _person(user_id: int, email: str, key: str) -> Actor:
+    """Somebody, or with `key` a program with their API key."""
+    return Actor(ActorKind.KEY if key else ActorKind.USER, str(user_id), f"{email} by {key}" if key else email)
+
+
+def _system_user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container's user without a name
+        return "an unnamed user"
+
+
+def _origin(request: HttpRequest | None) -> dict[str, str]:
+    if request is None:
+        return {}
+    known = get_contextvars().get("request") or request.headers.get("X-Request-ID", "")
+    return {
+        "address": _text(request.META.get("REMOTE_ADDR") or "", 60),
+        "user_agent": _text(request.headers.get("User-Agent", ""), 200),
+        "request_id": _text(known, 100),
+    }
+
+
+def current_request() -> HttpRequest | None:
+    """The request that is being answered, if it is known here."""
+    return _request.get()
+
+
+@contextmanager
+def during(request: HttpRequest) -> Iterator[None]:
+    """Entries of this block come from this request."""
+    token = _request.set(request)
+    try:
+        yield
+    finally:
+        _request.reset(token)
+
+
+def for_request[**P, T](request: HttpRequest, function: Callable[P, T]) -> Callable[P, T]:
+    """The function, as a part of answering this request: for threads, which do not know it."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        with during(request):
+            return function(*args, **kwargs)
+
+    return call
+
+
+@sync_only_middleware
+def remember_request[R](get_response: Callable[[HttpRequest], R]) -> Callable[[HttpRequest], R]:
+    """Middleware of pages and admin."""
+
+    def respond(request: HttpRequest) -> R:
+        with during(request):
+            return get_response(request)
+
+    return respond
+
+
+ADMIN_ACTIONS: dict[str, dict[str, AuditAction]] = {
+    "accounts.user": {
+        "created": AuditAction.USER_CREATED,
+        "changed": AuditAction.USER_CHANGED,
+        "deleted": AuditAction.USER_DELETED,
+    },
+    "auth.group": {
+        "created": AuditAction.GROUP_CREATED,
+        "changed": AuditAction.GROUP_CHANGED,
+        "deleted": AuditAction.GROUP_DELETED,
+    },
+    "accounts.apikey": {
+        "created": AuditAction.KEY_CREATED,
+        "changed": AuditAction.KEY_CHANGED,
+        "deleted": AuditAction.KEY_DELETED,
+    },
+    "agents.agent": {"changed": AuditAction.AGENT_CHANGED, "deleted": AuditAction.AGENT_DELETED},
+    "plans.plan": {"changed": AuditAction.AGENT_CHANGED, "deleted": AuditAction.AGENT_DELETED},
+    "installation.networkallowance": {
+        "created": AuditAction.ALLOWANCE_CREATED,
+        "changed": AuditAction.ALLOWANCE_CHANGED,
+        "deleted": AuditAction.ALLOWANCE_DELETED,
+    },
+}
+"""What a change in admin is recorded as, by model; the actions of the group `admin` are for all others."""
+
+
+def admin_entry(
+    request: HttpRequest, row: Model, verb: str, message: object, action: str | None = None
+) -> Callable[[], object]:
+    """What admin's own history notes (ADMIN_RECORDER): names of changed fields, no values.
+
+    `verb` is "created", "changed" or "deleted". `action` is the code of a more exact action. Returns a function that
+    records it, and needs the row no more.
+    """
+    known = ADMIN_ACTIONS.get(row._meta.label_lower, {})
+    chosen = AuditAction(action) if action else known.get(verb, AuditAction(f"admin.{verb}"))
+    label = str(row) if row._meta.label_lower in NAMED else str(row.pk)
+    subject = Subject(row._meta.label_lower, str(row.pk), label)
+    workspace, details = getattr(row, "workspace_id", None), _changes(message)
+    return partial(record, chosen, object=subject, workspace=workspace, details=details, request=request)
+
+
+NAMED = frozenset(
+    {
+        *("accounts.apikey", "accounts.user", "accounts.workspace", "auth.group"),
+        *("agents.agent", "agents.agentversion", "agents.signingkey", "plans.plan"),
+        *("budgets.budget", "credentials.credential", "credentials.credentialrequest", "evaluations.evaluation"),
+        *("housekeeping.periodicjob", "operators.bulkaction", "remote.remoteagent", "remote.remotecredential"),
+        "session_marks.legalhold",
+        *("installation.modelconnection", "installation.networkallowance", "installation.operation"),
+    }
+)
+"""Rows that entries name by their text. The text of others may be content, so entries have only their ids."""
+
+
+def _changes(message: object) -> Details:
+    if isinstance(message, str):
+        return {"note": message} if message else {}
+    found: dict[str, list[str]] = {"fields": [], "given": [], "taken": []}
+    for part in message if isinstance(message, list) else ():
+        for verb, about in part.items():
+            for name in found:
+                found[name] += map(str, about.get(name, []))
+            if "name" in about:
+                found["fields"].append(f"{about['name']} {verb}")
+    return {name: values for name, values in found.items() if values}
+
+
+def connect_sign_ins() -> None:
+    """Record what Django announces: these signals come from every door."""
+    user_logged_in.connect(_signed_in, dispatch_uid="audit")
+    user_logged_out.connect(_signed_out, dispatch_uid="audit")
+
+
+def _signed_in(request: HttpRequest | None, user: User, **_: object) -> None:
+    record(AuditAction.SIGNED_IN, actor=user, object=user, request=request)
+
+
+def _signed_out(request: HttpRequest | None, user: User | None, **_: object) -> None:
+    if user is not None:
+        record(AuditAction.SIGNED_OUT, actor=user, object=user, request=request)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of `verify`. `problem` is "" if the chain is complete; `broken_at` is the number of the first entry
+    that is missing or wrong.
+    """
+
+    entries: int
+    head: str
+    problem: str = ""
+    broken_at: int | None = None
+
+
+def verify(expected: str = "") -> Verification:
+    """Recompute the chain in order, with few rows in memory.
+
+    `expected`: the hash of an entry that somebody kept; it must still be there.
+    """
+    if missing := missing_guards():
+        return Verification(0, "", f"The database does not protect the audit: {', '.join(missing)} is missing.")
+    head = AuditHead.objects.first()
+    number, previous, has_expected, at_head = 0, "", not expected, ""
+    for values in _all_values():
+        number += 1
+        if values["number"] != number:
+            return Verification(number - 1, previous, "The entry is missing.", number)
+        if values["previous"] != previous:
+            return Verification(number - 1, previous, "It does not follow the entry before it.", number)
+        previous = values["hash"]
+        if hash_of({name: values[name] for name in HASHED}) != previous:
+            return Verification(number - 1, values["previous"], "The entry was changed.", number)
+        has_expected = has_expected or previous == expected
+        if head and number == head.number:
+            at_head = previous
+    if head and head.number > number:
+        return Verification(number, previous, f"The newest entries are missing: there were {head.number}.", number + 1)
+    if (number and head is None) or (head and head.hash != at_head):
+        return Verification(number, previous, "The newest entry is not the one that was written last.", number)
+    if not has_expected:
+        return Verification(number, previous, "No entry has the expected hash: the audit was rewritten or cut.")
+    return Verification(number, previous)
+
+
+def _all_values() -> Iterator[dict[str, Any]]:
+    last = -1
+    while rows := list(AuditEntry.objects.filter(number__gt=last).order_by("number").values()[:ROWS_AT_ONCE]):
+        yield from map(dict, rows)
+        last = rows[-1]["number"]
+
+
+GUARDS = {
+    "sqlite": {
+        *("audit_no_update", "audit_no_delete", "audit_no_replace"),
+        *("audit_head_no_delete", "audit_head_no_return", "audit_head_no_replace"),
+    },
+    "postgresql": {
+        *("audit_no_change", "audit_no_truncate"),
+        *("audit_head_no_return", "audit_head_no_delete", "audit_head_no_truncate"),
+    },
+}
+
+
+def missing_guards() -> list[str]:
+    """The triggers that should protect the audit, and are missing or switched off."""
+    query = {
+        "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
+        "postgresql": "SELECT tgname FROM pg_trigger WHERE tgenabled IN ('O', 'A') AND NOT tgisinternal",
+    }[connection.vendor]
+    found = {str(row[0]) for row in sql.execute(query, []).fetchall()}
+    return sorted(GUARDS[connection.vendor] - found)

@@ -1,0 +1,1 @@
+"""How people sign in and come in: limits, second factors, links, letters and invitations."""

@@ -1,0 +1,136 @@
+"""Invitations, and signing up with an address of an allowed domain, which is an invitation that nobody made.
+
+`accepted` tells other parts who came in, in the same transaction: an invitation may name a workspace and a role.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import secrets
+
+from django.conf import settings
+from django.db import IntegrityError
+from django.dispatch import Signal
+from django.urls import reverse
+from django.utils import timezone
+
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
+from apps.accounts.models import Invitation, User, Workspace
+from apps.accounts.people import links, mail
+from db.sql import write_transaction
+
+LIFETIME = datetime.timedelta(days=7)
+SIGN_UP_LIFETIME = datetime.timedelta(hours=24)
+MOST_OPEN = 200  # invitations of one person
+
+accepted = Signal()
+"""Arguments: `invitation`, `person`. Sent before the transaction commits."""
+
+
+class Refused(Exception):
+    """The message says why."""
+
+
+def may_invite(person: User) -> bool:
+    """Into the installation: operators who may add people."""
+    return person.is_staff and person.has_perm("accounts.add_user")
+
+
+def invite(
+    inviter: User, email: str = "", workspace: Workspace | None = None, role: str = ""
+) -> tuple[Invitation, str]:
+    """Make an invitation, and send it if it has an address; returns it with its link, which is not stored.
+
+    The caller checks that `inviter` may invite. Raises Refused.
+    """
+    if not email and settings.OIDC_URL:  # it gives accounts to whoever has their address
+        raise Refused("Enter the person's e-mail address: nobody may claim that of somebody else.")
+    if Invitation.objects.visible_to(inviter.principal).open().count() >= MOST_OPEN:
+        raise Refused(f"You have {MOST_OPEN} open invitations. Withdraw some first.")
+    with write_transaction():
+        invitation, link = _make(LIFETIME, email=email, inviter=inviter, workspace=workspace, role=role)
+        details = {"workspace": str(workspace), "role": role} if workspace else {}
+        audit.record(AuditAction.INVITED, actor=inviter, object=invitation, details=details)
+    if email and mail.can_send():
+        where = f"the workspace {workspace} in Parley" if workspace else "Parley"
+        text = f"{inviter.short_name} invites you to {where}. Open this link within {LIFETIME.days} days:\n\n{link}"
+        mail.send_later("You are invited to Parley", text, email)
+    return invitation, link
+
+
+def withdraw(inviter: User, number: int) -> Invitation:
+    """Raises Invitation.DoesNotExist for somebody else's, and one that is no longer open."""
+    with write_transaction():
+        invitation = Invitation.objects.visible_to(inviter.principal).open().select_for_update().get(pk=number)
+        invitation.revoked_at = timezone.now()
+        invitation.save(update_fields=["revoked_at"])
+        audit.record(AuditAction.INVITATION_WITHDRAWN, actor=inviter, object=invitation)
+    return invitation
+
+
+def find(token: str) -> Invitation | None:
+    """The open invitation of a link."""
+    open_ones = Invitation.objects.open().select_related("inviter", "workspace")
+    found = open_ones.filter(digest=_digest(token)).first()
+    return found if found is None or found.inviter is None or found.inviter.is_active else None
+
+
+def accept(token: str, person: User | None = None, *, email: str = "", name: str = "", password: str = "") -> User:
+    """Let in who follows the link: `person`, or somebody new. Raises Refused."""
+    with write_transaction():
+        invitation = Invitation.objects.open().select_for_update().filter(digest=_digest(token)).first()
+        if invitation is None:
+            raise Refused("This invitation was used meanwhile, or it is too old. Ask for a new one.")
+        address = (invitation.email or email).strip().lower()
+        if person is None:
+            person = _new_person(address, name, password)
+            if invitation.inviter_id is None:  # they signed up; inviters can read the links that they make
+                links.confirm(person)
+        elif invitation.email and person.email != address:
+            raise Refused(f"This invitation is for {address}. Sign in with that address.")
+        invitation.used_at, invitation.used_by = timezone.now(), person
+        invitation.save(update_fields=["used_at", "used_by"])
+        accepted.send(Invitation, invitation=invitation, person=person)
+        audit.record(AuditAction.INVITATION_ACCEPTED, actor=person, object=invitation)
+    return person
+
+
+def _new_person(address: str, name: str, password: str) -> User:
+    if User.objects.filter(email__iexact=address).exists():
+        raise Refused("There is an account with this address. Sign in, then open the link again.")
+    try:
+        person = User.objects.create_user(address, password, name=name)
+    except IntegrityError:
+        raise Refused("There is an account with this address. Sign in, then open the link again.") from None
+    audit.record(AuditAction.USER_CREATED, actor=person, object=person, details={"by": "invitation"})
+    return person
+
+
+def is_of_sign_up_domain(address: str) -> bool:
+    """Is the address of a domain of SIGN_UP_DOMAINS? `*` allows all."""
+    domain = address.rpartition("@")[2].lower()
+    return bool({domain, "*"} & {one.lower() for one in settings.SIGN_UP_DOMAINS})
+
+
+def sign_up(address: str) -> None:
+    """Send a link to the address. Who has an account is told so there, and the caller learns nothing."""
+    if User.objects.filter(email__iexact=address).exists():
+        text = f"You have an account. Sign in, or choose a new password:\n\n{settings.PUBLIC_BASE_URL}/forgotten"
+    else:
+        with write_transaction():
+            Invitation.objects.open().filter(inviter=None, email=address).update(revoked_at=timezone.now())
+            _, link = _make(SIGN_UP_LIFETIME, email=address)
+        text = f"Open this link within a day to make your account:\n\n{link}"
+    mail.send_later("Your account in Parley", text, address)
+
+
+def _make(lifetime: datetime.timedelta, **fields: object) -> tuple[Invitation, str]:
+    token = secrets.token_urlsafe(32)
+    invitation = Invitation.objects.create(digest=_digest(token), expires_at=timezone.now() + lifetime, **fields)
+    return invitation, f"{settings.PUBLIC_BASE_URL}{reverse('web:invitation', args=[token])}"
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,239 @@
+"""API keys: the caller's own, and reports of leaked ones."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from django.conf import settings
+from django.urls import path
+from drf_spectacular.utils import extend_schema_serializer
+from rest_framework import serializers
+from rest_framework.exceptions import PermissionDenied
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts import keys, quotas
+from apps.accounts.keys import KeyRefused
+from apps.accounts.models import ApiKey
+from apps.accounts.principals import KEYS, SCOPES, Principal
+from apps.agents.models import Agent
+from apps.api.framework.problems import NotFound
+from apps.api.framework.schema import documented
+from apps.api.framework.serializers import Body, Choice, Line, Listing, Shape, page_of
+from apps.api.framework.views import Endpoint
+from apps.api.shapes import JSON, timestamp
+from apps.record.errors import InvalidFields
+
+MAX_DAYS = 3650
+MOST_REPORTED = 100  # leaked keys of one request
+REPORTED_AS = "parley_api_key"
+
+
+def _slugs(**options: Any) -> serializers.ListField:
+    return serializers.ListField(child=Line(max_length=63), max_length=100, **options)
+
+
+class NewKey(Body):
+    name = Line(max_length=120)
+    scopes = serializers.ListField(
+        child=Choice([*SCOPES]), min_length=1, help_text="What the key may do. At most what your own key may do."
+    )
+    agents = _slugs(
+        default=list, help_text="The slugs of the only agents that there are for the key. Empty: all that you may use."
+    )
+    expires_in_days = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        min_value=1,
+        max_value=MAX_DAYS,
+        help_text="By default the installation's usual lifetime. Null: never.",
+    )
+
+
+class Rotation(Body):
+    grace_seconds = serializers.IntegerField(
+        default=int(keys.ROTATION_GRACE.total_seconds()),
+        min_value=0,
+        max_value=int(keys.LONGEST_GRACE.total_seconds()),
+        help_text="How long the old secret works beside the new one.",
+    )
+
+
+@extend_schema_serializer(component_name="ApiKey")
+class KeyShape(Shape):
+    """An API key, without its secret."""
+
+    id = serializers.CharField(help_text="The public part of the key, after `parley_`.")
+    name = serializers.CharField()
+    scopes = serializers.ListField(child=serializers.CharField(), help_text="Empty: everything.")
+    agents = serializers.ListField(child=serializers.CharField(), help_text="Empty: all.")
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField(allow_null=True)
+    last_used_at = serializers.DateTimeField(allow_null=True, help_text="At most a minute old.")
+    last_used_from = serializers.CharField(help_text="An IP address or IPv6 network.")
+    revoked_at = serializers.DateTimeField(allow_null=True)
+
+
+@extend_schema_serializer(component_name="NewApiKey")
+class NewKeyShape(KeyShape):
+    key = serializers.CharField(help_text="The key's text. Only this response contains it.")
+
+
+class LeakedKey(Body):
+    """As GitHub's secret scanning reports it."""
+
+    token = serializers.CharField(max_length=200)
+    type = serializers.CharField(required=False, max_length=100, allow_blank=True)
+    url = serializers.CharField(required=False, max_length=2000, allow_blank=True)
+    source = serializers.CharField(  # type: ignore[assignment]
+        required=False, max_length=100, allow_blank=True
+    )
+
+
+class LeakedShape(Shape):
+    token_hash = serializers.CharField(help_text="The SHA-256 of the token, in hexadecimal.")
+    token_type = serializers.CharField()
+    label = serializers.ChoiceField(["true_positive", "false_positive"])  # type: ignore[assignment]
+
+    def get_fields(self) -> Any:
+        return serializers.Serializer.get_fields(self)  # GitHub's names
+
+
+def key_json(key: ApiKey, principal: Principal) -> JSON:
+    """A limited caller does not learn of other agents."""
+    return {
+        "id": key.prefix,
+        "name": key.name,
+        "scopes": key.scopes,
+        "agents": [slug for slug in key.agents if principal.may_use(slug)],
+        "createdAt": timestamp(key.created_at),
+        "expiresAt": timestamp(key.expires_at) if key.expires_at else None,
+        "lastUsedAt": timestamp(key.last_used_at) if key.last_used_at else None,
+        "lastUsedFrom": key.last_used_from,
+        "revokedAt": timestamp(key.revoked_at) if key.revoked_at else None,
+    }
+
+
+class KeyEndpoint(Endpoint):
+    scopes = dict.fromkeys(("GET", "HEAD", "POST", "DELETE"), KEYS)
+
+    def change[T](self, act: Callable[..., T], *args: Any) -> T:
+        """Raises PermissionDenied where the key layer refuses."""
+        try:
+            return act(self.principal, *args)
+        except KeyRefused as refused:
+            raise PermissionDenied(str(refused)) from None
+
+    def refuse_browsers(self, request: Request) -> None:
+        """A page asks for the password before it shows a secret; this address cannot. Raises PermissionDenied."""
+        if request.auth is None:
+            raise PermissionDenied("Make and rotate keys on the settings page, or call this address with an API key.")
+
+    def own_key(self, public_id: str) -> ApiKey:
+        """Raises NotFound."""
+        own = ApiKey.objects.visible_to(self.principal)
+        found = own.filter(prefix=public_id).first() if public_id.isprintable() else None
+        if found is None:
+            raise NotFound("You have no such API key.")
+        return found
+
+
+class Keys(KeyEndpoint):
+    @documented("keys_list", "List your API keys, the newest first", query=Listing, answers={200: page_of(KeyShape)})
+    def get(self, request: Request) -> Response:
+        """Also shows keys that are revoked or have expired."""
+        rows = ApiKey.objects.visible_to(self.principal)
+
+        def shown(found: list[ApiKey]) -> list[JSON]:
+            return [key_json(key, self.principal) for key in found]
+
+        return self.page(rows, ("-created_at", "-id"), self.query(Listing), shown, "keys")
+
+    @documented("keys_create", "Create an API key", body=NewKey, answers={201: NewKeyShape})
+    def post(self, request: Request) -> Response:
+        """The new key can do no more than the key that creates it: its scopes, its agents, its lifetime and its
+        workspace are within that key's. If that key is revoked, so are the keys that it created.
+        """
+        self.refuse_browsers(request)
+        asked = self.body(NewKey)
+        self._check_agents(asked["agents"])
+        days = asked.get("expires_in_days", settings.API_KEY_DAYS or None)
+        lifetime = datetime.timedelta(days=days) if days else None
+        key, text = self.change(keys.make_key, request.user, asked["name"], asked["scopes"], lifetime, asked["agents"])
+        return Response({**key_json(key, self.principal), "key": text}, status=201)
+
+    def _check_agents(self, slugs: list[str]) -> None:
+        """Raises InvalidFields."""
+        usable = Agent.objects.visible_to(self.principal).filter(slug__in=slugs).values_list("slug", flat=True)
+        if unknown := [slug for slug in slugs if slug not in set(usable)]:
+            raise InvalidFields([("agents", f"There is no agent {', '.join(unknown)}, or you may not use it.")])
+
+
+class OneKey(KeyEndpoint):
+    @documented("keys_retrieve", "Retrieve an API key", answers={200: KeyShape})
+    def get(self, request: Request, key: str) -> Response:
+        return Response(key_json(self.own_key(key), self.principal))
+
+    @documented("keys_revoke", "Revoke an API key", answers={204: None})
+    def delete(self, request: Request, key: str) -> Response:
+        """Requests with the key are refused at once, and its open streams end within seconds. The keys that it created
+        are revoked, too.
+        """
+        self.change(keys.revoke_key, self.own_key(key).pk)
+        return Response(status=204)
+
+
+class KeyRotation(KeyEndpoint):
+    @documented("keys_rotate", "Give an API key a new secret", body=Rotation, answers={200: NewKeyShape})
+    def post(self, request: Request, key: str) -> Response:
+        """The key keeps its id, scopes and agents. The old secret works until the grace period ends."""
+        self.refuse_browsers(request)
+        grace = datetime.timedelta(seconds=self.body(Rotation)["grace_seconds"])
+        rotated, text = self.change(keys.rotate_key, self.own_key(key).pk, grace)
+        return Response({**key_json(rotated, self.principal), "key": text})
+
+
+class LeakedKeys(Endpoint):
+    """Takes reports from anybody: whoever has a key's secret could use it, and may as well end it."""
+
+    authentication_classes = []
+    permission_classes = [AllowAny]
+
+    @documented(
+        "keys_report_leaked",
+        "Report leaked API keys",
+        body=LeakedKey(many=True),  # type: ignore[arg-type]
+        answers={200: LeakedShape(many=True)},
+    )
+    def post(self, request: Request) -> Response:
+        """Revokes each key whose whole text is given. Requires no credentials. Takes at most 100 keys, in the form of
+        GitHub's secret scanning. The regular expression of a key is
+        `parley_[0-9a-f]{12}_[A-Za-z0-9_-]{43}[0-9A-Za-z]{6}`; the last six characters are the CRC-32 of what is before
+        them, in base 62 (digits, upper case, lower case).
+        """
+        quotas.count_leak_report(self.address)
+        given = LeakedKey(data=request.data, many=True, max_length=MOST_REPORTED)  # type: ignore[call-arg]
+        given.is_valid(raise_exception=True)
+        reported: list[JSON] = given.validated_data
+        known = keys.revoke_leaked_keys({one["token"]: one.get("url") or one.get("source", "") for one in reported})
+        answer = [
+            {
+                "token_hash": hashlib.sha256(one["token"].encode()).hexdigest(),
+                "token_type": one.get("type") or REPORTED_AS,
+                "label": "true_positive" if one["token"] in known else "false_positive",
+            }
+            for one in reported
+        ]
+        return Response(answer)
+
+
+urlpatterns = [
+    path("keys", Keys.as_view(), name="keys"),
+    path("keys/leaked", LeakedKeys.as_view(), name="leaked-keys"),
+    path("keys/<str:key>", OneKey.as_view(), name="key"),
+    path("keys/<str:key>/rotate", KeyRotation.as_view(), name="rotate-key"),
+]

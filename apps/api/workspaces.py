@@ -1,0 +1,232 @@
+"""Workspaces, their members, and the choice of the current one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db.models import QuerySet
+from django.urls import path
+from drf_spectacular.utils import extend_schema_serializer
+from rest_framework import serializers
+from rest_framework.exceptions import PermissionDenied
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts import workspaces
+from apps.accounts.models import Membership, Workspace
+from apps.accounts.permissions import PERMISSIONS, Permission, Role
+from apps.accounts.principals import MANAGE, READ, Principal
+from apps.accounts.workspaces import NotPermitted, WorkspaceRefused
+from apps.api.framework.problems import Conflict, NotFound
+from apps.api.framework.schema import documented
+from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, page_of
+from apps.api.framework.views import Endpoint
+from apps.api.shapes import JSON, timestamp
+from apps.features.sessions.workspaces import delete_workspace
+
+LARGEST_ID = 2**63 - 1
+NO_WORKSPACE = "There is no such workspace."
+NO_MEMBER = "The workspace has no such member."
+
+
+class WorkspaceName(Body):
+    name = Line(max_length=120)
+
+
+class ConfirmedName(Query):
+    name = Line(max_length=120, help_text="The workspace's name, to confirm.")
+
+
+class NewMember(Body):
+    email = serializers.EmailField(help_text="Of a person with an account here.")
+    role = Choice(Role.choices, default=Role.MEMBER.value)
+
+
+class NewRole(Body):
+    role = Choice(Role.choices)
+
+
+class NewOwner(Body):
+    member = serializers.IntegerField(min_value=1, max_value=LARGEST_ID, help_text="The id of a member.")
+
+
+@extend_schema_serializer(component_name="Workspace")
+class WorkspaceShape(Shape):
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    role = serializers.ChoiceField(Role.choices, help_text="Your role.")
+    permissions = serializers.ListField(child=serializers.ChoiceField([one.value for one in Permission]))
+    is_personal = serializers.BooleanField()
+    is_current = serializers.BooleanField()
+    created_at = serializers.DateTimeField()
+
+
+@extend_schema_serializer(component_name="Member")
+class MemberShape(Shape):
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    email = serializers.EmailField()
+    role = serializers.ChoiceField(Role.choices)
+    since = serializers.DateTimeField()
+
+
+def workspace_json(own: Membership, principal: Principal) -> JSON:
+    """The workspace of one of the caller's memberships."""
+    return {
+        "id": own.workspace_id,
+        "name": own.workspace.name,
+        "role": own.role,
+        "permissions": sorted(PERMISSIONS[Role(own.role)]),
+        "isPersonal": own.workspace.personal_of_id is not None,
+        "isCurrent": own.workspace_id == principal.workspace_id,
+        "createdAt": timestamp(own.workspace.created_at),
+    }
+
+
+def member_json(member: Membership) -> JSON:
+    person = member.user
+    return {
+        "id": person.pk,
+        "name": person.short_name,
+        "email": person.email,
+        "role": member.role,
+        "since": timestamp(member.created_at),
+    }
+
+
+class WorkspaceEndpoint(Endpoint):
+    """The role that counts is that in the workspace of the address: `apps.accounts.workspaces` checks it."""
+
+    scopes = dict.fromkeys(("POST", "PATCH", "DELETE"), MANAGE)
+
+    def change[T](self, act: Callable[..., T], *args: Any) -> T:
+        """Raises NotFound, Conflict, PermissionDenied."""
+        try:
+            return act(self.principal, *args)
+        except Workspace.DoesNotExist:
+            raise NotFound(NO_WORKSPACE) from None
+        except Membership.DoesNotExist:
+            raise NotFound(NO_MEMBER) from None
+        except NotPermitted as refused:
+            raise PermissionDenied(str(refused)) from None
+        except WorkspaceRefused as refused:
+            raise Conflict(str(refused)) from None
+
+    def own(self, workspace: int) -> Membership:
+        """The caller's membership. Raises NotFound."""
+        found: Membership | None = self._own().filter(workspace=workspace).first() if workspace <= LARGEST_ID else None
+        if found is None:
+            raise NotFound(NO_WORKSPACE)
+        return found
+
+    def _own(self) -> QuerySet[Membership]:
+        own = Membership.objects.visible_to(self.principal).filter(user=self.principal.user_id)
+        return own.select_related("workspace")
+
+
+class Workspaces(WorkspaceEndpoint):
+    @documented(
+        "workspaces_list", "List your workspaces", query=Listing, answers={200: page_of(WorkspaceShape)}, refuses=[403]
+    )
+    def get(self, request: Request) -> Response:
+        """With an API key: the key's own."""
+
+        def shown(found: list[Membership]) -> list[JSON]:
+            return [workspace_json(one, self.principal) for one in found]
+
+        return self.page(self._own(), ("created_at", "id"), self.query(Listing), shown, "workspaces")
+
+    @documented(
+        "workspaces_create", "Create a workspace", body=WorkspaceName, answers={201: WorkspaceShape}, refuses=[409]
+    )
+    def post(self, request: Request) -> Response:
+        """You are its owner. An API key belongs to one workspace and cannot create others."""
+        made = self.change(workspaces.create_workspace, self.body(WorkspaceName)["name"])
+        return Response(workspace_json(self.own(made.pk), self.principal), status=201)
+
+
+class OneWorkspace(WorkspaceEndpoint):
+    @documented("workspaces_retrieve", "Retrieve a workspace", answers={200: WorkspaceShape})
+    def get(self, request: Request, workspace: int) -> Response:
+        return Response(workspace_json(self.own(workspace), self.principal))
+
+    @documented("workspaces_rename", "Rename a workspace", body=WorkspaceName, answers={200: WorkspaceShape})
+    def patch(self, request: Request, workspace: int) -> Response:
+        self.change(workspaces.rename_workspace, self.own(workspace).workspace_id, self.body(WorkspaceName)["name"])
+        return Response(workspace_json(self.own(workspace), self.principal))
+
+    @documented("workspaces_delete", "Delete a workspace", query=ConfirmedName, answers={204: None}, refuses=[409])
+    def delete(self, request: Request, workspace: int) -> Response:
+        """Only owners can. All members lose access at once, keys are revoked, and a job deletes the sessions."""
+        self.change(delete_workspace, self.own(workspace).workspace_id, self.query(ConfirmedName)["name"])
+        return Response(status=204)
+
+
+class Choose(WorkspaceEndpoint):
+    scopes = {"POST": READ}
+
+    @documented("workspaces_choose", "Make a workspace your current one", answers={200: WorkspaceShape})
+    def post(self, request: Request, workspace: int) -> Response:
+        """For people who are signed in. The header `X-Parley-Workspace` with an id chooses for one request."""
+        self.change(workspaces.choose_workspace, self.own(workspace).workspace_id)
+        return Response({**workspace_json(self.own(workspace), self.principal), "isCurrent": True})
+
+
+class Members(WorkspaceEndpoint):
+    @documented("members_list", "List the members", query=Listing, answers={200: page_of(MemberShape)})
+    def get(self, request: Request, workspace: int) -> Response:
+        rows = Membership.objects.visible_to(self.principal).filter(workspace=self.own(workspace).workspace_id)
+
+        def shown(found: list[Membership]) -> list[JSON]:
+            return [member_json(one) for one in found]
+
+        order = ("created_at", "id")
+        return self.page(rows.select_related("user"), order, self.query(Listing), shown, "members", workspace)
+
+    @documented("members_add", "Add a member", body=NewMember, answers={201: MemberShape}, refuses=[409])
+    def post(self, request: Request, workspace: int) -> Response:
+        """Managers and owners can. Nobody gives a role above their own."""
+        own, asked = self.own(workspace), self.body(NewMember)
+        added = self.change(workspaces.add_member, own.workspace_id, asked["email"], Role(asked["role"]))
+        return Response(member_json(added), status=201)
+
+
+class OneMember(WorkspaceEndpoint):
+    @documented("members_change", "Change a member's role", body=NewRole, answers={200: MemberShape}, refuses=[409])
+    def patch(self, request: Request, workspace: int, member: int) -> Response:
+        own, role = self.own(workspace), Role(self.body(NewRole)["role"])
+        return Response(member_json(self.change(workspaces.change_role, own.workspace_id, _known(member), role)))
+
+    @documented("members_remove", "Remove a member, or leave", answers={204: None}, refuses=[409])
+    def delete(self, request: Request, workspace: int, member: int) -> Response:
+        """The person's access ends at once, and their keys of this workspace are revoked. The last owner stays."""
+        self.change(workspaces.remove_member, self.own(workspace).workspace_id, _known(member))
+        return Response(status=204)
+
+
+class Transfer(WorkspaceEndpoint):
+    @documented(
+        "workspaces_transfer", "Transfer the ownership", body=NewOwner, answers={200: WorkspaceShape}, refuses=[409]
+    )
+    def post(self, request: Request, workspace: int) -> Response:
+        """The member becomes the owner, and you become a manager."""
+        self.change(workspaces.transfer_ownership, self.own(workspace).workspace_id, self.body(NewOwner)["member"])
+        return Response(workspace_json(self.own(workspace), self.principal))
+
+
+def _known(member: int) -> int:
+    """Raises NotFound for a number that no database holds."""
+    if member > LARGEST_ID:
+        raise NotFound(NO_MEMBER)
+    return member
+
+
+urlpatterns = [
+    path("workspaces", Workspaces.as_view(), name="workspaces"),
+    path("workspaces/<int:workspace>", OneWorkspace.as_view(), name="workspace"),
+    path("workspaces/<int:workspace>/choose", Choose.as_view(), name="choose-workspace"),
+    path("workspaces/<int:workspace>/transfer", Transfer.as_view(), name="transfer-workspace"),
+    path("workspaces/<int:workspace>/members", Members.as_view(), name="members"),
+    path("workspaces/<int:workspace>/members/<int:member>", OneMember.as_view(), name="member"),
+]

@@ -1,0 +1,173 @@
+"""What is recorded when a task asks, and people's decisions about tool calls.
+
+The slot of such a question has `approvers`, and in `value` the calls (see `agentkit.llm.approvals`). Only the platform
+writes it, so that no agent can make one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils import timezone
+
+from agentkit import AuthRequired, InputRequired, Outcome, Part
+from agentkit.llm import approvals
+from agentkit.llm.approvals import APPROVE, ARGUMENTS, DECISION, FOR_SESSION, REFUSE
+from agentkit.messages import Message as Said
+from apps.accounts import audit
+from apps.accounts.audit_models import AuditAction
+from apps.accounts.principals import Principal
+from apps.engine.output import clean
+from apps.record import projection
+from apps.record.content import blobs, json_schema
+from apps.record.content.parts import words_of
+from apps.record.errors import AlreadyApproved, ApproverUnknown, InvalidParams
+from apps.record.events import JSON, EventType
+from apps.record.ledger import Ledger
+from apps.record.models import Context, Task, TaskState
+
+
+def slot_of(outcome: Outcome | None) -> JSON | None:
+    """What the task waits for by an outcome; None if it does not wait."""
+    if not isinstance(outcome, InputRequired | AuthRequired):
+        return None
+    slot: JSON = {"name": outcome.slot} | ({} if outcome.value is None else {"value": outcome.value})
+    if isinstance(outcome, AuthRequired) and outcome.service:
+        slot["service"] = outcome.service
+    if isinstance(outcome, InputRequired) and outcome.calls:
+        calls = list(outcome.calls)
+        slot |= {"approvers": _open_call(calls)["needs"], "value": {"calls": calls}}
+    if not outcome.schema:
+        return slot
+    slot["schema"] = outcome.schema
+    properties = outcome.schema.get("properties")
+    # A database may reorder them; the form keeps the author's order.
+    return slot | ({"order": list(properties)} if isinstance(properties, dict) else {})
+
+
+def agent_message(log: Ledger, task: Task, parts: Sequence[Part], metadata: JSON) -> JSON:
+    return {
+        "messageId": str(uuid.uuid4()),
+        "contextId": log.context.context_id,
+        "taskId": str(task.pk),
+        "role": "ROLE_AGENT",
+        "parts": blobs.store_large([dict(part) for part in parts]),
+        "metadata": {**metadata, projection.AUTHOR_KEY: task.agent.slug},
+    }
+
+
+def asks_approval(slot: JSON | None) -> bool:
+    return slot is not None and "approvers" in slot
+
+
+def approvers_of(slot: JSON | None) -> list[int]:
+    """The keys of the users who approved the call that the slot asks about."""
+    return [one["by"] for one in _open_call(slot["value"]["calls"])["decisions"]] if slot else []
+
+
+def decided_in(slot: JSON | None) -> JSON:
+    """People's decisions in the slot of a run, by the calls' keys."""
+    return approvals.decided(slot["value"]["calls"]) if slot and asks_approval(slot) else {}
+
+
+def overtaken(slot: JSON, parts: Sequence[JSON]) -> JSON:
+    """The slot if somebody wrote before the question came: nothing is approved, and the agent learns their words."""
+    reason = f"Nobody was asked, because the user wrote meanwhile: {words_of(list(parts))}"[: approvals.MAX_REASON]
+    return {**slot, "value": {"calls": approvals.refuse_all(slot["value"]["calls"], reason)}}
+
+
+def answer_of(message: JSON) -> JSON:
+    """The decision in a message in the A2A shape."""
+    return approvals.answer_in(Said(message, blobs.content_of))
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """`slot`: with the decision. `is_final`: all calls are decided, so that the task continues."""
+
+    slot: JSON
+    is_final: bool
+
+
+def record_decision(log: Ledger, principal: Principal, task: Task, answer: JSON) -> Decided:
+    """Record somebody's decision about a task's tool call, and the next question if there is one.
+
+    Raises ApproverUnknown, AlreadyApproved, InvalidParams.
+    """
+    slot: JSON = task.slot or {}
+    calls = slot["value"]["calls"]
+    before = _open_call(calls)
+    answer = _checked(principal, before, answer)
+    name = principal.name or f"user:{principal.user_id}"
+    calls, given = approvals.decide(calls, answer, principal.user_id, name, timezone.now().isoformat())
+    after = next(one for one in calls if one["key"] == before["key"])
+    is_session = bool(answer.get(FOR_SESSION)) and given["approved"] and after["needs"] == 1
+    approval: JSON = {name: given[name] for name in ("approved", "by", "name", "reason", "edited") if name in given}
+    approval |= {"callId": after["key"], "tool": after["tool"], "arguments": after["arguments"]}
+    approval |= {"final": "approved" in after} | ({"session": True} if is_session else {})
+    log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "approval": approval}, task=task.pk)
+    if is_session:
+        _remember(log.context, remembered_name(task, after["kind"], after["tool"]))
+    is_final = all("approved" in one for one in calls)
+    slot = {**slot, "value": {"calls": calls}} if is_final else _ask_next(log, task, calls)
+    _audit(principal, task, after, given, is_session)
+    return Decided(slot, is_final)
+
+
+def _audit(principal: Principal, task: Task, call: JSON, given: JSON, is_session: bool) -> None:
+    """Without the arguments, which are content: the log of the session has them."""
+    details = {"tool": call["tool"], "task": str(task.pk), "session": str(task.context_id)}
+    details |= {"edited": "edited" in given, "for_session": is_session}
+    action = AuditAction.TOOL_APPROVED if given["approved"] else AuditAction.TOOL_REFUSED
+    subject = audit.Subject("agents.agent", str(task.agent_id), task.agent.slug)
+    audit.record(action, actor=principal, object=subject, workspace=task.workspace_id, details=details)
+
+
+def _open_call(calls: Sequence[JSON]) -> JSON:
+    return next(one for one in calls if "approved" not in one)
+
+
+def _checked(principal: Principal, call: JSON, answer: JSON) -> JSON:
+    if not principal.is_known:
+        raise ApproverUnknown
+    if answer.get(DECISION) not in (APPROVE, REFUSE):
+        raise InvalidParams(f"Send {APPROVE} or {REFUSE}.", DECISION)
+    if answer[DECISION] == REFUSE:
+        return clean(answer)  # type: ignore[no-any-return]
+    arguments = answer.get(ARGUMENTS)
+    if arguments is not None:
+        if not isinstance(arguments, dict):
+            raise InvalidParams("Send an object with the tool's arguments.", ARGUMENTS)
+        json_schema.validate(call["schema"], arguments, ARGUMENTS)
+    is_edited = arguments is not None and arguments != call["arguments"]
+    if not is_edited and any(one["by"] == principal.user_id for one in call["decisions"]):
+        raise AlreadyApproved
+    return clean(answer)  # type: ignore[no-any-return]
+
+
+def _ask_next(log: Ledger, task: Task, calls: Sequence[JSON]) -> JSON:
+    asked = approvals.question(calls)
+    slot = slot_of(asked) or {}
+    message = agent_message(log, task, asked.parts, asked.metadata)
+    payload = {"state": TaskState.INPUT_REQUIRED, "message": message, "agent": task.agent_id, "slot": slot}
+    log.add(EventType.AGENT_STATUS, payload, task=task.pk)
+    return slot
+
+
+def remembered_name(task: Task, kind: str, tool: str) -> str:
+    """For the person who began the task: what one allowed runs for no other who writes in a shared session."""
+    return f"{task.owner_id or 'anonymous'} {task.agent.slug} {kind}:{tool}"
+
+
+def _remember(context: Context, name: str) -> None:
+    known: list[Any] = approved_tools(context.pk)
+    if name not in known:
+        Context.objects.filter(pk=context.pk).update(approved_tools=[*known, name])
+
+
+def approved_tools(context: uuid.UUID) -> list[str]:
+    """What runs in a session without asking, because somebody said so."""
+    return Context.objects.filter(pk=context).values_list("approved_tools", flat=True).first() or []

@@ -1,0 +1,195 @@
+"""The limits as each process knows them, at most REFRESH_SECONDS old, and the counts of requests and streams.
+
+A change counts at once in the process that makes it. Callers without limits cost a look into a dictionary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from django.conf import settings
+from django.db import DatabaseError
+
+import db
+from apps.accounts import quotas
+from apps.accounts.models import ApiKey
+from apps.accounts.principals import Principal
+from apps.accounts.quotas import QuotaExceeded
+from apps.limits.models import Kind, Limit, Whose
+from telemetry import metrics
+
+log = logging.getLogger("parley.limits")
+
+REFRESH_SECONDS = 5.0
+NOTICE_SHARE = 0.8  # of a limit, from which it is nearly reached
+QUEUE_RETRY_SECONDS = 15  # a guess
+MINUTE = 60
+
+
+class LimitExceeded(QuotaExceeded):
+    """A limit of a workspace, an API key or an agent is reached. `retry_after` is in seconds; 0: waiting is no help."""
+
+    def __init__(self, kind: Kind, whose: Whose, limit: int, used: int, retry_after: int) -> None:
+        who = {Whose.WORKSPACE: "This workspace", Whose.KEY: "This API key", Whose.AGENT: "The agent"}[whose]
+        then = f"Try again in {retry_after} s." if retry_after else "Delete some first, or ask an operator for more."
+        super().__init__(f"{who} may have {limit:,} {kind.label}, and has {used:,}. {then}", retry_after)
+        self.kind, self.whose, self.limit, self.used = kind, whose, limit, used
+        metrics.LIMITS_REACHED[kind.value, whose.value].inc()
+
+    @property
+    def data(self) -> dict[str, str | int]:
+        """For programs: what an error of the client API has as `limit`."""
+        told: dict[str, str | int] = {
+            "name": self.kind.value,
+            "of": self.whose.value,
+            "max": self.limit,
+            "used": self.used,
+        }
+        return told | ({"retryAfter": self.retry_after} if self.retry_after else {})
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/ for what is counted by the minute."""
+        if not self.retry_after:
+            return {}
+        retry = {"Retry-After": str(self.retry_after)}
+        if self.kind is not Kind.REQUESTS:
+            return retry
+        policy = f'"{self.whose.value}"'
+        return retry | {
+            "RateLimit-Policy": f"{policy};q={self.limit};w={MINUTE}",
+            "RateLimit": f"{policy};r=0;t={self.retry_after}",
+        }
+
+
+class Holder(NamedTuple):
+    """Who has limits. `key` is a workspace's or an agent's key, or the public name of an API key."""
+
+    whose: Whose
+    key: int | str
+
+    def __str__(self) -> str:
+        return f"{self.whose.value}:{self.key}"
+
+
+Values = Mapping[str, int]
+"""Numbers by the names of `Limit`'s fields; what is not limited is not there."""
+FIELDS = (*(kind.value for kind in Kind), "priority")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    values: Mapping[Holder, Values] = field(default_factory=dict)
+    read_at: float = float("-inf")  # by `time.monotonic`
+
+    @property
+    def is_fresh(self) -> bool:
+        return time.monotonic() - self.read_at < REFRESH_SECONDS
+
+    def of(self, holder: Holder) -> Values:
+        values = self.values.get(holder, {})
+        return {**defaults(), **values} if holder.whose is Whose.WORKSPACE else values
+
+    def limits(
+        self, kind: Kind, workspace: int | None, key: str = "", agent: int | None = None
+    ) -> Iterator[tuple[Holder, int]]:
+        """Those of a kind that apply to a caller's use of an agent."""
+        for whose, one in ((Whose.WORKSPACE, workspace), (Whose.KEY, key), (Whose.AGENT, agent)):
+            if one and (limit := self.of(holder := Holder(whose, one)).get(kind)) is not None:
+                yield holder, limit
+
+    def has(self, kind: Kind) -> bool:
+        """Is anybody limited so?"""
+        return kind in defaults() or any(kind in values for values in self.values.values())
+
+    def priority(self, workspace: int | None, key: str, agent: int) -> int:
+        """Of runs whose message asks for none: the key's, the agent's or the workspace's."""
+        holders = Holder(Whose.KEY, key), Holder(Whose.AGENT, agent), Holder(Whose.WORKSPACE, workspace or 0)
+        found = (self.values.get(holder, {}).get("priority") for holder in holders)
+        return next((one for one in found if one is not None), Limit.Priority.NORMAL)
+
+
+def defaults() -> dict[str, int]:
+    """Of a workspace without limits of its own; 0 in the settings: not limited."""
+    return {name: number for name, number in settings.WORKSPACE_LIMITS.items() if number}
+
+
+_kept = Snapshot()
+
+
+def snapshot() -> Snapshot:
+    """One query in REFRESH_SECONDS. On an event loop, the newest that was read, while a thread reads again."""
+    if _kept.is_fresh:
+        return _kept
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _read()
+    db.later(_read)
+    return _kept
+
+
+def forget() -> None:
+    """Read the rows again before the next use."""
+    keep(Snapshot(_kept.values))
+
+
+def keep(known: Snapshot) -> None:
+    """For tests: what was read last."""
+    global _kept
+    _kept = known
+
+
+def _read() -> Snapshot:
+    """Without the database, what was read last stays."""
+    started = time.monotonic()
+    try:
+        rows = list(Limit.objects.values_list("workspace", "api_key__prefix", "agent", *FIELDS))
+    except DatabaseError as problem:
+        log.warning("the limits cannot be read: %s", problem)
+        return _kept
+    values: dict[Holder, Values] = {}
+    for workspace, prefix, agent, *numbers in rows:
+        if workspace:
+            holder = Holder(Whose.WORKSPACE, workspace)
+        else:
+            holder = Holder(Whose.AGENT, agent) if agent else Holder(Whose.KEY, str(ApiKey(prefix=prefix)))
+        values[holder] = {name: one for name, one in zip(FIELDS, numbers, strict=True) if one is not None}
+    found = Snapshot(values, started)
+    keep(found)
+    return found
+
+
+def count_request(principal: Principal, address: str) -> None:
+    """Count a request of the caller, the workspace and the key. Raises QuotaExceeded."""
+    quotas.count_request(principal, address)
+    _count(snapshot().limits(Kind.REQUESTS, principal.workspace_id, principal.key))
+
+
+def count_message(agent: int) -> None:
+    """Count a message to the agent. Raises LimitExceeded."""
+    _count(snapshot().limits(Kind.REQUESTS, None, agent=agent))
+
+
+def _count(limits: Iterator[tuple[Holder, int]]) -> None:
+    for holder, limit in limits:
+        used, left = quotas.request_counter.add(str(holder))
+        if used > limit:
+            raise LimitExceeded(Kind.REQUESTS, holder.whose, limit, used, left)
+
+
+def open_stream(principal: Principal, address: str, agent: int | None = None) -> Callable[[], None]:
+    """Count an open stream; call the result once when it ends. Raises QuotaExceeded."""
+    with ExitStack() as stack:
+        stack.callback(quotas.open_stream(principal, address))
+        for holder, limit in snapshot().limits(Kind.STREAMS, principal.workspace_id, principal.key, agent):
+            if (used := quotas.stream_counter.count_of(str(holder))) >= limit:
+                raise LimitExceeded(Kind.STREAMS, holder.whose, limit, used, quotas.STREAM_RETRY_SECONDS)
+            stack.callback(quotas.stream_counter.open(str(holder), limit))
+        return stack.pop_all().close

@@ -1,0 +1,1 @@
+"""Who signed what a remote agent delivered: identities (`did:web`) and signatures on artifacts."""

@@ -1,0 +1,1 @@
+"""How people sign in, secure their account, and come by invitations."""

@@ -1,0 +1,117 @@
+"""Operators read, filter and export the audit; nobody changes it there."""
+
+import csv
+import io
+import json
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import Permission
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from apps.accounts.audit import Subject, record
+from apps.accounts.audit_models import AuditAction, AuditEntry
+from apps.accounts.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LIST = reverse("admin:accounts_auditentry_changelist")
+
+
+def export(format: str) -> str:
+    return reverse("admin:accounts_auditentry_export", args=[format])
+
+
+@pytest.fixture
+def told(ada, bob) -> list[AuditEntry]:
+    return [
+        record(AuditAction.KEY_CREATED, actor=ada, object=Subject("accounts.apikey", "71", "parley_a_…")),
+        record(AuditAction.KEY_REVOKED, actor=bob, object=Subject("accounts.apikey", "71", "parley_a_…")),
+        record(AuditAction.AGENT_REGISTERED, actor=ada, object=Subject("agents.agent", "72", "=HYPERLINK(1)")),
+        record(AuditAction.SESSION_DELETED, actor="retention", object=Subject("record.context", "73", "73")),
+    ]
+
+
+def exported(client, format: str, filters: dict[str, str] | None = None) -> str:
+    async def gathered(response) -> bytes:
+        return b"".join([piece async for piece in response.streaming_content])
+
+    return async_to_sync(gathered)(client.get(export(format), filters or {})).decode()
+
+
+def listed(client, **filters) -> list[int]:
+    return [entry.number for entry in client.get(LIST, filters).context["cl"].result_list]
+
+
+def test_filters_and_search_find_entries_the_newest_first(admin_client, told, ada, subtests):
+    first, second, third, fourth = (entry.number for entry in told)
+    today = timezone.now()
+    of_today = {"at_from_0": f"{today:%Y-%m-%d}", "at_from_1": "00:00:00"}
+    cases = [
+        ({"group": "api_key"}, [second, first]),
+        ({"actor": ada.email}, [third, first]),
+        ({"actor": "retention"}, [fourth]),
+        ({"object": "71"}, [second, first]),
+        ({"object": "=HYPERLINK(1)"}, [third]),
+        ({"actor_kind__exact": "system"}, [fourth]),
+        ({"q": "HYPER"}, [third]),
+        ({"object": "73", **of_today}, [fourth]),
+        ({"at_to_0": "2020-01-01", "at_to_1": "00:00:00"}, []),
+        ({"at_from_0": "nonsense", "at_from_1": "x", "object": "73"}, [fourth]),
+        ({"address": "203.0.113.1"}, []),
+    ]
+    for filters, numbers in cases:
+        with subtests.test(**filters):
+            assert listed(admin_client, **filters) == numbers
+
+
+def test_an_entry_has_a_page_and_cannot_be_changed_or_deleted_there(admin_client, told):
+    page = reverse("admin:accounts_auditentry_change", args=[told[0].number])
+    assert told[0].hash in admin_client.get(page).text
+    assert admin_client.post(page, {"actor_name": "x"}).status_code == 403
+    assert admin_client.post(page.replace("change", "delete"), {"post": "yes"}).status_code == 403
+
+
+def test_an_export_has_what_the_filters_leave_and_is_recorded(admin_client, admin_user, told):
+    rows = list(csv.DictReader(io.StringIO(exported(admin_client, "csv", {"object": "71"}))))
+    assert [row["action"] for row in rows] == ["api_key.revoked", "api_key.created"]
+    lines = exported(admin_client, "jsonl", {"group": "agent"}).splitlines()
+    assert [json.loads(line)["hash"] for line in lines] == [told[2].hash]
+    noted = AuditEntry.objects.filter(action=AuditAction.AUDIT_EXPORTED).order_by("number")
+    assert [one.details["filters"] for one in noted] == ["object=71", "group=agent"]
+    assert {one.actor_key for one in noted} == {str(admin_user.pk)}
+
+
+def test_no_cell_of_the_csv_is_a_formula(admin_client, told):
+    for text in ("+1", "-1", "@x", "\t=1"):
+        record(AuditAction.AGENT_CHANGED, object=Subject("agents.agent", "9", text))
+    text = exported(admin_client, "csv")
+    cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
+    assert "'=HYPERLINK(1)" in cells
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
+
+
+def test_who_may_read_the_audit_may_not_export_it_and_others_do_not_see_it(client, told):
+    operator = User.objects.create_user("op@example.org", "let me in", is_staff=True)
+    client.force_login(operator)
+    assert client.get(LIST).status_code == 403
+    operator.user_permissions.set(Permission.objects.filter(codename="view_auditentry"))
+    page = client.get(LIST)
+    assert page.status_code == 200
+    assert export("csv") not in page.text
+    assert client.get(export("csv")).status_code == 403
+    operator.user_permissions.add(Permission.objects.get(codename="export_auditentry"))
+    assert export("csv") in client.get(LIST).text
+    assert client.get(export("xlsx")).status_code == 404
+
+
+def test_a_list_costs_the_same_however_long_the_audit_is(admin_client, told, django_assert_num_queries):
+    with CaptureQueriesContext(connection) as few:
+        admin_client.get(LIST)
+    for number in range(20):
+        record(AuditAction.AGENT_CHANGED, object=Subject("agents.agent", str(number)))
+    with django_assert_num_queries(len(few)):
+        admin_client.get(LIST)

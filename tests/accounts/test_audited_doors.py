@@ -1,0 +1,208 @@
+"""Which acts leave an entry in the audit, by whom and from where."""
+
+import uuid
+
+import pytest
+from django.contrib.admin import site
+from django.contrib.auth.models import Group
+from django.core.management import call_command
+
+from apps.accounts import audit
+from apps.accounts.audit_models import ActorKind, AuditAction, AuditEntry
+from apps.accounts.keys import make_key
+from apps.accounts.models import ApiKey, User
+from apps.accounts.principals import READ
+from apps.accounts.refusals import PAIRS_OF_ADDRESS, Refusals
+from apps.features.evaluations.models import Example
+from apps.features.sharing.models import Share
+from apps.installation.jobs import note_settings
+from apps.installation.models import NetworkAllowance
+from console.admin import LoggedAdmin
+from tests.web import telling
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PASSWORD = "correct horse"
+
+
+def entries(*actions: AuditAction) -> list[AuditEntry]:
+    return list(AuditEntry.objects.filter(action__in=actions or AuditAction.values).order_by("number"))
+
+
+def test_signing_in_and_out_is_recorded_with_the_address_and_the_browser(client, ada):
+    client.post("/sign-in", {"username": ada.email, "password": PASSWORD}, headers={"User-Agent": "Netscape"})
+    client.post("/sign-out")
+    signed_in, signed_out = entries(AuditAction.SIGNED_IN, AuditAction.SIGNED_OUT)
+    assert (signed_in.actor_kind, signed_in.actor_key, signed_in.actor_name) == ("user", str(ada.pk), ada.email)
+    assert (signed_in.address, signed_in.user_agent) == ("127.0.0.1", "Netscape")
+    assert signed_out.action == AuditAction.SIGNED_OUT
+
+
+def test_a_refusal_names_the_account_that_was_tried_and_nobody_as_the_actor(client, ada):
+    client.post("/sign-in", {"username": "ADA@example.org", "password": "wrong"})
+    door = client.get("/admin/", follow=True).redirect_chain[-1][0]
+    client.post(door, {"username": "admin@example.org", "password": "wrong"})
+    refused = entries(AuditAction.SIGN_IN_REFUSED)
+    assert [one.object_label for one in refused] == ["ada@example.org", "admin@example.org"]
+    assert {one.actor_kind for one in refused} == {ActorKind.ANONYMOUS}
+    assert not [one for one in entries() if "wrong" in str(one.__dict__)]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_flood_of_refusals_is_counted_and_does_not_fill_the_table(rf):
+    clock, waiting = Clock(), []
+    refusals = Refusals(lambda seconds, function: waiting.append((seconds, function)), clock)
+    for _ in range(500):
+        refusals.count(AuditAction.SIGN_IN_REFUSED, "ada@example.org", rf.get("/"))
+    for number in range(500):
+        refusals.count(AuditAction.SIGN_IN_REFUSED, f"guess-{number}@example.org", rf.get("/"))
+    assert len(entries()) == PAIRS_OF_ADDRESS
+    for seconds, write in waiting:
+        clock.now += seconds
+        write()
+    counted = {one.object_label: one.details["repeated"] for one in entries() if "repeated" in one.details}
+    assert counted == {"ada@example.org": 499, "other accounts": 500 - (PAIRS_OF_ADDRESS - 1)}
+    refusals.count(AuditAction.SIGN_IN_REFUSED, "ada@example.org", rf.get("/"))
+    assert "repeated" not in entries()[-1].details
+
+
+def test_a_refused_key_is_recorded_by_its_public_part(client, ada, echo):
+    key, text = make_key(ada.principal, ada, "lost", [READ])
+    ApiKey.objects.update(revoked_at=key.created_at)
+    bearer = {"headers": {"Authorization": f"Bearer {text}"}}
+    assert client.get("/api/v1/agents", **bearer).status_code == 401
+    [refused] = entries(AuditAction.KEY_REFUSED)
+    assert refused.object_label == str(key)
+    assert text.split("_", 2)[2] not in str(refused.__dict__)
+
+
+def test_what_a_program_does_names_its_key(client, ada, echo, said):
+    session = telling.finished(ada, echo, {}).context
+    _, text = ApiKey.issue(ada, "robot")
+    bearer = {"headers": {"Authorization": f"Bearer {text}"}}
+    made = client.post(f"/api/v1/sessions/{session}/shares", {"expiresInDays": 1}, "application/json", **bearer)
+    assert made.status_code == 201
+    client.delete(f"/api/v1/sessions/{session}/shares/{made.json()['id']}", **bearer)
+    client.delete(f"/api/v1/sessions/{session}", **bearer)
+    done = entries(AuditAction.SHARE_CREATED, AuditAction.SHARE_REVOKED, AuditAction.SESSION_DELETED)
+    assert [one.action for one in done] == ["share.created", "share.revoked", "session.deleted"]
+    for one in done:
+        assert (one.actor_kind, one.actor_key, one.object_key) == ("key", str(ada.pk), str(session))
+        assert str(ApiKey.objects.get()) in one.actor_name
+        assert (one.address, one.workspace) == ("127.0.0.1", ada.personal_workspace.pk)
+    assert not Share.objects.exists()
+
+
+def test_downloads_of_whole_sessions_are_recorded(client, ada, echo):
+    session = telling.finished(ada, echo, {}).context
+    client.force_login(ada)
+    assert client.get(f"/sessions/{session}/as.md").status_code == 200
+    client.post("/settings/data/export")
+    exported = entries(AuditAction.TRANSCRIPT_EXPORTED, AuditAction.DATA_EXPORTED)
+    assert [(one.actor_name, one.address) for one in exported] == [(ada.email, "127.0.0.1")] * 2
+
+
+def test_a_command_is_the_actor_of_what_it_makes(capsys):
+    call_command("create_user", "new@example.org", "--operator")
+    call_command("create_api_key", "new@example.org")
+    text = capsys.readouterr().out
+    made = entries(AuditAction.USER_CREATED, AuditAction.KEY_CREATED)
+    assert [(one.actor_kind, one.actor_key) for one in made] == [
+        ("command", "create_user"),
+        ("command", "create_api_key"),
+    ]
+    assert not [one for one in made for line in text.split() if line in str(one.__dict__)]
+
+
+def test_changes_in_admin_have_the_names_of_changed_fields_and_no_values(admin_client, admin_user, ada):
+    group = Group.objects.create(name="night shift")
+    page = f"/admin/accounts/user/{ada.pk}/change/"
+    values = {"email": ada.email, "name": "Renamed-To-This", "is_active": "on", "groups": [group.pk]}
+    assert admin_client.post(page, values).status_code == 302
+    [changed] = entries(AuditAction.USER_CHANGED)
+    assert (changed.actor_key, changed.object_key) == (str(admin_user.pk), str(ada.pk))
+    assert {"Name", "Groups"} <= set(changed.details["fields"])
+    assert changed.details["given"] == ["group night shift"]
+    assert "Renamed-To-This" not in str(changed.__dict__)
+
+    admin_client.post(
+        "/admin/auth/group/", {"action": "delete_selected", "_selected_action": [group.pk], "post": "yes"}
+    )
+    [deleted] = entries(AuditAction.GROUP_DELETED)
+    assert deleted.object_label == "night shift"
+
+
+def test_allowed_addresses_are_recorded_from_admin_and_from_the_settings(admin_client, settings):
+    values = {"entry": "models.internal", "reason": "models", "lasts": "30"}
+    assert admin_client.post("/admin/installation/networkallowance/add/", values).status_code == 302
+    row = NetworkAllowance.objects.get()
+    admin_client.post(f"/admin/installation/networkallowance/{row.pk}/delete/", {"post": "yes"})
+    assert [one.action for one in entries(AuditAction.ALLOWANCE_CREATED, AuditAction.ALLOWANCE_DELETED)] == [
+        "allowance.created",
+        "allowance.deleted",
+    ]
+    for allowed in ([], ["10.0.0.0/8"], ["10.0.0.0/8"], []):
+        settings.OUTBOUND_ALLOW = allowed
+        note_settings()
+    assert [one.details["allowed"] for one in entries(AuditAction.ALLOWANCE_SETTING)] == [["10.0.0.0/8"], []]
+
+
+def test_what_people_wrote_is_not_in_the_entry_of_a_deleted_example(admin_client, echo):
+    example = Example.objects.create(agent=echo, text="my diagnosis is private")
+    page = f"/admin/evaluations/example/{example.pk}/delete/"
+    assert admin_client.post(page, {"post": "yes"}).status_code == 302
+    [deleted] = entries(AuditAction.ADMIN_DELETED)
+    assert (deleted.object_key, deleted.object_label) == (str(example.pk), str(example.pk))
+    assert "diagnosis" not in str(deleted.__dict__)
+
+
+@pytest.mark.parametrize("in_list", [False, True])
+def test_a_deletion_is_recorded_after_its_rows_are_gone(admin_client, monkeypatch, in_list):
+    group, seen = Group.objects.create(name="night shift"), []
+    append = audit._append
+    monkeypatch.setattr(audit, "_append", lambda entry: seen.append(Group.objects.exists()) or append(entry))
+    if in_list:
+        values = {"action": "delete_selected", "_selected_action": [group.pk], "post": "yes"}
+        admin_client.post("/admin/auth/group/", values)
+    else:
+        admin_client.post(f"/admin/auth/group/{group.pk}/delete/", {"post": "yes"})
+    assert seen == [False]
+    assert [one.object_label for one in entries(AuditAction.GROUP_DELETED)] == ["night shift"]
+
+
+def test_repeated_refusals_do_not_get_the_address_of_another_request(rf):
+    clock = Clock()
+    refusals = Refusals(lambda seconds, function: None, clock)
+    for _ in range(3):
+        refusals.count(AuditAction.SIGN_IN_REFUSED, "ada@example.org", rf.get("/", REMOTE_ADDR="192.0.2.1"))
+    clock.now += 100
+    another = rf.get("/", REMOTE_ADDR="192.0.2.2")
+    with audit.during(another):
+        refusals.count(AuditAction.SIGN_IN_REFUSED, "bob@example.org", another)
+    [counted] = [one for one in entries() if "repeated" in one.details]
+    assert (counted.address, counted.details["address"]) == ("", "192.0.2.1")
+
+
+def test_refused_keys_of_downloads_and_of_private_cards_are_recorded(client, ada, echo):
+    type(echo).objects.update(access="groups")
+    for number, path in enumerate([f"/files/{uuid.uuid4()}/{'a' * 64}", "/a2a/echo/.well-known/agent-card.json"]):
+        bearer = f"Bearer {ApiKey.MARK}_{number}wrong_key"
+        assert client.get(path, headers={"Authorization": bearer}).status_code == 401
+    assert len(entries(AuditAction.KEY_REFUSED)) == 2
+
+
+def test_every_class_of_admin_pages_records():
+    assert [str(one) for one in site._registry.values() if not isinstance(one, LoggedAdmin)] == []
+
+
+def test_a_person_who_is_gone_stays_in_the_entries(client, ada):
+    client.force_login(ada)
+    User.objects.filter(pk=ada.pk).delete()
+    assert {one.actor_name for one in entries(AuditAction.SIGNED_IN)} == {"ada@example.org"}

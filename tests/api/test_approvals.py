@@ -1,0 +1,40 @@
+"""Programs list tool calls that need another person, and decide about them."""
+
+from __future__ import annotations
+
+import pytest
+
+import db
+from apps.accounts.models import ApiKey, User
+from apps.agents.models import Agent
+from apps.record.execution import Run
+from tests.api.calling import Caller
+from tests.web.test_approvals import a_call, ask
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def boss_calls(transactional_db: None) -> Caller:
+    return Caller(ApiKey.issue(User.objects.create_user("boss@example.org", "a long password", is_staff=True), "t")[1])
+
+
+async def test_a_second_person_decides_by_the_api(
+    ada: User, ada_calls: Caller, bob_calls: Caller, boss_calls: Caller, echo: Agent
+) -> None:
+    task = await db.run(ask, ada, echo, a_call(needs=2, to="eve", body="hi"))
+    answered = await ada_calls.post(f"/tasks/{task.pk}/answer", {"data": {"decision": "approve"}}, idempotency_key="k")
+    assert answered.status == 202
+    for others in (bob_calls, ada_calls):
+        assert (await others.get("/approvals")).body == {"items": []}
+    [listed] = (await boss_calls.get("/approvals")).body["items"]
+    assert listed["message"]["parts"][1]["data"]["arguments"] == {"to": "eve", "body": "hi"}
+    decision = {"decision": "approve", "asked": listed["asked"]}
+    unknown = await bob_calls.post("/approvals/00000000-0000-4000-8000-000000000000", decision)
+    refused = await bob_calls.post(f"/approvals/{task.pk}", decision)
+    assert (refused.status, refused.body["detail"]) == (404, unknown.body["detail"])
+    assert (await boss_calls.post(f"/approvals/{task.pk}", decision | {"asked": 1})).status == 409
+    assert (await boss_calls.post(f"/approvals/{task.pk}", decision | {"arguments": {"to": 1}})).status == 422
+    assert (await boss_calls.post(f"/approvals/{task.pk}", decision)).status == 204
+    run = await db.run(Run.objects.get, task=task, turn=2)
+    assert run.slot["value"]["calls"][0]["approved"] is True

@@ -1,0 +1,45 @@
+"""The world of the matrix, made once for each module: what the tests call commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.test import override_settings
+from pytest_django import DjangoDbBlocker
+
+from apps.agents.registration import register_hosted
+from tests import emptying
+from tests.isolation import rows, world
+from tests.isolation.world import World
+
+
+@pytest.fixture(scope="module")
+def db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """The database of all tests of a module."""
+    with django_db_blocker.unblock():
+        yield
+        emptying.empty()
+
+
+@pytest.fixture(scope="module")
+def two(db: None) -> World:
+    return world.make(register_hosted("echo", world.ECHO))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _unhurried() -> Iterator[None]:
+    """No caller is refused for asking often."""
+    often = 1_000_000
+    names = ("ACTS_PER_MINUTE", "KEY_CHANGES_PER_MINUTE", "LEAK_REPORTS_PER_MINUTE", "SHARED_VIEWS_PER_MINUTE")
+    with override_settings(**dict.fromkeys((*names, "OAUTH_REQUESTS_PER_MINUTE"), often)):
+        yield
+
+
+@pytest.fixture
+def theirs_unchanged(two: World) -> Iterator[None]:
+    """Nothing in their workspace changes meanwhile."""
+    before = rows.digests(two.rows)
+    yield
+    after = rows.digests(two.rows)
+    assert [name for name in after if after[name] != before.get(name)] == []

@@ -1,0 +1,176 @@
+"""At every address, what another workspace has is answered like what never was; nothing is told or changed."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any
+
+import pytest
+
+from tests.isolation.addresses import FIXED, OPEN_TO_ALL, OPERATORS, Address, ids_of, made_up
+from tests.isolation.asking import API, Answer, Caller, callers, owner_of_theirs
+from tests.isolation.world import World
+
+NOT_ALLOWED, NOT_FOUND, TOO_MANY = 405, 404, 429
+SAID = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a"}]}
+PLAN = {"name": "P", "description": "P.", "steps": {"one": {"agent": "echo", "message": "x"}}}
+NOBODY = "8c1c6a3e-5b0e-4b0a-9d4e-0f5f0f0f0f0f"
+FORM = {
+    "message": NOBODY,
+    "text": "a",
+    "do": "pause",
+    "answer": "decline",
+    "rating": "5",
+    "agent": "echo",
+    "step": "one",
+}
+"""What any form of a page may ask for."""
+BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "a2a/{slug}"): {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}},
+    ("PATCH", "api/v1/sessions/{session}"): {"title": "Ours"},
+    ("PUT", "api/v1/sessions/{session}/mark"): {"pinned": True},
+    ("PUT", "api/v1/sessions/{session}/leaf"): {"leafId": NOBODY},
+    ("POST", "api/v1/sessions/{session}/messages"): {"text": "a"},
+    ("PUT", "api/v1/sessions/{session}/messages/{message}"): {"text": "a"},
+    ("POST", "api/v1/sessions/{session}/queue"): {"text": "a"},
+    ("PATCH", "api/v1/sessions/{session}/queue/{message}"): {"text": "a"},
+    ("POST", "api/v1/tasks/{task}/answer"): {"text": "a"},
+    ("POST", "api/v1/tasks/{task}/feedback"): {"rating": 1},
+    ("POST", "api/v1/approvals/{task}"): {"decision": "approve", "asked": 1},
+    ("PUT", "api/v1/plans/{slug}"): {"definition": PLAN},
+    ("PATCH", "api/v1/workspaces/{workspace}"): {"name": "Ours"},
+    ("DELETE", "api/v1/workspaces/{workspace}"): {"name": "Ours"},
+    ("POST", "api/v1/workspaces/{workspace}/transfer"): {"userId": 1},
+    ("POST", "api/v1/workspaces/{workspace}/members"): {"email": "a@example.org", "role": "viewer"},
+    ("PATCH", "api/v1/workspaces/{workspace}/members/{member}"): {"role": "viewer"},
+}
+
+
+def body_of(address: Address, method: str) -> Any:
+    if address.template.endswith(("message:send", "message:stream")):
+        return {"message": SAID}
+    is_page = not API.match(f"/{address.template}")
+    return FORM if is_page and method == "POST" else BODIES.get((method, address.template))
+
+
+def methods_of(address: Address) -> tuple[str, ...]:
+    """Pages are read, or sent a form."""
+    is_program = API.match(f"/{address.template}") and not address.template.startswith(("files", "gateway"))
+    return ("GET", "POST", "PUT", "PATCH", "DELETE") if is_program else ("GET", "POST")
+
+
+@pytest.fixture(scope="module")
+def everybody(two: World) -> list[Caller]:
+    return callers(two)
+
+
+@pytest.fixture(scope="module")
+def their_owner(two: World) -> Caller:
+    return owner_of_theirs(two)
+
+
+TOLD_TO_SIGN_IN = ("a2a/{slug}", "credentials/{token}")
+"""Nobody in particular is asked to sign in there: by every agent that is not public, and by a credential's link."""
+SHARED_FILE = "shared/{token}/files/{branch}/{kind}/{index}/{number}"
+SAME_FOR_ALL = {
+    SHARED_FILE: "the world has no sample that is found yet; tests/web/test_shared_pages.py",
+    f"api/v1/{SHARED_FILE}": "the world has no sample that is found yet; tests/api/test_shares.py",
+    "settings/security/passkeys/{pk}/remove": "it asks for the password first; tests/web/test_second_factors.py",
+    "settings/security/passkeys/{pk}/name": "it asks for the password first; tests/web/test_second_factors.py",
+    "agents/{slug}/credentials": "a remote agent's alone; tests/web/test_remote_agents.py",
+    "sessions/{session}/earlier": "it needs a query; tests/web/test_privacy.py",
+    "gateway/notifications/{run_id}": "a remote agent has the token; tests/remote/test_webhooks.py",
+    ".well-known/oauth-protected-resource/{resource}": "it says nothing of whether there is such an agent",
+    "confirm-address/{token}": "a signed link; tests/web/test_ways_back_in.py",
+    "welcome/{uidb64}/{token}": "a signed link; tests/web/test_ways_back_in.py",
+}
+"""Addresses where the owner, too, is answered as if there were nothing, and why."""
+
+
+def combinations(address: Address, world: World) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Pairs of parameters to compare: each id of theirs, among ours and among theirs, and one that is made up."""
+    kinds = {name: kind for name, kind in address.kinds().items() if kind not in FIXED}
+    ours, theirs = ids_of(world.ours), ids_of(world.theirs)
+    whole = {name: ours[kind] for name, kind in address.kinds().items()}
+    there = whole | {name: theirs[kind] for name, kind in kinds.items()}
+    pairs = [(there, whole | {name: made_up(theirs[kind]) for name, kind in kinds.items()})] if kinds else []
+    if len(whole) > 1:
+        pairs += [(whole | {name: there[name]}, whole | {name: made_up(there[name])}) for name in kinds]
+    return pairs
+
+
+@pytest.mark.parametrize("address", OPEN_TO_ALL, ids=lambda one: one.template)
+def test_what_is_theirs_is_answered_like_what_never_was(
+    address: Address, two: World, everybody: list[Caller], theirs_unchanged: None
+) -> None:
+    try:
+        pairs = combinations(address, two)
+    except KeyError as missing:
+        pytest.fail(f"Say in tests/isolation/addresses.py what {missing} of {address.template} names.")
+    for method in methods_of(address):
+        for number, (there, nowhere) in enumerate(pairs):
+            for caller in everybody if number == 0 else everybody[1:2]:
+                if not is_compared(caller, address):
+                    continue
+                answers = [caller.ask(method, address.path(one), body_of(address, method)) for one in (there, nowhere)]
+                if answers[0].status == answers[1].status == NOT_ALLOWED:
+                    break
+                check(two, f"{caller.name}: {method} {address.path(there)}", answers, (there, nowhere))
+
+
+def is_compared(caller: Caller, address: Address) -> bool:
+    if caller.name == "nobody":
+        return not address.template.startswith(TOLD_TO_SIGN_IN)
+    return caller.name != "limited key" or API.match(f"/{address.template}") is not None
+
+
+USED_UP = re.compile("^api/v1/shared|^shared|samples|approvals")
+"""Their owner uses these first: what the owner does later ends them."""
+AT_THE_FRONT_DOOR = re.compile("^a2a/(v1/)?tasks")
+"""Without a tenant, these have the tasks of the router alone."""
+FOR_THEIR_OWNER = sorted(
+    (one for one in OPEN_TO_ALL if one.kinds_or_none() and not AT_THE_FRONT_DOOR.match(one.template)),
+    key=lambda one: not USED_UP.search(one.template),
+)
+
+
+@pytest.mark.parametrize("address", FOR_THEIR_OWNER, ids=lambda one: one.template)
+def test_whose_it_is_gets_another_answer(address: Address, two: World, their_owner: Caller) -> None:
+    """So that a wrong sample, or a body that is refused before anything is looked for, is noticed."""
+    if address.template in SAME_FOR_ALL:
+        return
+    theirs = ids_of(two.theirs) | {"agent of the task": "echo"}
+    there = {name: theirs[kind] for name, kind in address.kinds().items()}
+    nowhere = {name: made_up(value) for name, value in there.items()}
+    for method in methods_of(address):
+        answers = [their_owner.ask(method, address.path(one), body_of(address, method)) for one in (there, nowhere)]
+        one, other = (answer.without([*there.values(), *nowhere.values()]) for answer in answers)
+        if one != other:
+            return
+    pytest.fail(f"The owner is answered as if there were nothing at {address.path(there)}: {answers[0].status}")
+
+
+@pytest.mark.parametrize("address", OPERATORS, ids=lambda one: one.template)
+def test_the_operators_pages_are_theirs_alone(address: Address, two: World, everybody: list[Caller]) -> None:
+    owner, nobody = everybody[3], everybody[-1]
+    path = address.path(dict.fromkeys(address.parameters, two.theirs.ids["session"]))
+    for caller in (owner, nobody):
+        answer = caller.ask("GET", path)
+        assert answer.status in (302, 403, 404) or "jsi18n" in path or "login" in path, f"{caller.name}: {path}"
+        assert two.theirs.mark not in answer.body
+
+
+def check(two: World, about: str, answers: list[Answer], values: tuple[dict[str, Any], ...]) -> None:
+    theirs, never = answers
+    assert theirs.status != TOO_MANY, about
+    named = [value for one in values for value in one.values()]
+    differing = difference(theirs.without(named), never.without(named))
+    assert not differing, f"{about} differs from what never was: {differing}"
+    assert two.theirs.mark not in "".join(map(str, theirs.without(named))), about
+
+
+def difference(one: tuple[Any, ...], other: tuple[Any, ...]) -> str:
+    """What is different, shortly."""
+    lines = [[f"{answer[0]} {answer[1]}", *answer[2].splitlines()] for answer in (one, other)]
+    return "\n".join(line[:300] for line in difflib.unified_diff(*lines, lineterm="", n=0))

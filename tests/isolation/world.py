@@ -1,0 +1,264 @@
+"""Two workspaces with one of everything that an address, a query or a body can name."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from allauth.idp.oidc.models import Client as Program
+from allauth.idp.oidc.models import Token
+from allauth.mfa.models import Authenticator
+from allauth.usersessions.models import UserSession
+from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
+from django.utils import timezone
+
+from agentkit import Artifact, AuthRequired, Completed
+from agentkit.llm import approvals
+from apps.a2a.models import PushConfig
+from apps.accounts import workspaces
+from apps.accounts.models import ApiKey, Membership, User, Workspace
+from apps.accounts.people import invitations
+from apps.accounts.permissions import Role
+from apps.accounts.principals import READ, WRITE, Principal
+from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
+from apps.engine import accept
+from apps.engine.questions import slot_of
+from apps.features.credentials.models import AuthType, Credential
+from apps.features.evaluations.models import Example
+from apps.features.forks.forking import fork
+from apps.features.queue import messages as queue
+from apps.features.queue.models import QueuedMessage
+from apps.features.sessions import commands, deletion, marks
+from apps.features.sharing import shares
+from apps.features.uploads import resumable
+from apps.plans.definitions import PlanDefinition
+from apps.plans.registry import register_plan
+from apps.plans.runs import begin_run
+from apps.record.content import blobs
+from apps.record.execution import Run
+from apps.record.models import Context, Message, Task
+from apps.remote.execution.snapshots import file_link
+from apps.remote.models import RemoteCredential
+from tests.isolation import rows
+from tests.web import telling
+from tests.working import begin, end
+
+ECHO = "examples.agents.echo:Echo"
+PASSWORD = "correct horse"
+
+
+@dataclass
+class Place:
+    """A workspace, its people, and the ids of what is in it.
+
+    Attributes:
+        mark: in every text of the workspace; nobody else may ever read it.
+        ids: by what they name, such as "session" or "share token".
+    """
+
+    mark: str
+    workspace: Workspace
+    people: dict[Role, User]
+    ids: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def owner(self) -> User:
+        return self.people[Role.OWNER]
+
+    @property
+    def principal(self) -> Principal:
+        return self.owner.principal_in(self.workspace.pk)
+
+
+def open_place(mark: str) -> Place:
+    """A workspace with a member of each role, who all work in it."""
+    people = {
+        role: User.objects.create_user(f"{role}@{mark}.example", PASSWORD, name=f"{mark} {role}") for role in Role
+    }
+    owner = people[Role.OWNER]
+    made = workspaces.create_workspace(owner.principal, f"{mark} team")
+    for role, person in people.items():
+        Membership.objects.update_or_create(user=person, workspace=made, defaults={"role": role})
+        User.objects.filter(pk=person.pk).update(current_workspace=made)
+    return Place(mark, made, {role: User.objects.get(pk=person.pk) for role, person in people.items()})
+
+
+def said(text: str, **more: Any) -> dict[str, Any]:
+    return telling.said(text, **more)
+
+
+def fill(place: Place, echo: Agent) -> None:
+    """One of everything."""
+    _fill_agents(place)
+    _fill_sessions(place, echo)
+    _fill_waiting(place, echo)
+    _fill_plans(place)
+    _fill_account(place, echo)
+
+
+def _fill_agents(place: Place) -> None:
+    mark = place.mark
+    agent = register_hosted(f"closed-{mark}", ECHO)
+    fields = {"name": f"{mark} agent", "description": f"{mark} description"}
+    Agent.objects.filter(pk=agent.pk).update(workspace=place.workspace, access=Agent.Access.WORKSPACE, **fields)
+    place.ids["agent"] = agent.slug
+    definition = {
+        "name": f"{mark} plan",
+        "description": f"{mark} plan.",
+        "steps": {"one": {"agent": "echo", "message": f"{mark} step"}},
+    }
+    place.ids["plan"] = register_plan(f"plan-{mark}", PlanDefinition.read(definition), author=place.owner).slug
+
+
+def _fill_sessions(place: Place, echo: Agent) -> None:
+    """A private, a shared and a deleted session, a fork, files, links, a rating and a webhook."""
+    ids, mark, principal = place.ids, place.mark, place.principal
+    for name in ("session", "shared session", "deleted session"):
+        sent = accept.accept(principal, echo, _with_file(mark, name))
+        words = Artifact([{"text": f"{mark} artifact"}], name=f"{mark} artifact", artifact_id=f"{mark}-{name[:2]}")
+        end(begin(sent.run), Completed(f"{mark} answer", [words]))
+        commands.rename_session(principal, sent.context, f"{mark} {name}")
+        ids[name], ids[f"task of {name}"], ids[f"run of {name}"] = sent.context, sent.task, sent.run
+        ids[f"message of {name}"] = Message.objects.get(context=sent.context, role="user").pk
+        ids[f"artifact of {name}"] = words.artifact_id
+    talk = Context.objects.get(pk=ids["session"])
+    ids["file"] = Message.objects.get(pk=ids["message of session"]).parts[1]["stored"]["sha256"]
+    ids["contextId"] = talk.context_id
+    ids["fork"] = fork(principal, talk, talk.last_event, reason="fork", title=f"{mark} fork").pk
+    share, ids["share token"] = shares.create_share(
+        principal, talk.pk, lifetime=datetime.timedelta(days=1), with_artifacts=True
+    )
+    ids["share"] = share.pk
+    webhook = PushConfig.objects.create(
+        task_id=ids["task of session"], config_id=f"hook-{mark}", url=f"https://{mark}.invalid/", token=f"{mark} token"
+    )
+    ids["webhook"] = webhook.config_id
+    rating = commands.parse_feedback("5", f"{mark} rating")
+    commands.give_feedback(principal, echo, str(ids["task of session"]), rating)
+    marks.update_mark(principal, talk.pk, pinned=True)
+    commands.share_session(principal, ids["shared session"], Context.Sharing.WORKSPACE)
+    deletion.delete_session(principal, ids["deleted session"])
+    snapshot = {"message": {"parts": [{"text": f"{mark} linked", "mediaType": "text/plain"}]}, "until": 2**33}
+    run = Run.objects.get(pk=ids["run of session"])
+    Run.objects.filter(pk=run.pk).update(input={**run.input, "sent": snapshot})
+    ids["file link"] = file_link(run.pk, 0, 2**33, "a").rsplit("/", 2)[1]
+
+
+def _with_file(mark: str, name: str) -> dict[str, Any]:
+    message = said(f"{mark} question in the {name}", contextId=f"{mark}-{name}")
+    file = {"text": f"{mark} file\n" * 30_000, "filename": f"{mark}.txt", "mediaType": "text/plain"}
+    return {**message, "parts": blobs.store_large([*message["parts"], file])}
+
+
+FILE_FORM = {"type": "string", "format": "binary", "title": "File"}
+
+
+def _fill_waiting(place: Place, echo: Agent) -> None:
+    """A question, an approval, a request for a credential, a queued message and an upload."""
+    ids, mark, principal = place.ids, place.mark, place.principal
+    sample = {"filename": "sample.txt", "mediaType": "text/plain", "text": mark}
+    slot = {"name": "which", "schema": {**FILE_FORM, "x-samples": [sample]}}
+    asked = telling.asked(place.owner, echo, slot, f"{mark} which?")
+    ids["session that asks"], ids["task that asks"] = asked.context, asked.task
+    queue.enqueue(principal, Context.objects.get(pk=asked.context), str(uuid.uuid4()), {"parts": [{"text": mark}]})
+    ids["queued message"] = QueuedMessage.objects.get(context=asked.context).pk
+    approval = telling.asked(place.owner, echo, _call(mark), f"{mark} may I?")
+    ids["session of the call"], ids["task of the call"] = approval.context, approval.task
+    wanted = accept.accept(principal, echo, said(f"{mark} wants"))
+    end(begin(wanted.run), AuthRequired(f"{mark} key?", service=f"{mark} service", auth_type="api_key"))
+    url = Task.objects.get(pk=wanted.task).status_message["metadata"]["url"]
+    ids["credential link"] = url.rpartition("/")[2]
+    ids["upload"] = resumable.begin_upload(principal, f"{mark}.bin", 2).pk
+
+
+def _call(mark: str) -> dict[str, Any]:
+    """The question of a tool call that needs two people."""
+    given = {"to": mark}
+    schema = {"type": "object", "properties": {"to": {"type": "string"}}}
+    call = {"key": "k", "tool": "send", "kind": "mcp", "needs": 2, "schema": schema, "why": "", "decisions": []}
+    slot = slot_of(approvals.question([{**call, "arguments": given, "proposed": given}]))
+    assert slot is not None
+    return slot
+
+
+def _fill_plans(place: Place) -> None:
+    agent = Agent.objects.get(slug=place.ids["plan"])
+    sent = accept.accept(place.principal, agent, said(f"{place.mark} plan"))
+    task = Task.objects.get(pk=sent.task)
+    begin(sent.run)
+    begin_run(task, agent.current_version)
+    place.ids["plan run"], place.ids["session of the plan"] = task.pk, sent.context
+
+
+def _fill_account(place: Place, echo: Agent) -> None:
+    """Keys, credentials, a passkey, a browser, a program and its token, an invitation, and an example."""
+    ids, mark, owner = place.ids, place.mark, place.owner
+    key, ids["key secret"] = ApiKey.issue(owner, f"{mark} key", workspace_id=place.workspace.pk)
+    ids["key"], ids["key prefix"] = key.pk, key.prefix
+    credential = Credential.objects.create(
+        agent=echo, user=owner, service=f"{mark} mail", auth_type=AuthType.API_KEY, secret=f"{mark} secret"
+    )
+    ids["credential"] = credential.pk
+    RemoteCredential.objects.create(agent=echo, user=owner, scheme=f"{mark}", secret=f"{mark} secret")
+    data = {"name": f"{mark} passkey", "credential": {}}
+    ids["passkey"] = Authenticator.objects.create(user=owner, type="webauthn", data=data).pk
+    browser = UserSession.objects.create(
+        user=owner, ip="192.0.2.1", user_agent=f"{mark} browser", session_key=session_of(owner).session_key
+    )
+    ids["browser"] = browser.pk
+    ids["program"] = _program(place).pk
+    invitation, link = invitations.invite(owner, f"new@{mark}.example")
+    ids["invitation"], ids["invitation link"] = invitation.pk, link.rpartition("/")[2]
+    ids["workspace"], ids["member"] = place.workspace.pk, place.people[Role.MEMBER].pk
+    Example.objects.create(agent=echo, text=f"{mark} example", created_by=owner)
+
+
+def _program(place: Place) -> Program:
+    made = Program(id=f"program-{place.mark}", name=f"{place.mark} program", owner=place.owner, type="confidential")
+    made.set_scopes([READ, WRITE, "agent:echo"])
+    made.set_grant_types(["client_credentials"])
+    made.set_secret("a secret of the program")
+    made.save()
+    until = timezone.now() + datetime.timedelta(days=1)
+    token = Token(client=made, user=place.owner, type=Token.Type.ACCESS_TOKEN, hash=place.mark, expires_at=until)
+    token.set_scopes([READ])
+    token.save()
+    return made
+
+
+def session_of(user: User) -> SessionStore:
+    """A signed-in browser."""
+    session = SessionStore()
+    session[SESSION_KEY] = str(user.pk)
+    session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
+    session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+    session.save()
+    return session
+
+
+@dataclass
+class World:
+    """Ours calls, and theirs is called. `rows`: the keys of all that is theirs."""
+
+    ours: Place
+    theirs: Place
+    rows: rows.Keys
+
+
+def make(echo: Agent) -> World:
+    ours = open_place("ouruniverse")
+    fill(ours, echo)
+    before = rows.keys()
+    theirs = open_place("theiruniverse")
+    fill(theirs, echo)
+    for place in (ours, theirs):
+        place.ids["address link"] = place.ids["password link"] = "no-link"
+    ours.ids["agent of the task"], theirs.ids["agent of the task"] = echo.slug, theirs.ids["agent"]
+    # A session that others of our workspace see, so that they ask by an id that they may name.
+    commands.share_session(ours.principal, ours.ids["session"], Context.Sharing.WORKSPACE)
+    return World(ours, theirs, rows.added(before, rows.keys()))

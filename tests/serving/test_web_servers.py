@@ -1,0 +1,210 @@
+"""What every web server does at the edge: limits, clients that leave or do not read, WebSockets, stopping."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
+
+from tests.stack import ROOT, START_SECONDS, free_port, web_command
+
+MB = 1024 * 1024
+SOON = 20.0  # seconds, on a busy machine
+ON_SERVICES = pytest.mark.services("the web servers of that profile", only=True)
+UVICORN = pytest.param("uvicorn", marks=ON_SERVICES)
+DAPHNE = pytest.param("daphne", marks=ON_SERVICES)
+
+
+class Server:
+    """A web server with the application of `tests.serving.edge`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.port = free_port()
+        command = ["-m", "tests.serving.edge", str(self.port)]
+        if name != "serve":
+            command = web_command(name, self.port, "tests.serving.edge:application")
+        self.process = subprocess.Popen(
+            [sys.executable, *command], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        until(self.is_up, START_SECONDS)
+
+    def is_up(self) -> bool:
+        assert self.process.poll() is None
+        with contextlib.suppress(OSError):
+            return bool(self.counts())
+        return False
+
+    def counts(self) -> dict[str, int]:
+        """What `tests.serving.edge` counted."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/counts", timeout=SOON) as answer:
+            return dict(json.load(answer))
+
+    def resident_bytes(self) -> int:
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def line(self, path: str, *headers: str, method: str = "GET", version: str = "1.1") -> socket.socket:
+        """A connection on which a request's head was sent."""
+        line = socket.create_connection(("127.0.0.1", self.port), timeout=SOON)
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        line.sendall("\r\n".join([f"{method} {path} HTTP/{version}", "Host: localhost", *headers, "", ""]).encode())
+        return line
+
+    def websocket(self, origin: str = "") -> ClientConnection:
+        own = f"http://127.0.0.1:{self.port}"
+        return connect(own.replace("http", "ws"), origin=Origin(origin or own))
+
+
+def until(is_so: Callable[[], bool], within: float = SOON) -> None:
+    deadline = time.monotonic() + within
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def answer_on(line: socket.socket) -> tuple[int, Any]:
+    answer = HTTPResponse(line)
+    answer.begin()
+    return answer.status, json.loads(answer.read())
+
+
+@pytest.fixture(scope="module", params=["serve", UVICORN, DAPHNE])
+def edge(request: pytest.FixtureRequest) -> Iterator[Server]:
+    server = Server(request.param)
+    yield server
+    server.process.kill()
+    server.process.wait()
+
+
+def test_a_body_is_taken_up_to_the_limit_and_one_beyond_gets_an_answer(edge: Server) -> None:
+    for size, status in ((20 * MB, 200), (30 * MB, 413)):
+        with edge.line("/size", f"Content-Length: {size}", method="POST") as line:
+            for _ in range(size // MB):
+                line.sendall(b" " * MB)
+            assert answer_on(line)[0] == status
+    with edge.line("/size", "Transfer-Encoding: chunked", method="POST") as line:
+        for _ in range(21):
+            line.sendall(b"100000\r\n" + b" " * MB + b"\r\n")
+        line.sendall(b"0\r\n\r\n")
+        assert answer_on(line)[0] == 413
+
+
+@pytest.mark.parametrize("after", ["", "Transfer-Encoding: chunked\r\n\r\n0\r\n"], ids=["head", "trailers"])
+@pytest.mark.parametrize("piece", ["x" * 65536, f"x: {'x' * 1000}\r\n" * 64], ids=["one header", "many headers"])
+def test_headers_that_never_end_are_cut_off_and_take_no_memory(edge: Server, after: str, piece: str) -> None:
+    before, sent = edge.resident_bytes(), 0
+    with socket.create_connection(("127.0.0.1", edge.port), timeout=SOON) as line:
+        line.sendall(f"POST /size HTTP/1.1\r\nHost: localhost\r\n{after}X: ".encode())
+        with contextlib.suppress(ConnectionError):
+            while sent < 64 * MB:
+                line.sendall(piece.encode())
+                sent += len(piece)
+    assert sent < 64 * MB
+    assert edge.resident_bytes() - before < 16 * MB
+
+
+def test_a_body_is_read_though_an_upgrade_is_offered(edge: Server) -> None:
+    offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk")
+    for how, body in (("Content-Length: 5", b"hello"), ("Transfer-Encoding: chunked", b"5\r\nhello\r\n0\r\n\r\n")):
+        with edge.line("/size", *offer, how, method="POST") as line:
+            line.sendall(body)
+            assert answer_on(line) == (200, {"bytes": 5})
+
+
+def test_a_body_is_never_the_next_request(edge: Server) -> None:
+    body = b"GET /counts HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    head = f"POST /size HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n".encode()
+    answered = b""
+    with socket.create_connection(("127.0.0.1", edge.port), timeout=0.2) as line, contextlib.suppress(OSError):
+        for piece in (head, b"Upgrade: h2c\r\nConnection: Upgrade\r\n\r\n", body):
+            line.sendall(piece)
+            with contextlib.suppress(TimeoutError):
+                while more := line.recv(65536):
+                    answered += more
+    assert b"waiting" not in answered
+
+
+def test_a_client_of_http_1_0_gets_no_chunks(edge: Server) -> None:
+    with edge.line("/ticks", version="1.0") as line:
+        answer = b""
+        while b"tick" not in answer:
+            answer += line.recv(1024)
+    assert b"\r\n\r\ntick\n" in answer
+
+
+@pytest.mark.parametrize(("path", "what"), [("/wait", "waiting"), ("/ticks", "streaming")])
+def test_a_view_ends_when_its_client_leaves(edge: Server, path: str, what: str) -> None:
+    with edge.line(path):
+        until(lambda: edge.counts()[what] == 1)
+    until(lambda: edge.counts()[what] == 0)
+
+
+def test_a_consumer_learns_that_its_client_left_though_it_is_sending(edge: Server) -> None:
+    with edge.websocket() as line:
+        line.send("hello")
+        assert line.recv(SOON) == "hello"
+        assert edge.counts()["talking"] == 1
+        line.socket.close()
+    until(lambda: edge.counts()["talking"] == 0)
+
+
+def test_a_websocket_takes_no_large_message_and_no_foreign_page(edge: Server) -> None:
+    with edge.websocket() as line:
+        with contextlib.suppress(ConnectionClosed):
+            line.send("x" * 2 * MB)
+        with pytest.raises(ConnectionClosed):
+            line.recv(SOON)
+    with pytest.raises(InvalidStatus, match="403"):
+        edge.websocket("http://evil.example")
+
+
+@pytest.mark.parametrize("edge", ["serve", UVICORN], indirect=True)
+def test_what_nobody_reads_is_not_made(edge: Server) -> None:
+    """Daphne makes it, and keeps it in memory."""
+    before = edge.counts()["sent"]
+    with edge.line("/flood") as line:
+        line.recv(1024)
+        if edge.name == "serve":
+            assert is_cut(line)
+        else:
+            time.sleep(1)
+        assert edge.counts()["sent"] - before < 16 * MB
+    before, read = edge.counts()["sent"], 0
+    with edge.line("/flood") as line:
+        while read < 64 * MB:
+            read += len(line.recv(MB))
+        assert edge.counts()["sent"] - before >= 64 * MB - MB
+
+
+def is_cut(line: socket.socket) -> bool:
+    """Wait, without reading, until the other side's connection is gone."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        time.sleep(0.5)
+        try:
+            line.send(b"x")
+        except ConnectionError:
+            return True
+    return False
+
+
+def test_it_stops_in_good_order_though_clients_wait_read_and_talk(edge: Server) -> None:
+    with edge.line("/wait"), edge.line("/ticks") as stream, edge.websocket():
+        until(lambda: edge.counts()["waiting"] == edge.counts()["talking"] == 1)
+        stream.recv(1024)
+        edge.process.terminate()
+        assert edge.process.wait(SOON) in (0, -15)
