@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,10 +26,30 @@ def pair() -> Iterator[tuple[Stack, Stack]]:
         yield sharing, using
 
 
-def client(at: Stack, *person: str) -> httpx.Client:
-    if person:
-        at.manage("create_user", *person)
-    key = at.manage("create_api_key", person[0] if person else "demo@parley.local").stdout.strip()
+def said(at: Stack, *commands: str) -> list[str]:
+    """What each command of `manage.py` says, or why it fails. One process for all: starting one takes seconds."""
+    answers: list[str] = json.loads(at.python("-c", COMMANDS, *commands).stdout.splitlines()[-1])
+    return answers
+
+
+COMMANDS = """
+import io, json, shlex, sys
+import django
+django.setup()
+from django.core.management import CommandError, call_command
+said = []
+for command in sys.argv[1:]:
+    out = io.StringIO()
+    try:
+        call_command(*shlex.split(command), stdout=out)
+    except CommandError as error:
+        out.write(str(error))
+    said.append(out.getvalue().strip())
+print(json.dumps(said))
+"""
+
+
+def client(at: Stack, key: str) -> httpx.Client:
     return httpx.Client(base_url=at.url, headers={"Authorization": f"Bearer {key}"}, trust_env=False, timeout=60)
 
 
@@ -52,27 +73,30 @@ def within(seconds: float, what: Callable[[], bool]) -> None:
 
 def test_they_pair_call_and_part(pair: tuple[Stack, Stack]) -> None:
     sharing, using = pair
-    sharing.manage("register_agent", "echo", "--sign-artifacts", "--handler=tests.remote.peers.hosted:Acting")
-    sharing.manage("peer", "share", "echo")
-    code = sharing.manage("peer", "invite").stdout.strip()
-    using.manage("peer", "pair", code)
-    assert "expired" in using.manage("peer", "pair", code, check=False).stderr  # it works once
+    handler = "tests.remote.peers.hosted:Acting"
+    register = f"register_agent echo --sign-artifacts --handler={handler}"
+    *_, code = said(sharing, register, "peer share echo", "peer invite")
+    begin = ("create_user other@parley.local", "create_api_key other@parley.local")
+    _, others_key, peer, again = said(using, *begin, f"peer pair {code}", f"peer pair {code}")
+    assert "expired" in again  # it works once
 
-    with client(using) as demo, client(using, "other@parley.local") as other:
-        found = demo.get("/api/v1/agents").json()["items"]
-        [slug] = [one["slug"] for one in found if one["slug"].endswith("-echo")]
+    with client(using, using.demo_key) as demo, client(using, others_key) as other:
+
+        def slugs() -> list[str]:
+            found = demo.get("/api/v1/agents").json()["items"]
+            return [one["slug"] for one in found if one["slug"].endswith("-echo")]
+
+        [slug] = slugs()
         for caller in (demo, other):
             task = asked(caller, slug, "file")["task"]
             assert task["status"]["state"] == "TASK_STATE_COMPLETED", task
 
-        listed = sharing.python("-c", PEOPLE).stdout.split()
-        assert len(listed) == len(set(listed)) == 2  # each is somebody of their own, without a name
-
-        [peer] = [line.split("\t")[0] for line in sharing.manage("peer", "list").stdout.splitlines()]
-        sharing.manage("peer", "revoke", peer)
-        within(5, lambda: "ended" in using.manage("peer", "list").stdout)
-        listed_now = [one["slug"] for one in demo.get("/api/v1/agents").json()["items"]]
-        assert slug not in listed_now
+        shown = sharing.python("-c", PEOPLE).stdout.split()
+        assert len(shown) == len(set(shown)) == 2  # each is somebody of their own, without a name
+        [there] = [line.split("\t")[0] for line in said(sharing, "peer list")[0].splitlines()]
+        said(sharing, f"peer revoke {there}")
+        within(5, lambda: not slugs())
+        assert f"{peer}\tended" in said(using, "peer list")[0]
 
 
 PEOPLE = """
