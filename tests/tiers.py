@@ -52,8 +52,8 @@ class Tier:
 
 
 TIERS = {
-    "test": Tier("not browser and not slow and not services(only=True)", 300, ignored=("tests/browser", "tests/docs")),
-    "services": Tier("services and not slow and not browser", 360, declared="services", environment=SERVICES),
+    "test": Tier("not browser and not slow and not services(only=True)", 420, ignored=("tests/browser", "tests/docs")),
+    "services": Tier("services and not slow and not browser", 420, declared="services", environment=SERVICES),
     "browser": Tier("not slow", 300, ("tests/browser",)),
     "all-embedded": Tier("not services(only=True)", 1500, environment=LARGE),
     "all-services": Tier("not browser", 1500, ignored=("tests/docs",), environment=SERVICES | LARGE),
