@@ -34,7 +34,7 @@ async def line(caller, wanted=None, origin=ORIGIN):
     try:
         yield socket
     finally:
-        await socket.disconnect()
+        await socket.disconnect(timeout=10)
 
 
 async def said_by(socket):

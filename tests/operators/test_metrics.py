@@ -205,7 +205,7 @@ async def test_sockets_are_counted_by_their_handshake_and_told_while_they_are_op
     await socket("", origin="http://elsewhere.example")
     opened = await socket(f"sessionid={browser.cookies['sessionid'].value}")
     during = await scrape()
-    await opened.disconnect()
+    await opened.disconnect(timeout=10)
     assert during.growth(before, "parley_requests_total", edge="websockets", code="403") == 1
     assert during.growth(before, "parley_requests_total", edge="websockets", code="101") == 1
     assert during.growth(before, "parley_open_streams", edge="websockets") == 1

@@ -44,7 +44,7 @@ async def line(session, client=None, after=None, headers=HOST):
     try:
         yield socket
     finally:
-        await socket.disconnect()
+        await socket.disconnect(timeout=10)
 
 
 async def closed_with(socket):

@@ -43,7 +43,7 @@ class Line:
         return self
 
     async def __aexit__(self, *error) -> None:
-        await self.end.disconnect()
+        await self.end.disconnect(timeout=10)
 
     async def panel(self) -> str:
         html = await self.end.receive_from(timeout=10)

@@ -1,5 +1,8 @@
 """The pages of a session that its owner shares with the workspace."""
 
+import asyncio
+import threading
+
 import pytest
 
 import db
@@ -66,6 +69,25 @@ async def test_people_see_who_else_is_here(talk, colleague, ada_browser, bob_bro
             assert await people(hers, bool) == ["Bob"]
             assert await people(his, bool) == ["Ada"]
         assert await people(hers, lambda names: not names) == []
+
+
+async def test_who_leaves_during_a_renewal_is_gone(talk, ada_browser, monkeypatch):
+    renew, under_way, go_on, renewed = presence.renew, threading.Event(), threading.Event(), threading.Event()
+
+    def slow(*given):
+        under_way.set()
+        go_on.wait(30)
+        renew(*given)
+        renewed.set()
+        return []
+
+    monkeypatch.setattr(presence, "renew", slow)
+    async with line(talk.pk, ada_browser, after=1000) as hers:
+        await hers.connect()
+        await asyncio.to_thread(under_way.wait, 30)
+        asyncio.get_running_loop().call_later(0.1, go_on.set)
+    await asyncio.to_thread(renewed.wait, 30)
+    assert not await db.run(presence.Presence.objects.exists)
 
 
 async def people(socket, wanted):

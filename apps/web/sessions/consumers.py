@@ -35,6 +35,7 @@ class SessionConsumer(PageConsumer):
     context: Context
     seen = 0
     people: list[JSON] | None = None  # who else has the session open; None: it is not shared
+    renewal: asyncio.Future[list[User]] | None = None  # of our presence; goes on in its thread when its task is canceled
 
     async def opened(self) -> None:
         await self.check_sign_in()
@@ -51,7 +52,8 @@ class SessionConsumer(PageConsumer):
 
     async def disconnect(self, code: int) -> None:
         await super().disconnect(code)
-        if self.people is not None:
+        if self.renewal is not None:
+            await asyncio.wait({self.renewal})
             await db.run(presence.leave, self.principal, self.context)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
@@ -82,7 +84,8 @@ class SessionConsumer(PageConsumer):
             await asyncio.sleep(presence.RENEW_SECONDS)
 
     async def _others(self) -> list[User]:
-        return await db.run(presence.renew, self.principal, self.context)
+        self.renewal = asyncio.wrap_future(db.submit(presence.renew, self.principal, self.context))
+        return await asyncio.shield(self.renewal)
 
     async def _tell_people(self, people: list[JSON]) -> None:
         if people != (self.people or []):
