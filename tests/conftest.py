@@ -3,10 +3,8 @@
 import logging
 import os
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
 from typing import Any
 
 import hypothesis
@@ -14,7 +12,7 @@ import pytest
 from celery import current_app
 from django.conf import settings
 from django.db import connection
-from django.test import TransactionTestCase, override_settings
+from django.test import TestCase, TransactionTestCase, override_settings
 from kombu import Queue
 from pytest_django import DjangoDbBlocker
 
@@ -32,7 +30,7 @@ from apps.remote import circuit_breaker
 from apps.remote.federation import known
 from apps.remote.identity.did_web import resolver
 from telemetry import logs
-from tests import emptying, stack
+from tests import background, emptying, stack
 
 # On a busy machine an example may be slow; the test's timeout ends a hanging one.
 UNTIMED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
@@ -87,43 +85,11 @@ def _own_queue() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _quickly_emptied() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
+def _tests_end_with_their_background_work() -> Iterator[None]:
+    with background.known(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.empty)
+        patch.setattr(TestCase, "_fixture_teardown", emptying.rolled_back(TestCase._fixture_teardown))
         yield
-
-
-_background: set[Future[object]] = set()
-BACKGROUND_SECONDS = 20.0
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _background_work_is_known() -> Iterator[None]:
-    def known(submit: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
-        def remembered(*args: Any, **kwargs: Any) -> Future[Any]:
-            future = submit(*args, **kwargs)
-            _background.add(future)
-            future.add_done_callback(_background.discard)
-            return future
-
-        return remembered
-
-    threads = database.DatabaseThreads
-    with pytest.MonkeyPatch.context() as patch:  # also what a task that was canceled has left running
-        for way in (threads.submit, threads.submit_for_stream):
-            patch.setattr(threads, way.__name__, known(way))
-        yield
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_teardown() -> None:
-    """Let background work end while its test may use the database.
-
-    Access that ends between a commit and the return to autocommit would spoil the thread's connection for later tests.
-    """
-    deadline = time.monotonic() + BACKGROUND_SECONDS
-    while (running := list(_background)) and time.monotonic() < deadline:
-        wait(running, timeout=BACKGROUND_SECONDS)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,7 +6,7 @@ This deletes rows, and keeps those from migrations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,12 +14,15 @@ from django.contrib.auth.models import Permission
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection, transaction
 
+from tests import background
+
 AUDIT = ("accounts_auditentry", "accounts_audithead")
 KEPT = {model._meta.db_table for model in (ContentType, Permission)}
 
 
 def empty(_case: Any = None) -> None:
     """Replaces `TransactionTestCase._fixture_teardown`. Foreign keys are checked at the end."""
+    background.wait_for_all()
     tables = connection.introspection.django_table_names(only_existing=True, include_views=False)
     with transaction.atomic(), connection.cursor() as cursor:
         for table in set(tables) - KEPT - set(AUDIT):
@@ -29,6 +32,16 @@ def empty(_case: Any = None) -> None:
             with unguarded_audit():
                 for table in AUDIT:
                     cursor.execute(f"DELETE FROM {table}")
+
+
+def rolled_back(roll_back: Callable[[Any], None]) -> Callable[[Any], None]:
+    """For `TestCase._fixture_teardown`. On SQLite, background work that writes waits for the test's transaction."""
+
+    def tear_down(case: Any) -> None:
+        roll_back(case)
+        background.wait_for_all()
+
+    return tear_down
 
 
 @contextmanager
