@@ -12,6 +12,7 @@ import db
 from agentkit.emissions import Usage
 from apps.accounts.audit_models import AuditEntry
 from apps.accounts.models import ApiKey
+from apps.accounts.principals import ANONYMOUS
 from apps.agents.registration import register_hosted
 from apps.engine import accept
 from apps.engine.send import send, wait_until_settled
@@ -155,6 +156,15 @@ def test_tokens_are_limited_in_and_out_whatever_they_cost(scope, ada, helper):
     spending.forget()
     with pytest.raises(BudgetSpent, match="tokens"):
         spending.check_budget(key.principal, helper)
+
+
+def test_an_agent_open_to_all_spends_its_own_workspace_s_budget(ada, helper):
+    helper.workspace = ada.personal_workspace
+    spend(5.0, ada, helper)
+    limit(5.0, workspace=ada.personal_workspace)
+    with pytest.raises(BudgetSpent) as refused:
+        spending.check_budget(ANONYMOUS, helper)
+    assert "used" not in refused.value.exceeded.data, "nobody outside learns amounts"
 
 
 def test_a_deleted_key_s_spending_still_counts_for_its_workspace(ada, helper):

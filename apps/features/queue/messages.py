@@ -35,9 +35,9 @@ from apps.record.errors import (
     UnsupportedOperation,
 )
 from apps.record.events import JSON
+from apps.record.execution import MAX_LANE
 from apps.record.ledger import Ledger
 from apps.record.lookup import check_may_use, check_may_write
-from apps.record.execution import MAX_LANE
 from apps.record.models import Context, Event, Message, Task, TaskState
 from db import sql
 from db.sql import write_transaction
