@@ -1,6 +1,11 @@
-"""Agents without work of their own."""
+"""Agents without work of their own, and one with a little."""
+
+import asyncio
+import time
 
 from agentkit import Completed, SkillHandler, TaskContext
+
+WORK_SECONDS = 0.05
 
 
 class Chunks(SkillHandler):
@@ -15,8 +20,32 @@ class Chunks(SkillHandler):
         return Completed("All sent.")
 
 
+class Works(SkillHandler):
+    """Gives back the text after WORK_SECONDS of processor time."""
+
+    name = "Works"
+
+    def on_request(self, task: TaskContext) -> str:
+        began = time.thread_time()
+        while time.thread_time() - began < WORK_SECONDS:
+            sum(range(1000))
+        return task.message.text
+
+
+class Waits(SkillHandler):
+    """Gives back the text after WORK_SECONDS, without work for the processor."""
+
+    name = "Waits"
+
+    async def on_request(self, task: TaskContext) -> str:
+        await asyncio.sleep(WORK_SECONDS)
+        return task.message.text
+
+
 AGENTS = {
     "bench-chunks": "benchmarks.agents:Chunks",
+    "bench-waits": "benchmarks.agents:Waits",
+    "bench-works": "benchmarks.agents:Works",
     "bench-many": "examples.agents.echo:Echo",
 }
 """By slug. `bench-many` owns bulk-made tasks."""

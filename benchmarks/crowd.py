@@ -109,7 +109,7 @@ async def crowded(target: Target, streams: int, a_second: float) -> AsyncGenerat
 
 async def noisy_neighbor(target: Target, scale: Scale) -> Figures:
     """Blocking echoes of another key: alone, beside the crowd's messages, and beside its messages and streams."""
-    quiet = _user_key(target, "quiet@parley.local")
+    quiet = user_key(target, "quiet@parley.local")
     await _echoes(target, quiet, 10)
     alone = await _echoes(target, quiet, scale.echoes)
     async with crowded(target, 0, A_SECOND):
@@ -136,7 +136,7 @@ async def _looked_into(target: Target) -> tuple[float, int, int]:
     return target.resident_kilobytes(), target.threads(), await asyncio.to_thread(target.database_connections)
 
 
-def _user_key(target: Target, email: str) -> str:
+def user_key(target: Target, email: str) -> str:
     target.inside.manage("create_user", email, check=False)  # it may be there
     return target.inside.manage("create_api_key", email).stdout.strip()
 
@@ -156,7 +156,7 @@ async def many_sessions(target: Target, scale: Scale) -> Figures:
     """Processor time of the server for an event that one client hears, of few sessions and of many."""
     figures, costs = {}, []
     for count in (FEW, scale.heard_sessions):
-        key = _user_key(target, f"hears-{count}@parley.local")
+        key = user_key(target, f"hears-{count}@parley.local")
         headers = {"Authorization": f"Bearer {key}"}
         async with httpx.AsyncClient(base_url=f"{target.url}/api/v1", headers=headers, timeout=60) as http:
             sessions = [await _begin(http) for _ in range(count)]

@@ -14,6 +14,7 @@ class Scale:
         streams: short streams of a round.
         many: rows of the big tables.
         crowd, echoes: streams of one key, and measured sends of another.
+        flooded: measured tasks beside a flood.
         heard_sessions, renames: of one client, and heard events.
         remote_calls: of a round, in sequence, by each way.
         remote_streams: open at once.
@@ -32,6 +33,7 @@ class Scale:
     many: int
     crowd: int
     echoes: int
+    flooded: int
     heard_sessions: int
     renames: int
     remote_calls: int
@@ -56,6 +58,7 @@ FULL = Scale(
     many=100_000,
     crowd=2000,
     echoes=150,
+    flooded=20,
     heard_sessions=1000,
     renames=300,
     remote_calls=40,
@@ -79,6 +82,7 @@ QUICK = Scale(
     many=120,
     crowd=60,
     echoes=20,
+    flooded=5,
     heard_sessions=40,
     renames=20,
     remote_calls=3,

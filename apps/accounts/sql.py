@@ -26,6 +26,22 @@ KEY_BY_PREFIX = Query(
 )
 
 
+def _with_person_and_workspace(held: Membership, person: User, workspace: Workspace) -> Membership:
+    held.user, held.workspace = person, workspace
+    return held
+
+
+MEMBERSHIPS_OF = Query(
+    "SELECT {member}, {person}, {workspace} FROM {member.table} JOIN {person.table} ON person.id = member.user_id "
+    "JOIN {workspace.table} ON workspace.id = member.workspace_id WHERE member.user_id = %s",
+    _with_person_and_workspace,
+    member=Membership,
+    person=User,
+    workspace=Workspace,
+)
+"""A person's memberships, with the person and the workspaces."""
+
+
 def _token_with_user(token: Token, client: Client, user: User, membership: Membership) -> tuple[Token, Client, User]:
     user.membership = membership
     return token, client, user

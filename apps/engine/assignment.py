@@ -48,6 +48,7 @@ class Assignment:
         remote: earlier attempts' record of a remote agent's work (`Run.remote`).
         usage: tokens of earlier attempts.
         spent: the cost of this attempt's uses of language models that have ended.
+        spent_tokens: their tokens, in and out.
         no_other_events_until: only this run wrote events between its message and this one; None if unknown.
         lent: services whose credentials the run received.
         lane: its place in the queue (`Run.lane`).
@@ -76,6 +77,7 @@ class Assignment:
     span: str = ""
     usage: JSON = field(default_factory=dict)
     spent: float = 0.0
+    spent_tokens: int = 0
     no_other_events_until: int | None = None
     history: list[Said] = field(default_factory=list)
     references: list[ReferencedTask] = field(default_factory=list)

@@ -31,6 +31,7 @@ from apps.engine import cancel, questions
 from apps.engine.accept import resume
 from apps.engine.assignment import Assignment, ReleaseSlot
 from apps.engine.output import clean, clean_parts
+from apps.engine.queue import Lane
 from apps.engine.recorder import Recorder
 from apps.engine.send import accept_and_publish
 from apps.engine.sql import SUSPENSION_BY_CHILD
@@ -133,7 +134,7 @@ class Delegation:
             if earlier.task_id is None:
                 raise Task.DoesNotExist
             return _load_task(earlier.task_id)
-        principal = principal_of(task)
+        principal = principal_of(task, self.assignment.lane)
         agent = Agent.objects.visible_to(principal).filter(slug=call.agent).first()
         if agent is None:
             raise AgentFailure(
@@ -240,9 +241,10 @@ def check_depth(task: Task) -> None:
         )
 
 
-def principal_of(task: Task) -> Principal:
+def principal_of(task: Task, lane: str = "") -> Principal:
+    """The owner. With the `lane` of the task's run, what they send counts for the API key that sent the task."""
     name = task.owner.short_name if task.owner else ""
-    return Principal(task.owner_id, task.workspace_id, name=name)
+    return Principal(task.owner_id, task.workspace_id, name=name, key=Lane.read(lane).key)
 
 
 def question_of(child: Task) -> InputRequired | AuthRequired:

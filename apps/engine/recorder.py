@@ -119,6 +119,7 @@ class Recorder:
             usage = clean_emission(emission)
             counts = self.usage.add(usage)
             self._assignment.spent += counts.get("cost", 0.0)
+            self._assignment.spent_tokens += counts["inputTokens"] + counts["outputTokens"]
             _count_usage(str(usage.model), counts)
             return
         if isinstance(emission, Thought) and not self._assignment.agent.keep_thoughts:

@@ -32,34 +32,45 @@ QUEUE_RETRY_SECONDS = 15  # a guess
 MINUTE = 60
 
 
-class LimitExceeded(QuotaExceeded):
-    """A limit of a workspace, an API key or an agent is reached. `retry_after` is in seconds; 0: waiting is no help."""
+class Exceeded(QuotaExceeded):
+    """A limit is reached: its name and whose it is, for programs. `retry_after` is in seconds; 0: waiting is no help.
+
+    `limit` and `used` are None if the caller may not know them.
+    """
+
+    def __init__(
+        self, message: str, name: str, of: str, limit: float | None, used: float | None, retry_after: int
+    ) -> None:
+        super().__init__(message, retry_after)
+        self.name, self.of, self.limit, self.used = name, of, limit, used
+        metrics.LIMITS_REACHED[name, of].inc()
+
+    @property
+    def data(self) -> dict[str, str | float]:
+        """For programs: what an error of the client API has as `limit`."""
+        amounts = {"max": self.limit, "used": self.used, "retryAfter": self.retry_after or None}
+        return {"name": self.name, "of": self.of} | {name: one for name, one in amounts.items() if one is not None}
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Retry-After": str(self.retry_after)} if self.retry_after else {}
+
+
+class LimitExceeded(Exceeded):
+    """A `Limit` of a workspace, an API key or an agent is reached."""
 
     def __init__(self, kind: Kind, whose: Whose, limit: int, used: int, retry_after: int) -> None:
         who = {Whose.WORKSPACE: "This workspace", Whose.KEY: "This API key", Whose.AGENT: "The agent"}[whose]
         then = f"Try again in {retry_after} s." if retry_after else "Delete some first, or ask an operator for more."
-        super().__init__(f"{who} may have {limit:,} {kind.label}, and has {used:,}. {then}", retry_after)
-        self.kind, self.whose, self.limit, self.used = kind, whose, limit, used
-        metrics.LIMITS_REACHED[kind.value, whose.value].inc()
-
-    @property
-    def data(self) -> dict[str, str | int]:
-        """For programs: what an error of the client API has as `limit`."""
-        told: dict[str, str | int] = {
-            "name": self.kind.value,
-            "of": self.whose.value,
-            "max": self.limit,
-            "used": self.used,
-        }
-        return told | ({"retryAfter": self.retry_after} if self.retry_after else {})
+        sentence = f"{who} may have {limit:,} {kind.label}, and has {used:,}. {then}"
+        super().__init__(sentence, kind.value, whose.value, limit, used, retry_after)
+        self.kind, self.whose = kind, whose
 
     @property
     def headers(self) -> dict[str, str]:
         """https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/ for what is counted by the minute."""
-        if not self.retry_after:
-            return {}
-        retry = {"Retry-After": str(self.retry_after)}
-        if self.kind is not Kind.REQUESTS:
+        retry = super().headers
+        if not retry or self.kind is not Kind.REQUESTS:
             return retry
         policy = f'"{self.whose.value}"'
         return retry | {

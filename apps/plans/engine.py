@@ -21,6 +21,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Progress, text_part
+from apps.accounts.principals import Principal
 from apps.agents import registration
 from apps.agents.models import Agent
 from apps.agents.negotiation import WorkRequest
@@ -161,12 +162,11 @@ def send_steps(run: PlanRun, steps: Sequence[Step]) -> bool:
 
 
 class Sender:
-    """Sends the steps of a run as the task's owner."""
+    """Sends the steps of a run as the task's owner, for the API key that started it."""
 
     def __init__(self, run: PlanRun) -> None:
         self._run = run
         self._plan = plan_at(run.version_id)
-        self._principal = principal_of(run.task)
         self._agents: dict[str, Agent] = {}
 
     def send(self, step: Step) -> None:
@@ -189,10 +189,16 @@ class Sender:
     @cached_property
     def _priority(self) -> Run.Priority:
         """That of the plan itself. A turn that called the plan waits for its steps."""
-        if self._run.task.parent_id is not None:
-            return Run.Priority.CONTINUED
-        found = Run.objects.filter(task=self._run.pk).order_by("-turn").values_list("priority", flat=True).first()
-        return Run.Priority.NORMAL if found is None else Run.Priority(found)
+        return Run.Priority.CONTINUED if self._run.task.parent_id else Run.Priority(self._last_turn.priority)
+
+    @cached_property
+    def _principal(self) -> Principal:
+        return principal_of(self._run.task, self._last_turn.lane)
+
+    @cached_property
+    def _last_turn(self) -> Run:
+        found = Run.objects.filter(task=self._run.pk).order_by("-turn").only("lane", "priority").first()
+        return found or Run()
 
     def _agent(self, step: Step) -> Agent:
         """The agent that the step is for. Raises NoAgentFound."""

@@ -16,7 +16,7 @@ from apps.accounts.encryption import CannotDecrypt
 from apps.accounts.permissions import NEEDED_FOR_SCOPE, Permission, missing_permission
 from apps.accounts.principals import SCOPES, Principal
 from apps.accounts.quotas import QuotaExceeded
-from apps.limits.current import LimitExceeded
+from apps.limits.current import Exceeded
 
 
 class Kind(Enum):
@@ -136,7 +136,7 @@ class LimitReached(NotAccepting):
 
     kind = Kind.TOO_MANY
 
-    def __init__(self, exceeded: LimitExceeded) -> None:
+    def __init__(self, exceeded: Exceeded) -> None:
         super().__init__(str(exceeded))
         self.exceeded = exceeded
 
@@ -162,7 +162,7 @@ class StorageFull(Refusal):
 
     kind = Kind.TOO_LARGE
 
-    def __init__(self, exceeded: LimitExceeded) -> None:
+    def __init__(self, exceeded: Exceeded) -> None:
         super().__init__(str(exceeded))
         self.exceeded = exceeded
 
@@ -171,6 +171,10 @@ class BudgetSpent(Refusal):
     """The budget for language models is spent for this month."""
 
     kind = Kind.TOO_MANY
+
+    def __init__(self, exceeded: Exceeded) -> None:
+        super().__init__(str(exceeded))
+        self.exceeded = exceeded
 
 
 class WrongOffset(Refusal):
@@ -238,11 +242,11 @@ def violations_of(error: Exception) -> Sequence[tuple[str, str]]:
     return [(error.field, str(error))] if isinstance(error, InvalidParams) and error.field else []
 
 
-def exceeded_by(error: Exception) -> LimitExceeded | None:
+def exceeded_by(error: Exception) -> Exceeded | None:
     """The limit that an error is about."""
-    if isinstance(error, LimitReached | StorageFull):
+    if isinstance(error, LimitReached | StorageFull | BudgetSpent):
         return error.exceeded
-    return error if isinstance(error, LimitExceeded) else None
+    return error if isinstance(error, Exceeded) else None
 
 
 def headers_of(error: Exception, status: int) -> dict[str, str]:

@@ -6,7 +6,7 @@
 | `ANSWER_LISTENERS` | after the commit of an answer, a task's end or question | the context, the events |
 | `SEND_OBSTACLES` | before a new message is recorded | the sender, the agent; raises a Refusal |
 | `USAGE_LISTENERS` | in the transaction that ends a run with usage | the run's key, the task, the agent's key, usage |
-| `MODEL_OBSTACLES` | awaited before a request to a model | the cost of this use so far; raises AgentFailure |
+| `MODEL_OBSTACLES` | awaited before a request to a model | cost and tokens of this use so far; raises AgentFailure |
 | `BEFORE_ERASURE` | before a context's rows are deleted | the context; may return stored parts to release |
 | `CONTEXT_INHERITED` | when a fork inherits rows of an erased context | the context, the fork, the last index |
 | `FILES_RELEASED` | after a context was erased | its owner's key, the digests of its files |

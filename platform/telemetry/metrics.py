@@ -98,7 +98,7 @@ A2A_SECONDS = _histograms(
 )  # fmt: skip
 LIMITS_REACHED = _counters(
     "parley_limits_reached_total",
-    "Refusals by a limit of a workspace, an API key or an agent.",
+    "Refusals by a limit or a budget of a workspace, an API key or an agent.",
     "limit",
     "of",
 )

@@ -10,8 +10,9 @@ from django.utils import timezone
 
 import db
 from agentkit import Completed, Failed, InputRequired, Rejected
-from apps.accounts.models import User
+from apps.accounts.models import ApiKey, User
 from apps.engine import accept, cancel
+from apps.engine.queue import Lane
 from apps.features.queue import messages
 from apps.features.queue.messages import BeingSent, QueuedNotFound, QueueFull
 from apps.features.queue.models import QueuedMessage
@@ -19,6 +20,7 @@ from apps.features.sessions import deletion
 from apps.record import projection
 from apps.record.content import blobs
 from apps.record.errors import InvalidParams
+from apps.record.execution import Run
 from apps.record.models import Blob, Context, Message, Task
 from tests.working import begin, end
 
@@ -168,6 +170,16 @@ async def test_a_sender_that_dies_before_it_has_sent_is_replaced_when_its_claim_
     await claims_end()
     assert await messages.send_due(context.pk) == 1
     assert await said_in(context) == ["first", "second"]
+
+
+async def test_a_message_that_a_key_queued_counts_for_the_key(ada, working):
+    context = await Context.objects.select_related("agent").aget(pk=working.task.context_id)
+    key = await db.run(lambda: ApiKey.issue(ada, "one")[0])
+    await db.run(lambda: messages.enqueue(key.principal, context, "a key", text("second")))
+    await db.run(end, working, Completed("done"))
+    assert await messages.send_due(context.pk) == 1
+    sent = await Run.objects.exclude(pk=working.lease.run_id).aget()
+    assert Lane.read(sent.lane).key == str(key)
 
 
 async def claims_end():

@@ -10,6 +10,8 @@ from apps.accounts import quotas
 from apps.accounts.models import ApiKey
 from apps.engine import accept
 from apps.engine.output import TooLarge
+from apps.features.budgets import spending
+from apps.features.budgets.models import Budget, Spending, first_of_month
 from apps.features.uploads import resumable
 from apps.limits.models import Limit
 from apps.record.errors import LimitReached, StorageFull
@@ -60,6 +62,47 @@ async def test_the_client_api_says_it_in_its_problem(key, echo, limited):
     assert answer.body["limit"] == {"name": "queued_runs", "of": "workspace", "max": 0, "used": 0, "retryAfter": 15}
     assert answer.headers["retry-after"] == "15"
     assert not await db.run(Task.objects.exists)
+
+
+@pytest.fixture
+def spent(ada, echo):
+    """Its budget for a month is used up."""
+
+    def spend(**budget):
+        Spending.objects.create(
+            run=uuid.uuid4(), model="m", month=first_of_month(), workspace=ada.personal_workspace, agent=echo,
+            context=uuid.uuid4(), cost=2.5, input_tokens=100, key=str(ApiKey.objects.get()),
+        )  # fmt: skip
+        Budget.objects.create(**budget)
+        spending.forget()
+
+    return spend
+
+
+async def test_a_spent_budget_is_said_as_other_limits_are(key, ada, echo, spent):
+    await db.run(lambda: spent(workspace=ada.personal_workspace, hard_limit=2.0))
+    answer = await Caller(key).post("/sessions", {"agent": "echo", "message": {"text": "hello"}})
+    told = answer.body["limit"]
+    assert answer.status == 429
+    assert 0 < told.pop("retryAfter") <= 31 * 24 * 3600
+    assert told == {"name": "cost_per_month", "of": "workspace", "max": 2.0, "used": 2.5}
+    assert answer.headers["retry-after"]
+
+
+async def test_a2a_says_which_key_s_tokens_are_used_up(key, echo, spent):
+    await db.run(lambda: spent(api_key=ApiKey.objects.get(), token_limit=100))
+    answer = await A2ACaller("echo", key).send(message())
+    assert (answer.status, answer.code, answer.reason) == (429, 429, "RESOURCE_EXHAUSTED")
+    [told] = [one["metadata"] for one in details_of(answer.details, "ErrorInfo")]
+    assert told.pop("retryAfter")
+    assert told == {"name": "tokens_per_month", "of": "api_key", "max": "100", "used": "100"}
+
+
+async def test_callers_do_not_learn_what_an_agent_may_cost(key, ada, echo, spent):
+    await db.run(lambda: spent(agent=echo, hard_limit=2.0))
+    answer = await Caller(key).post("/sessions", {"agent": "echo", "message": {"text": "hello"}})
+    assert answer.status == 429
+    assert answer.body["limit"].keys() == {"name", "of", "retryAfter"}
 
 
 async def test_a_page_shows_the_sentence(ada, echo, limited, async_client):

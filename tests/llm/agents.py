@@ -62,6 +62,13 @@ class Director(SkillHandler):
         return await LlmWorker("Help.", tools, model=scripted(direct)).run(task)
 
 
+class AsksHelper(SkillHandler):
+    """Has another agent answer."""
+
+    async def on_request(self, task: TaskContext) -> str:
+        return (await task.call("helper", "hello")).text
+
+
 class Twice(SkillHandler):
     """Asks the platform's model twice."""
 

@@ -8,6 +8,9 @@ import pytest
 from django.utils import timezone
 
 import db
+from apps.accounts.models import ApiKey
+from apps.engine.queue import Lane
+from apps.engine.send import accept_and_publish
 from apps.plans import engine, jobs, runs
 from apps.plans.models import PlanRun, Step
 from apps.record.errors import InvalidParams, Refusal
@@ -114,6 +117,13 @@ def test_a_step_whose_task_nobody_has_heard_of_is_not_sent_twice(play):
     assert Task.objects.filter(parent=task.pk).count() == 1
     assert Step.objects.get().due_at > now + half, "it keeps its time limit"
     assert (play.release(task).state, DONE["patient"]) == ("completed", 1)
+
+
+def test_steps_count_for_the_api_key_that_started_the_plan(play, ada, said):
+    key = ApiKey.issue(ada, "one")[0]
+    sent_task = play.on(accept_and_publish(key.principal, play.plan(TWO), said()).task)
+    lanes = Run.objects.filter(task__parent=sent_task).values_list("lane", flat=True)
+    assert {Lane.read(lane).key for lane in lanes} == {str(key)}
 
 
 def test_a_paused_plan_begins_nothing_until_it_goes_on(play):

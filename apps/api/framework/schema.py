@@ -32,6 +32,8 @@ from apps.api.framework.policies import encode_json
 from apps.api.framework.problems import MEDIA_TYPE
 from apps.api.framework.serializers import Query, Shape, Strict
 from apps.api.framework.views import IDEMPOTENCY_HEADER, Endpoint
+from apps.features.budgets.models import Measure
+from apps.features.budgets.spending import INSTALLATION
 from apps.limits.models import Kind, Whose
 
 ALWAYS = (401, 403, 406, 429, 503)
@@ -70,10 +72,10 @@ class Violation(Shape):
 )
 @extend_schema_serializer(component_name="ReachedLimit")
 class Reached(Shape):
-    name = serializers.ChoiceField(Kind.values)
-    of = serializers.ChoiceField(Whose.values)
-    max = serializers.IntegerField()
-    used = serializers.IntegerField()
+    name = serializers.ChoiceField([*Kind.values, *Measure.values])
+    of = serializers.ChoiceField([*Whose.values, INSTALLATION])
+    max = serializers.FloatField(required=False, help_text="Not there for budgets that others pay.")
+    used = serializers.FloatField(required=False)
     retry_after = serializers.IntegerField(required=False, help_text="Seconds.")
 
 

@@ -7,14 +7,15 @@ turns that are under way: what they used counts for others when they end.
 from __future__ import annotations
 
 import datetime
+import math
 import time
 import uuid
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
-from django.db.models import QuerySet, Sum
+from django.db.models import F, QuerySet, Sum
 from django.utils import timezone
 
 import db
@@ -22,9 +23,13 @@ from agentkit.errors import AgentFailure
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine.assignment import current_assignment
-from apps.features.budgets.models import Budget, Spending, first_of_month
+from apps.engine.queue import Lane
+from apps.features.budgets.models import Budget, Measure, Spending, first_of_month
+from apps.limits.current import Exceeded
+from apps.limits.models import Whose
 from apps.record.errors import BudgetSpent
 from apps.record.events import JSON
+from apps.record.execution import Run
 from apps.record.models import Task
 
 CACHE_SECONDS = 5.0
@@ -33,7 +38,7 @@ COUNTED = {"requests": "requests", "input_tokens": "inputTokens", "output_tokens
 
 def record_usage(run: uuid.UUID, task: Task, agent: int, usage: JSON) -> None:
     """A usage listener (`apps.record.hooks`). A repeated run replaces what it recorded: its usage is its total."""
-    now = timezone.now()
+    now, key = timezone.now(), Lane.read(Run.objects.values_list("lane", flat=True).get(pk=run)).key
     rows = [
         Spending(
             run=run,
@@ -42,6 +47,7 @@ def record_usage(run: uuid.UUID, task: Task, agent: int, usage: JSON) -> None:
             at=now,
             workspace_id=task.workspace_id,
             agent_id=agent,
+            key=key,
             context=task.context_id,
             cost=counts.get("cost", 0.0),
             **{name: counts[key] for name, key in COUNTED.items()},
@@ -52,16 +58,67 @@ def record_usage(run: uuid.UUID, task: Task, agent: int, usage: JSON) -> None:
     Spending.objects.bulk_create(rows, update_conflicts=True, unique_fields=["run", "model"], update_fields=changed)
 
 
-Scope = tuple[int | None, int | None]
-"""A workspace and an agent; None: all of them."""
+class Scope(NamedTuple):
+    """Whose spending it is; None: all of them."""
+
+    workspace: int | None = None
+    agent: int | None = None
+    key: str | None = None  # the public name of an API key; "" if none was used
+
+    @classmethod
+    def of(cls, budget: Budget) -> Scope:
+        return cls(budget.workspace_id, budget.agent_id, budget.key)
+
+    @property
+    def wider(self) -> set[Scope]:
+        """All scopes that this one counts for, itself included."""
+        workspaces, agents, keys = {self.workspace, None}, {self.agent, None}, {self.key or None, None}
+        return {Scope(*one) for one in product(workspaces, agents, keys)}
+
+    @property
+    def whose(self) -> str:
+        """Of the limits of this scope, in words of `limits.Whose`; "installation" if it is everything's."""
+        found = {Whose.AGENT: self.agent, Whose.KEY: self.key, Whose.WORKSPACE: self.workspace}
+        return next((whose.value for whose, one in found.items() if one is not None), INSTALLATION)
+
+
+INSTALLATION = "installation"
+WORDS = {
+    Whose.AGENT.value: "The agent's",
+    Whose.KEY.value: "The API key's",
+    Whose.WORKSPACE.value: "The workspace's",
+    INSTALLATION: "The installation's",
+}
+
+
+class Used(NamedTuple):
+    cost: float = 0.0
+    tokens: int = 0
+
+    def plus(self, cost: float, tokens: int) -> Used:
+        return Used(self.cost + cost, self.tokens + tokens)
+
+    def of(self, measure: Measure) -> float:
+        return self.tokens if measure is Measure.TOKENS else self.cost
+
+
+NOTHING = Used()
+
+
+class Reached(NamedTuple):
+    """A limit of a budget that keeps an agent from spending more."""
+
+    budget: Budget
+    measure: Measure
+    used: float
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The budgets, and what was spent this month."""
+    """The budgets, and what was used this month."""
 
     budgets: Sequence[Budget] = ()
-    spent: Mapping[Scope, float] = field(default_factory=dict)
+    used: Mapping[Scope, Used] = field(default_factory=dict)
     month: datetime.date = datetime.date.min
     read_at: float = float("-inf")  # by `time.monotonic`
 
@@ -69,20 +126,23 @@ class Snapshot:
     def is_fresh(self) -> bool:
         return time.monotonic() - self.read_at < CACHE_SECONDS and self.month == first_of_month()
 
-    def spent_of(self, budget: Budget) -> float:
-        return self.spent.get((budget.workspace_id, budget.agent_id), 0.0)
+    def used_of(self, budget: Budget) -> Used:
+        return self.used.get(Scope.of(budget), NOTHING)
 
-    def exhausted(self, workspace: int | None, agent: int | None, under_way: float = 0.0) -> Budget | None:
-        """The budget whose hard limit keeps this agent from spending more for this workspace."""
+    def reached(self, scope: Scope, under_way: Used = NOTHING) -> Reached | None:
+        """The first limit that keeps this agent from spending more for this workspace and key."""
+        wider = scope.wider if self.budgets else ()
         for budget in self.budgets:
-            is_meant = budget.workspace_id in (None, workspace) and budget.agent_id in (None, agent)
-            if is_meant and budget.hard_limit is not None and self.spent_of(budget) + under_way >= budget.hard_limit:
-                return budget
+            if Scope.of(budget) in wider:
+                used = self.used_of(budget).plus(*under_way)
+                for measure, limit in budget.limits.items():
+                    if used.of(measure) >= limit:
+                        return Reached(budget, measure, used.of(measure))
         return None
 
     def is_costly(self, agent: Agent) -> bool:
         """Does it call language models, as far as is known?"""
-        return agent.kind == Agent.Kind.MODEL or self.spent.get((None, agent.pk), 0.0) > 0
+        return agent.kind == Agent.Kind.MODEL or any(self.used.get(Scope(agent=agent.pk), NOTHING))
 
 
 _kept = Snapshot()
@@ -93,8 +153,8 @@ def snapshot() -> Snapshot:
     global _kept
     if not _kept.is_fresh:
         month, read_at = first_of_month(), time.monotonic()
-        budgets = list(Budget.objects.select_related("workspace", "agent"))
-        _kept = Snapshot(budgets, _spent(month) if budgets else {}, month, read_at)
+        budgets = list(Budget.objects.select_related("workspace", "agent", "api_key"))
+        _kept = Snapshot(budgets, _used(month) if budgets else {}, month, read_at)
     return _kept
 
 
@@ -104,13 +164,16 @@ def forget() -> None:
     _kept = Snapshot()
 
 
-def _spent(month: datetime.date) -> dict[Scope, float]:
-    sums: Counter[Scope] = Counter()
-    found = Spending.objects.filter(month=month).order_by().values_list("workspace", "agent").annotate(Sum("cost"))
-    for workspace, agent, cost in found:
-        for scope in {(workspace, agent), (workspace, None), (None, agent), (None, None)}:
-            sums[scope] += cost
-    return dict(sums)
+TOKENS = F("input_tokens") + F("output_tokens")
+
+
+def _used(month: datetime.date) -> dict[Scope, Used]:
+    used: dict[Scope, Used] = {}
+    rows = Spending.objects.filter(month=month).order_by().values_list("workspace", "agent", "key")
+    for *scope, cost, tokens in rows.annotate(spent=Sum("cost"), tokens=Sum(TOKENS)):
+        for one in Scope(*scope).wider:
+            used[one] = used.get(one, NOTHING).plus(cost, tokens)
+    return used
 
 
 def sums(rows: QuerySet[Spending], by: str, most: int | None = None) -> list[tuple[Any, float]]:
@@ -122,32 +185,43 @@ def sums(rows: QuerySet[Spending], by: str, most: int | None = None) -> list[tup
 def check_budget(principal: Principal, agent: Agent) -> None:
     """A send obstacle (`apps.record.hooks`). Raises BudgetSpent, only for agents that spend."""
     known = snapshot()
-    if known.is_costly(agent) and (budget := known.exhausted(principal.workspace_id, agent.pk)):
-        raise BudgetSpent(refusal(budget))
+    scope = Scope(principal.workspace_id or agent.workspace_id, agent.pk, principal.key)
+    if known.is_costly(agent) and (reached := known.reached(scope)):
+        raise BudgetSpent(_exceeded(reached, principal))
 
 
-async def check_model_call(cost: float) -> None:
-    """A model obstacle: called before each request of a turn, with the cost of this use of the model so far.
+async def check_model_call(cost: float, tokens: int) -> None:
+    """A model obstacle: called before each request of a turn, with what this use of the model has used so far.
 
     Without a run, nothing is recorded as spent, so nothing is refused. Raises AgentFailure.
     """
     if (held := current_assignment.get()) is None:
         return
     known = _kept if _kept.is_fresh else await db.run(snapshot)
-    if budget := known.exhausted(held.task.workspace_id, held.agent.pk, held.spent + cost):
-        raise AgentFailure(refusal(budget), "budget_spent")
+    scope = Scope(held.task.workspace_id, held.agent.pk, Lane.read(held.lane).key)
+    if reached := known.reached(scope, Used(held.spent + cost, held.spent_tokens + tokens)):
+        raise AgentFailure(refusal(reached.budget, reached.measure), "budget_spent")
 
 
-def refusal(budget: Budget) -> str:
+def _exceeded(reached: Reached, principal: Principal) -> Exceeded:
+    """Amounts are only for those who pay: not for callers of an agent from other workspaces."""
+    budget, measure, used = reached
+    pays = budget.api_key is not None or (budget.workspace_id or 0) == principal.workspace_id
+    limit, spent = (budget.limits[measure], round(used, 6)) if pays else (None, None)
+    wait = math.ceil((_next_month() - timezone.now()).total_seconds())
+    return Exceeded(refusal(budget, measure), measure.value, Scope.of(budget).whose, limit, spent, wait)
+
+
+def refusal(budget: Budget, measure: Measure = Measure.COST) -> str:
     """Names no amounts: whoever asks may not be the one who pays."""
-    if budget.agent_id is not None:
-        whose = "The agent's budget"
-    elif budget.workspace_id is not None:
-        whose = "The workspace's budget"
-    else:
-        whose = "The installation's budget"
-    following = (first_of_month() + datetime.timedelta(days=32)).replace(day=1)
+    what = "budget of tokens" if measure is Measure.TOKENS else "budget for language models"
+    following = _next_month()
     return (
-        f"{whose} for language models is spent for this month. "
+        f"{WORDS[Scope.of(budget).whose]} {what} is spent for this month. "
         f"It starts again on {following:%B} {following.day}. An operator can raise it."
     )
+
+
+def _next_month() -> datetime.datetime:
+    day = (first_of_month() + datetime.timedelta(days=32)).replace(day=1)
+    return datetime.datetime.combine(day, datetime.time(), datetime.UTC)

@@ -101,10 +101,10 @@ def endpoint_model(endpoint: Endpoint, model: str) -> EndpointModel:
     return made
 
 
-async def _check_obstacles(cost: float) -> None:
+async def _check_obstacles(cost: float, tokens: int) -> None:
     """Raises AgentFailure if the model must not be called now."""
     for check in hooks("MODEL_OBSTACLES"):
-        await check(cost)
+        await check(cost, tokens)
 
 
 def choose(known: Snapshot, name: str | None) -> Choice:

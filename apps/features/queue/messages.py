@@ -35,6 +35,7 @@ from apps.record.errors import (
     UnsupportedOperation,
 )
 from apps.record.events import JSON
+from apps.record.execution import MAX_LANE
 from apps.record.ledger import Ledger
 from apps.record.lookup import check_may_use, check_may_write
 from apps.record.models import Context, Event, Message, Task, TaskState
@@ -111,7 +112,8 @@ def enqueue(principal: Principal, context: Context, key: str, message: JSON) -> 
         if _is_recorded(context, key):
             return False
         _check_room(context)
-        QueuedMessage.objects.create(context=context, owner_id=principal.user_id, message_id=key, message=stored)
+        whose = {"owner_id": principal.user_id, "api_key": principal.key[:MAX_LANE]}
+        QueuedMessage.objects.create(context=context, message_id=key, message=stored, **whose)
         blobs.count_uses(context.workspace_id, stored["parts"])
         Context.objects.filter(pk=context.pk, is_watched=False).update(is_watched=True)
     return True
@@ -264,7 +266,8 @@ def claim_next(context_id: uuid.UUID) -> ClaimedMessage | None:
         if (newest := _newest_task(context)) is not None and newest.state in HELD_AFTER:
             return None
         _set_claimed(first)
-    return ClaimedMessage(first, context, None, first.owner.principal_in(context.workspace_id))
+    writer = dataclasses.replace(first.owner.principal_in(context.workspace_id), key=first.api_key)
+    return ClaimedMessage(first, context, None, writer)
 
 
 def claim(principal: Principal, context: Context, queued: uuid.UUID) -> ClaimedMessage:

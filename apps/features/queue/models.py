@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.record.execution import MAX_LANE
 from apps.record.models import UNFINISHED_STATES, Context, Task, TaskState
 
 HELD_AFTER = (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED)
@@ -59,6 +60,14 @@ class QueuedMessage(models.Model):
     owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     message_id = models.CharField(max_length=200, help_text="Under which it is sent, however often.")
     message = models.JSONField(help_text="A2A parts, referenceTaskIds, metadata.")
+    api_key = models.CharField(
+        "API key",
+        max_length=MAX_LANE,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="The public name of the key that queued it: the task counts for the key's limits.",
+    )
     problem = models.TextField(blank=True, help_text="Why it could not be sent, for people.")
     claimed_until = models.DateTimeField(null=True, blank=True, help_text="Until when somebody is sending it.")
     queued_at = models.DateTimeField(default=timezone.now)

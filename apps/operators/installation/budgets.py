@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
 from apps.features.budgets import spending
-from apps.features.budgets.models import Budget, BudgetNotice, Spending, first_of_month
+from apps.features.budgets.models import Budget, BudgetNotice, Measure, Spending, first_of_month
 from apps.operators import columns
 from apps.record.execution import Run
 from apps.record.models import Context
@@ -26,17 +26,29 @@ EXPLANATION = (
 
 
 def amount(value: float | None) -> str:
-    return "" if value is None else f"{value:,.2f}"
+    return "" if value is None else Measure.COST.text(value)
+
+
+def tokens(value: int | None) -> str:
+    return "" if value is None else Measure.TOKENS.text(value)
 
 
 SUMS = 8
-BY = {"By month": "month", "By model": "model", "By agent": "agent__name", "By workspace": "workspace__name"}
+BY = {
+    "By month": "month",
+    "By model": "model",
+    "By agent": "agent__name",
+    "By workspace": "workspace__name",
+    "By API key": "key",
+}
+WHOSE = ("workspace", "api_key", "agent")
+LIMITS = ("soft_limit", "hard_limit", "token_limit")
 
 
 class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Budget
-        fields = ("workspace", "agent", "soft_limit", "hard_limit")
+        fields = (*WHOSE, *LIMITS)
 
 
 @admin.register(Budget)
@@ -45,15 +57,17 @@ class BudgetAdmin(ConsoleAdmin):
     scope = column("budget of", lambda row: cells.link(str(row), cells.page_url(Budget, row.pk)))
     soft = column("soft limit", lambda row: amount(row.soft_limit), "soft_limit")
     hard = column("hard limit", lambda row: amount(row.hard_limit), "hard_limit")
-    spent = column("spent this month", lambda row: amount(spending.snapshot().spent_of(row)))
-    known = (spent, "state", "notices")
-    list_display = (scope, spent, soft, hard, "state")
+    most_tokens = column("token limit", lambda row: tokens(row.token_limit), "token_limit")
+    spent = column("spent this month", lambda row: amount(spending.snapshot().used_of(row).cost))
+    used = column("tokens this month", lambda row: tokens(spending.snapshot().used_of(row).tokens))
+    known = (spent, used, "state", "notices")
+    list_display = (scope, spent, soft, hard, used, most_tokens, "state")
     list_display_links = None
-    select_related = ("workspace", "agent")
-    autocomplete_fields = ("workspace", "agent")
+    select_related = WHOSE
+    autocomplete_fields = WHOSE
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        fields = ("workspace", "agent", "soft_limit", "hard_limit", *(self.known if obj else ()))
+        fields = (*WHOSE, *LIMITS, *(self.known if obj else ()))
         return [(None, {"fields": fields, "description": EXPLANATION})]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -69,21 +83,21 @@ class BudgetAdmin(ConsoleAdmin):
 
     @display(description="state")
     def state(self, row: Budget) -> SafeString:
-        spent = spending.snapshot().spent_of(row)
-        reached = {level for level, limit in row.thresholds if spent >= limit}
-        if BudgetNotice.Level.HARD in reached:
+        used, levels = spending.snapshot().used_of(row), BudgetNotice.Level
+        reached = {level for level, limit in row.thresholds if used.of(level.measure) >= limit}
+        if any(level.is_final for level in reached):
             return cells.state("Spent", Tone.FAILED)
         if reached:
-            words = "Nearly spent" if BudgetNotice.Level.NEAR in reached else "Above soft limit"
+            words = "Nearly spent" if reached & {levels.NEAR, levels.TOKENS_NEAR} else "Above soft limit"
             return cells.state(words, Tone.WAITING)
         return cells.state("Within", Tone.DONE)
 
     @display(description="notices")
     def notices(self, row: Budget) -> SafeString | str:
-        lines = [
-            f"{one.month:%B %Y}: {one.get_level_display()} ({amount(one.spent)} of {amount(one.limit)})"
-            for one in row.notices.all()[:12]
-        ]
+        lines = []
+        for one in row.notices.all()[:12]:
+            text = BudgetNotice.Level(one.level).measure.text
+            lines.append(f"{one.month:%B %Y}: {one.get_level_display()} ({text(one.spent)} of {text(one.limit)})")
         return cells.lines(lines) if lines else "None were sent."
 
 
@@ -93,13 +107,14 @@ class SpendingAdmin(ReadOnlyAdmin):
 
     session = key_cell(Context, "context", "session")
     run = key_cell(Run, "run", "run")
+    key = column("API key", lambda row: row.key, "key")
     used = column("tokens in / out", lambda row: f"{row.input_tokens:,} / {row.output_tokens:,}")
     costs = column("cost", lambda row: f"{row.cost:.4g}", "cost")
-    list_display = (time_cell("at"), costs, "model", used, columns.agent, related_cell("workspace"), session, run)
+    list_display = (time_cell("at"), costs, "model", used, columns.agent, related_cell("workspace"), key, session, run)
     ordering = ("-id",)
     list_filter = ("month",)
-    search_fields = ("model", "agent__slug", "workspace__name")
-    search_help_text = "A model, an agent's slug, or a workspace"
+    search_fields = ("model", "agent__slug", "workspace__name", "key")
+    search_help_text = "A model, an agent's slug, a workspace, or an API key"
     id_lookups = ("run", "context")
     select_related = ("agent", "workspace")
     list_before_template = "admin/budgets/sums.html"

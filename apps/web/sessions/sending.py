@@ -37,6 +37,7 @@ from apps.record.content import blobs, parts
 from apps.record.content.parts import safe_file_name, words_of
 from apps.record.errors import (
     AlreadyAnswered,
+    BudgetSpent,
     ContentTypeNotSupported,
     ContextNotFound,
     InvalidParams,
@@ -70,6 +71,7 @@ REFUSAL_STATUS: dict[type[Refusal], HTTPStatus] = {
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     NoAnswer: HTTPStatus.BAD_GATEWAY,
     LimitReached: HTTPStatus.TOO_MANY_REQUESTS,
+    BudgetSpent: HTTPStatus.TOO_MANY_REQUESTS,
     StorageFull: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
 }
 """How a refusal is answered; every other one is 422."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 
+from apps.accounts.models import ApiKey
+from apps.accounts.principals import Principal
 from apps.engine.uses import uses_of
-from apps.features.budgets.models import NOTICE_SHARE, Budget, Spending, first_of_month
-from apps.features.budgets.spending import refusal, sums
+from apps.features.budgets.models import NOTICE_SHARE, Budget, Measure, Spending, first_of_month
+from apps.features.budgets.spending import refusal, snapshot, sums
 from apps.limits.current import Holder
 from apps.limits.models import Whose
 from apps.record.models import Context
@@ -41,22 +43,38 @@ def usage(request: HttpRequest) -> HttpResponse:
         by_agent=by_agent,
         by_model=sums(rows, "model"),
         by_session=[(key, titles.get(key), cost) for key, cost in by_session],
-        budget=_budget(principal.workspace_id, month, rows),
+        budgets=list(_budgets(principal)) if month == first_of_month() else [],
         uses=uses_of(Holder(Whose.WORKSPACE, principal.workspace_id or 0)),
     )
 
 
-def _budget(workspace: int | None, month: datetime.date, rows: Any) -> dict[str, Any] | None:
-    """The workspace's budget this month, of all agents."""
-    budget = Budget.objects.filter(~Q(workspace=None), workspace=workspace, agent=None).first()
-    if budget is None or month != first_of_month():
-        return None
-    spent = sum(cost for _, cost in sums(rows, "workspace"))
-    limit = budget.hard_limit or budget.soft_limit or 0.0
-    is_spent = budget.hard_limit is not None and spent >= budget.hard_limit
-    return {
-        "spent": spent,
-        "limit": limit,
-        "says": refusal(budget) if is_spent else "",
-        "is_near": spent >= NOTICE_SHARE * limit,
-    }
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is used of one limit of a budget."""
+
+    title: str
+    measure: Measure
+    limit: float
+    used: float
+    says: str  # why models are not called any more
+
+    @property
+    def words(self) -> str:
+        return f"{self.measure.text(self.used)} of {self.measure.text(self.limit)}"
+
+    @property
+    def is_near(self) -> bool:
+        return self.used >= NOTICE_SHARE * self.limit
+
+
+def _budgets(principal: Principal) -> Iterator[Part]:
+    """Those of the workspace and of the person's keys there, of all agents."""
+    keys = ApiKey.objects.visible_to(principal).filter(workspace=principal.workspace_id)
+    known = Budget.objects.filter(Q(workspace=principal.workspace_id) | Q(api_key__in=keys), agent=None)
+    for budget in known.select_related("api_key"):
+        used = snapshot().used_of(budget)
+        limits = budget.limits or {Measure.COST: budget.soft_limit or 0.0}
+        for measure, limit in limits.items():
+            is_spent = measure in budget.limits and used.of(measure) >= limit
+            title = budget.api_key.name if budget.api_key else "Workspace"
+            yield Part(title, measure, limit, used.of(measure), refusal(budget, measure) if is_spent else "")

@@ -68,12 +68,13 @@ class EndpointModel(OpenAIChatModel):
 
     Attributes:
         prices: of a million tokens, in and out, if the host knows them.
-        check: awaited before each request, with the cost of those before it; may raise AgentFailure.
+        check: awaited before each request, with cost and tokens of those before it; may raise AgentFailure.
     """
 
     prices: tuple[float, float] | None = None
-    check: Callable[[float], Awaitable[None]] | None = None
+    check: Callable[[float, int], Awaitable[None]] | None = None
     _cost = 0.0
+    _tokens = 0
 
     async def request(self, *args: Any, **kwargs: Any) -> ModelResponse:
         await self._check()
@@ -93,9 +94,10 @@ class EndpointModel(OpenAIChatModel):
 
     async def _check(self) -> None:
         if self.check is not None:
-            await self.check(self._cost)
+            await self.check(self._cost, self._tokens)
 
     def _count(self, used: RequestUsage) -> None:
+        self._tokens += used.input_tokens + used.output_tokens
         if self.prices is not None:
             cost = price(self.prices, used.input_tokens, used.output_tokens)
             used.cost = Decimal(str(cost))  # for traces, instead of a price from the library's own list
