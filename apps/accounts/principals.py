@@ -60,9 +60,13 @@ class Principal:
         """The rule of `own`. Anonymous callers share their rows."""
         return owner == self.user_id and (owner is None or workspace == self.workspace_id)
 
+    @property
+    def permissions(self) -> frozenset[Permission]:
+        """What their role in the current workspace permits. Their scopes are another question."""
+        return PERMISSIONS[self.role] if self.role is not None else frozenset()
+
     def can(self, permission: Permission) -> bool:
-        """Whether their role in the current workspace permits it. Their scopes are another question."""
-        return self.role is not None and permission in PERMISSIONS[self.role]
+        return permission in self.permissions
 
     def may(self, scope: str) -> bool:
         """Whether their credential allows it."""

@@ -13,7 +13,7 @@ from typing import Any, cast
 from a2a.types import AgentCard
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -25,6 +25,7 @@ from google.protobuf.json_format import ParseDict
 import db
 from apps.accounts import audit, authentication
 from apps.accounts.models import User
+from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.agents import cards, options
 from apps.agents.models import Agent, AgentVersion
@@ -42,7 +43,7 @@ from apps.remote.health_checks import Uptime
 from apps.remote.models import RemoteAgent
 from apps.remote.registration import Preview
 from apps.web import credentials
-from apps.web.roles import role_refusal
+from apps.web.roles import refuse
 from apps.web.shell import agent_or_404, page, page_or_fragment, parse_index, principal_of, reader_view, sessions_of
 from apps.web.templatetags.parley import AGENT_KINDS
 from console import charts
@@ -76,6 +77,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
         "samples": samples(found),
         "versions": _versions(request, found),
         "words": _chosen_example(request, found),
+        "may_send": principal_of(request).can(Permission.SEND),
     }
     return page(request, "web/agent.html", **about)
 
@@ -419,10 +421,9 @@ class AgentForm:
 async def add_agent(request: HttpRequest) -> HttpResponse:
     """The form; then a preview of what would be registered; after that is submitted, the agent's page."""
     user = cast("User", await request.auser())
+    await db.run(refuse, user, request.resolver_match)  # before the form is filled in
     if request.method != "POST":
         return await db.run(_add_page, request, user, AgentForm())
-    if refusal := role_refusal(await db.run(lambda: user.principal), request.resolver_match):
-        raise PermissionDenied(refusal)
     form = AgentForm.read(request)
     await form.fetch_card()
     if form.preview is not None and form.digest:

@@ -43,6 +43,7 @@ from apps.record.models import INTERRUPTED_STATES, Artifact, Task, TaskState
 from apps.web import inbox
 from apps.web.agents import ACCESS_CHOICES
 from apps.web.questions import Field, content_of_sample, fields_of, outline_of
+from apps.web.roles import refuse
 from apps.web.sessions.sending import json_action, message_from_form, message_id, refuse_too_large
 from apps.web.shell import page, principal_of, reader_view
 
@@ -228,6 +229,7 @@ class PlanForm:
 def edit_plan(request: HttpRequest, slug: str = "") -> HttpResponse:
     """The editor of a plan that the person may change; without a slug, of a new private plan."""
     user = cast("User", request.user)
+    refuse(user, request.resolver_match)  # before the form is filled in
     plan = plan_or_404(user.principal, slug) if slug else None
     if plan and not may_change(user, plan):
         raise PermissionDenied

@@ -1,10 +1,11 @@
-"""What pages' writes need of the person's role in the current workspace. A new page needs the permission to send."""
+"""What pages need of the person's role in the current workspace: to write, unless named, the permission to send."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from asgiref.sync import iscoroutinefunction
+from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.urls import Resolver404, ResolverMatch, resolve
@@ -52,12 +53,16 @@ def require_role(get_response: Callable[[HttpRequest], HttpResponse]) -> Callabl
 
     def respond(request: HttpRequest) -> HttpResponse:
         if request.method not in SAFE_METHODS and (match := _sync_page(request.path_info)):
-            user = request.user
-            if isinstance(user, User) and (refusal := role_refusal(user.principal, match)):
-                raise PermissionDenied(refusal)
+            refuse(request.user, match)
         return get_response(request)
 
     return respond
+
+
+def refuse(user: User | AnonymousUser, match: ResolverMatch | None) -> None:
+    """Raises PermissionDenied if the signed-in person may not write at this address."""
+    if isinstance(user, User) and (refusal := role_refusal(user.principal, match)):
+        raise PermissionDenied(refusal)
 
 
 def _sync_page(path: str) -> ResolverMatch | None:

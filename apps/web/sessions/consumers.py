@@ -35,7 +35,7 @@ class SessionConsumer(PageConsumer):
     context: Context
     seen = 0
     people: list[JSON] | None = None  # who else has the session open; None: it is not shared
-    renewal: asyncio.Future[list[User]] | None = None  # of our presence; goes on in its thread when its task is canceled
+    renewal: asyncio.Future[list[User]] | None = None  # of our presence; its thread cannot be canceled
 
     async def opened(self) -> None:
         await self.check_sign_in()
