@@ -147,7 +147,7 @@ def made_up(value: Any) -> Any:
     if isinstance(value, int):
         return 987_654_321
     if "universe" in value:
-        return re.sub(r"\w+universe", "nouniverse", value)
+        return re.sub(r"\w+universe", f"no{secrets.token_hex(3)}universe", value)
     if re.fullmatch(r"[0-9a-f]+", value):
         return "0" * len(value)
     return secrets.token_urlsafe(len(value))[: len(value)]

@@ -19,7 +19,7 @@ API = re.compile(r"/(api/v1|a2a|files|gateway|federation)(/|$)")
 DIFFERENT = re.compile(
     r'nonce="[^"]+"|name="csrfmiddlewaretoken" value="\w+"|X-CSRFToken[^,}]+|csrf-token" content="\w+"'
     r"|[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:[\d.]+(Z|\+00:00)?"
-    r"|parley_\w+|nonce-[\w+/=-]+"
+    r"|parley_\w+|nonce-[\w+/=-]+|[\w+/=-]{12,}\.[\w-]{43}"
 )
 """What differs between two answers to the same request."""
 

@@ -11,6 +11,7 @@ from pytest_django import DjangoDbBlocker
 from apps.agents.registration import register_hosted
 from tests import emptying
 from tests.isolation import rows, world
+from tests.isolation.asking import Caller, callers, owner_of_theirs
 from tests.isolation.world import World
 
 
@@ -25,6 +26,16 @@ def db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[No
 @pytest.fixture(scope="module")
 def two(db: None) -> World:
     return world.make(register_hosted("echo", world.ECHO))
+
+
+@pytest.fixture(scope="module")
+def everybody(two: World) -> list[Caller]:
+    return callers(two)
+
+
+@pytest.fixture(scope="module")
+def their_owner(two: World) -> Caller:
+    return owner_of_theirs(two)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from tests.isolation.addresses import FIXED, OPEN_TO_ALL, OPERATORS, Address, ids_of, made_up
-from tests.isolation.asking import API, Answer, Caller, callers, owner_of_theirs
+from tests.isolation.asking import API, Answer, Caller
 from tests.isolation.world import World
 
 NOT_ALLOWED, NOT_FOUND, TOO_MANY = 405, 404, 429
+DONE = (200, 201, 202)
 SAID = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a"}]}
 PLAN = {"name": "P", "description": "P.", "steps": {"one": {"agent": "echo", "message": "x"}}}
 NOBODY = "8c1c6a3e-5b0e-4b0a-9d4e-0f5f0f0f0f0f"
@@ -41,7 +42,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("PUT", "api/v1/plans/{slug}"): {"definition": PLAN},
     ("PATCH", "api/v1/workspaces/{workspace}"): {"name": "Ours"},
     ("DELETE", "api/v1/workspaces/{workspace}"): {"name": "Ours"},
-    ("POST", "api/v1/workspaces/{workspace}/transfer"): {"userId": 1},
+    ("POST", "api/v1/workspaces/{workspace}/transfer"): {"member": 1},
     ("POST", "api/v1/workspaces/{workspace}/members"): {"email": "a@example.org", "role": "viewer"},
     ("PATCH", "api/v1/workspaces/{workspace}/members/{member}"): {"role": "viewer"},
 }
@@ -58,16 +59,6 @@ def methods_of(address: Address) -> tuple[str, ...]:
     """Pages are read, or sent a form."""
     is_program = API.match(f"/{address.template}") and not address.template.startswith(("files", "gateway"))
     return ("GET", "POST", "PUT", "PATCH", "DELETE") if is_program else ("GET", "POST")
-
-
-@pytest.fixture(scope="module")
-def everybody(two: World) -> list[Caller]:
-    return callers(two)
-
-
-@pytest.fixture(scope="module")
-def their_owner(two: World) -> Caller:
-    return owner_of_theirs(two)
 
 
 TOLD_TO_SIGN_IN = ("a2a/{slug}", "credentials/{token}")
@@ -88,6 +79,10 @@ SAME_FOR_ALL = {
 """Addresses where the owner, too, is answered as if there were nothing, and why."""
 
 
+OTHER_SESSIONS = ("shared session", "deleted session", "fork")
+"""What else a session of theirs may be."""
+
+
 def combinations(address: Address, world: World) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Pairs of parameters to compare: each id of theirs, among ours and among theirs, and one that is made up."""
     kinds = {name: kind for name, kind in address.kinds().items() if kind not in FIXED}
@@ -97,6 +92,10 @@ def combinations(address: Address, world: World) -> list[tuple[dict[str, Any], d
     pairs = [(there, whole | {name: made_up(theirs[kind]) for name, kind in kinds.items()})] if kinds else []
     if len(whole) > 1:
         pairs += [(whole | {name: there[name]}, whole | {name: made_up(there[name])}) for name in kinds]
+    for session in OTHER_SESSIONS:
+        named = {name: kind.replace("session", session) for name, kind in kinds.items()}
+        if other := {name: theirs[kind] for name, kind in named.items() if kind in theirs and kind != kinds[name]}:
+            pairs.append((there | other, whole | {name: made_up(theirs[kind]) for name, kind in kinds.items()}))
     return pairs
 
 
@@ -161,10 +160,17 @@ def test_the_operators_pages_are_theirs_alone(address: Address, two: World, ever
         assert two.theirs.mark not in answer.body
 
 
-def check(two: World, about: str, answers: list[Answer], values: tuple[dict[str, Any], ...]) -> None:
+def check(
+    two: World, about: str, answers: list[Answer], values: tuple[dict[str, Any], ...], *, is_done: bool = False
+) -> None:
+    """`is_done`: the field is only noted, so the request may succeed, each time."""
     theirs, never = answers
     assert theirs.status != TOO_MANY, about
     named = [value for one in values for value in one.values()]
+    if is_done and theirs.status in DONE:  # and what was done is in the answers
+        assert never.status == theirs.status, about
+        assert two.theirs.mark not in "".join(map(str, theirs.without(named))), about
+        return
     differing = difference(theirs.without(named), never.without(named))
     assert not differing, f"{about} differs from what never was: {differing}"
     assert two.theirs.mark not in "".join(map(str, theirs.without(named))), about

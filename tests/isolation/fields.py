@@ -1,0 +1,234 @@
+"""Every field of requests that can name something: from the OpenAPI document, and from A2A's own descriptors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from a2a.types import a2a_pb2
+from google.protobuf.descriptor import Descriptor
+
+DOCUMENT = Path(__file__).parents[2] / "docs/client-api/openapi.yaml"
+
+NAMES = {
+    "agent": "agent",
+    "agents[]": "agent",
+    "contextId": "contextId",
+    "id": "task of session",
+    "leafId": "fork",
+    "member": "member",
+    "messageId": "message of session",
+    "parent": "task of session",
+    "plan": "plan",
+    "references[]": "task of session",
+    "referenceTaskIds[]": "task of session",
+    "run": "plan run",
+    "session": "session",
+    "session_ids": "session",
+    "slug": "plan",
+    "task": "task of session",
+    "taskId": "task of session",
+    "tenant": "agent",
+    "uploadId": "upload",
+}
+"""What a field of this name names: a key of `Place.ids`."""
+SPECIAL_NAMES = {
+    "GET /api/v1/sessions": {"parent": "session"},
+    "GetTaskPushNotificationConfig": {"id": "webhook"},
+    "DeleteTaskPushNotificationConfig": {"id": "webhook"},
+}
+PLACES = {"cursor", "since", "pageToken"}
+"""Where a list goes on: what another's leads to is the caller's own."""
+NAMELESS = frozenset(
+    [
+        "Idempotency-Key",
+        "Upload-Offset",
+        "acceptedOutputModes[]",
+        "access",
+        "archived",
+        "arguments",
+        "asked",
+        "at",
+        "base",
+        "before",
+        "category",
+        "credentials",
+        "data",
+        "decision",
+        "definition",
+        "email",
+        "events_limit",
+        "events_since",
+        "every_version",
+        "expiresInDays",
+        "extensions[]",
+        "filename",
+        "from",
+        "graceSeconds",
+        "health",
+        "historyLength",
+        "include",
+        "includeArtifacts",
+        "index",
+        "inline",
+        "inputs",
+        "keepFiles",
+        "kind",
+        "limit",
+        "listed",
+        "max_gap",
+        "mediaType",
+        "message",
+        "metadata",
+        "mode",
+        "name",
+        "note",
+        "options",
+        "pageSize",
+        "part",
+        "pinned",
+        "q",
+        "rating",
+        "raw",
+        "reason",
+        "retry",
+        "returnImmediately",
+        "role",
+        "running",
+        "scheme",
+        "scopes[]",
+        "seen",
+        "sha256",
+        "sharing",
+        "size",
+        "skill",
+        "source",
+        "speed",
+        "state",
+        "status",
+        "statusTimestampAfter",
+        "step",
+        "tag",
+        "text",
+        "title",
+        "to",
+        "token",
+        "type",
+        "types",
+        "unfinished",
+        "url",
+        "version",
+        "wait",
+        "waiting",
+        "whose",
+        "withArtifacts",
+        "withBranches",
+        "yaml",
+    ]
+)
+"""Fields that name nothing. What a plan's `definition` names, and whose a key (`Idempotency-Key`) is, others test."""
+NEW = "configuration.taskPushNotificationConfig.id"
+NAMELESS_HERE = {
+    "PUT /api/v1/sessions/{session}/messages/{message}": {"run"},
+    "CreateTaskPushNotificationConfig": {"id"},
+    "SendMessage": {NEW, "message.messageId"},
+    "SendStreamingMessage": {NEW, "message.messageId"},
+}
+"""Fields that are called like something: switches, and what the caller gives a name."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of an operation: of its query (`where` is "query") or of its body ("body").
+
+    `path` is like `message.parts[].uploadId`.
+    """
+
+    operation: str
+    where: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.operation} {'?' if self.where == 'query' else ''}{self.path}"
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition(".")[2]
+
+    @property
+    def is_known(self) -> bool:
+        return self.kind is not None or self.name in NAMELESS | PLACES or self._is_nameless_here
+
+    @property
+    def _is_nameless_here(self) -> bool:
+        return self.path in NAMELESS_HERE.get(self.operation, ())
+
+    @property
+    def kind(self) -> str | None:
+        """What it names; None if nothing."""
+        special = SPECIAL_NAMES.get(self.operation, {})
+        return None if self._is_nameless_here else special.get(self.name) or NAMES.get(self.name)
+
+
+def openapi_fields() -> list[Field]:
+    """Of queries and of JSON bodies."""
+    document = yaml.safe_load(DOCUMENT.read_text())
+    schemas = document["components"]["schemas"]
+    found = []
+    for path, methods in document["paths"].items():
+        for method, about in methods.items():
+            operation = f"{method.upper()} {path}"
+            named = (one["name"] for one in about.get("parameters", []) if one["in"] != "path")
+            found += [Field(operation, "query", one) for one in named]
+            json = about.get("requestBody", {}).get("content", {}).get("application/json", {})
+            found += [Field(operation, "body", one) for one in dict.fromkeys(_leaves(json.get("schema", {}), schemas))]
+    return [one for one in found if one.path]
+
+
+def _leaves(schema: dict[str, Any], schemas: dict[str, Any], path: str = "") -> Iterator[str]:
+    while "$ref" in schema:
+        schema = schemas[schema["$ref"].rpartition("/")[2]]
+    for choice in ("allOf", "anyOf", "oneOf"):
+        for one in schema.get(choice, []):
+            yield from _leaves(one, schemas, path)
+    if "items" in schema:
+        yield from _leaves(schema["items"], schemas, f"{path}[]")
+    elif "properties" in schema:
+        for name, one in schema["properties"].items():
+            yield from _leaves(one, schemas, f"{path}.{name}" if path else name)
+    else:
+        yield path
+
+
+def a2a_fields() -> list[Field]:
+    """Of the parameters of each method."""
+    [service] = a2a_pb2.DESCRIPTOR.services_by_name.values()
+    return [Field(method.name, "body", path) for method in service.methods for path in _paths(method.input_type)]
+
+
+def _paths(message: Descriptor, before: str = "") -> Iterator[str]:
+    for field in message.fields:
+        path = f"{before}{field.json_name}{'[]' if field.is_repeated else ''}"
+        if field.message_type and field.message_type.file is message.file:
+            yield from _paths(field.message_type, f"{path}.")
+        else:
+            yield path
+
+
+def put(body: Any, path: str, value: Any) -> Any:
+    """The body with the field set; parts take the place of a text."""
+    first, _, rest = path.partition(".")
+    name, is_list = first.removesuffix("[]"), first.endswith("[]")
+    body = dict(body or {})
+    if rest:
+        inner = body.get(name, [{}] if is_list else {})
+        body[name] = [put(inner[0], rest, value)] if is_list else put(inner, rest, value)
+        if name == "parts":
+            body["parts"] = [{key: one for key, one in body["parts"][0].items() if key == "uploadId"}]
+            body.pop("text", None)
+    else:
+        body[name] = [value] if is_list else value
+    return body

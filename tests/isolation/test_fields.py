@@ -1,0 +1,201 @@
+"""In every field of a query or a body, what another workspace has is answered like what never was."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from apps.accounts.authentication import WORKSPACE_HEADER
+from tests.isolation.addresses import Address, ids_of, made_up
+from tests.isolation.asking import Answer, Caller
+from tests.isolation.fields import PLACES, Field, a2a_fields, openapi_fields, put
+from tests.isolation.test_addresses import BODIES, PLAN, check
+from tests.isolation.world import World
+
+FIELDS = openapi_fields()
+METHODS = a2a_fields()
+MORE_BODIES: dict[str, Any] = {
+    "POST /api/v1/keys": {"name": "k", "scopes": ["tasks:read"]},
+    "POST /api/v1/plans": {"definition": PLAN},
+    "POST /api/v1/plans/check": {"definition": PLAN},
+    "POST /api/v1/plans/runs": {"text": "a"},
+    "POST /api/v1/sessions": {"agent": "echo", "message": {"text": "a"}},
+    "POST /api/v1/sessions/{session}/fork": {"title": "Ours"},
+}
+MORE_QUERIES = {"GET /api/v1/artifacts": {"session": "session"}, "GET /api/v1/search": {"q": "universe"}}
+SAID = {"role": "ROLE_USER", "parts": [{"text": "a"}]}
+PARAMS: dict[str, Any] = {
+    "SendMessage": {"message": SAID, "configuration": {"returnImmediately": True}},
+    "SendStreamingMessage": {"message": SAID},
+    "CreateTaskPushNotificationConfig": {"taskId": "task of session", "url": "https://example.org/"},
+    "ListTasks": {},
+    "GetExtendedAgentCard": {},
+    "GetTask": {"id": "task of session"},
+    "CancelTask": {"id": "task of session"},
+    "SubscribeToTask": {"id": "task of session"},
+    "GetTaskPushNotificationConfig": {"taskId": "task of session", "id": "webhook"},
+    "ListTaskPushNotificationConfigs": {"taskId": "task of session"},
+    "DeleteTaskPushNotificationConfig": {"taskId": "task of session", "id": "webhook"},
+}
+"""Of each method, with what ours is named by."""
+FRONT, ECHO = "/a2a", "/a2a/echo"
+OLD_METHODS: dict[str, tuple[str, ...]] = {
+    "message/send": ("message.taskId", "message.contextId", "message.referenceTaskIds[]"),
+    "message/stream": ("message.taskId", "message.contextId", "message.referenceTaskIds[]"),
+    "tasks/get": ("id",),
+    "tasks/cancel": ("id",),
+    "tasks/resubscribe": ("id",),
+    "tasks/pushNotificationConfig/set": ("taskId",),
+    "tasks/pushNotificationConfig/get": ("id", "pushNotificationConfigId"),
+    "tasks/pushNotificationConfig/list": ("id",),
+    "tasks/pushNotificationConfig/delete": ("id", "pushNotificationConfigId"),
+}
+"""Of A2A 0.3."""
+
+
+def test_each_field_is_described() -> None:
+    unknown = [str(field) for field in (*FIELDS, *METHODS) if not field.is_known]
+    assert unknown == [], "Say in tests/isolation/fields.py what each names, or that it names nothing."
+
+
+TAKEN = "POST /api/v1/plans slug"  # by another workspace, as a name of an agent may be: that is told
+NOTED = ("references[]", "referenceTaskIds[]", "contextId")  # these name what is the caller's own, or are only noted
+LAST = "transfer"  # afterwards somebody else owns the workspace
+NAMING, NAMING_IN_A2A = ([one for one in all_of_them if one.kind] for all_of_them in (FIELDS, METHODS))
+
+
+@pytest.mark.parametrize("field", [one for one in NAMING if str(one) != TAKEN], ids=str)
+def test_what_a_field_of_the_api_names_of_theirs_never_was(
+    field: Field, two: World, everybody: list[Caller], theirs_unchanged: None
+) -> None:
+    theirs = ids_of(two.theirs)[field.kind or ""]
+    for caller in everybody:
+        named = (theirs, made_up(theirs))
+        answers = [ask_api(caller, field, ids_of(two.ours), one) for one in named]
+        check(two, f"{caller.name}: {field}", answers, values_of(named), is_done=field.name in NOTED)
+
+
+@pytest.mark.parametrize("field", NAMING_IN_A2A, ids=str)
+def test_what_a_field_of_a2a_names_of_theirs_never_was(
+    field: Field, two: World, everybody: list[Caller], theirs_unchanged: None
+) -> None:
+    theirs = ids_of(two.theirs)[field.kind or ""]
+    for caller in everybody[:-1]:
+        named = (theirs, made_up(theirs))
+        answers = [ask_a2a(caller, field, ids_of(two.ours), one) for one in named]
+        check(two, f"{caller.name}: {field}", answers, values_of(named), is_done=field.name in NOTED)
+
+
+@pytest.mark.parametrize("method", OLD_METHODS)
+def test_what_a_field_of_a2a_0_3_names_of_theirs_never_was(
+    method: str, two: World, everybody: list[Caller], theirs_unchanged: None
+) -> None:
+    message = {"kind": "message", "role": "user", "parts": [{"kind": "text", "text": "a"}]}
+    said = {"message": message, "configuration": {"blocking": False}}
+    for path in OLD_METHODS[method]:
+        theirs = ids_of(two.theirs)["webhook" if path.startswith("pushN") else "task of session"]
+        for caller in everybody[:-1]:
+            named = (theirs, made_up(theirs))
+            base = said if method.startswith("message") else {"id": ids_of(two.ours)["task of session"]}
+            answers = [call(caller, method, put(base, path, str(one)), "0.3") for one in named]
+            about = f"{caller.name}: {method} {path}"
+            check(two, about, answers, values_of(named), is_done="reference" in path)
+
+
+SAME_FOR_ALL = {
+    "POST /api/v1/plans/check slug": "it is asked whether the plan would call itself",
+    "GET /api/v1/tasks parent": "the world has no task with children; tests/api/test_tasks.py",
+    "references[]": "noted as it was sent",
+    "message.referenceTaskIds[]": "noted as it was sent",
+    "configuration.taskPushNotificationConfig.tenant": "of the task that the message begins",
+    "configuration.taskPushNotificationConfig.taskId": "of the task that the message begins",
+    "DeleteTaskPushNotificationConfig id": "what is gone already is no error",
+    "GET /api/v1/sessions agent": "their sessions are with an agent that is everybody's",
+    "GET /api/v1/search agent": "their sessions are with an agent that is everybody's",
+}
+"""Fields where their owner, too, is answered as if there were nothing, and why."""
+
+
+@pytest.mark.parametrize("field", sorted([*NAMING, *NAMING_IN_A2A], key=lambda one: LAST in one.operation), ids=str)
+def test_whose_it_is_gets_another_answer_by_the_field(field: Field, two: World, their_owner: Caller) -> None:
+    ask = ask_api if field in NAMING else ask_a2a
+    theirs = ids_of(two.theirs)[field.kind or ""]
+    named = (theirs, made_up(theirs))
+    answers = [ask(their_owner, field, ids_of(two.theirs), one).without(named) for one in named]
+    excused = SAME_FOR_ALL.keys() & {str(field).replace("?", ""), field.path}
+    assert excused or answers[0] != answers[1], f"{field}: {answers[0]}"
+
+
+def values_of(named: tuple[Any, ...]) -> tuple[dict[str, Any], ...]:
+    return tuple({"value": one} for one in named)
+
+
+def ask_api(caller: Caller, field: Field, own: dict[str, Any], value: Any) -> Answer:
+    method, path = field.operation.split()
+    address = Address(path.lstrip("/"), "")
+    body = MORE_BODIES.get(field.operation, BODIES.get((method, address.template)))
+    path = address.path({name: own[kind] for name, kind in address.kinds().items()})
+    if field.where == "query":
+        more = {name: own.get(one, one) for name, one in MORE_QUERIES.get(field.operation, {}).items()}
+        return caller.ask(method, f"{path}?{urlencode({**more, field.path: value})}", body)
+    return caller.ask(method, path, put(body, field.path, value if isinstance(value, int) else str(value)))
+
+
+def ask_a2a(caller: Caller, field: Field, own: dict[str, Any], value: Any) -> Answer:
+    params = {name: own.get(one, one) if isinstance(one, str) else one for name, one in PARAMS[field.operation].items()}
+    return call(
+        caller,
+        field.operation,
+        put(params, field.path, str(value)),
+        "1.0",
+        at=FRONT if field.path == "tenant" else ECHO,
+    )
+
+
+def call(caller: Caller, method: str, params: dict[str, Any], version: str, at: str = ECHO) -> Answer:
+    params = {name: str(one) if isinstance(one, uuid.UUID) else one for name, one in params.items()}
+    if "message" in params:
+        params["message"] = {"messageId": str(uuid.uuid4()), **params["message"]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return caller.ask("POST", at, body, **{"A2A-Version": version})
+
+
+@pytest.mark.parametrize("field", [one for one in FIELDS if one.path in PLACES], ids=str)
+def test_where_their_list_goes_on_leads_to_nothing_of_theirs(
+    field: Field, two: World, everybody: list[Caller], their_owner: Caller
+) -> None:
+    place = their_next_place(field, two, their_owner)
+    for caller in everybody[:-1]:
+        answer = ask_api(caller, field, ids_of(two.ours), place)
+        assert answer.status in (200, 400, 401, 403, 404, 422), caller.name
+        assert two.theirs.mark not in answer.body, caller.name
+
+
+def their_next_place(field: Field, two: World, their_owner: Caller) -> str:
+    """A page token of their owner's list; of a list that has no second page, that of another list."""
+    for path in (field.operation.split()[1], "/api/v1/sessions"):
+        if "{" not in path:
+            answer = their_owner.ask("GET", f"{path}?limit=1")
+            found = json.loads(answer.body or "{}") if answer.status == 200 else {}
+            if place := found.get("nextCursor") or found.get("syncToken"):
+                return str(place)
+    pytest.fail("The owner's lists have one page.")
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_their_workspace_cannot_be_chosen(
+    method: str, two: World, everybody: list[Caller], theirs_unchanged: None
+) -> None:
+    """Neither by a key nor by the cookie of a browser."""
+    workspace = two.theirs.workspace.pk
+    body = {"agent": "echo", "message": {"text": "a"}}
+    for caller in everybody:
+        for one in (caller, Caller(f"{caller.name} in a browser", caller.browser)):
+            named = (workspace, made_up(workspace))
+            answers = [one.ask(method, "/api/v1/sessions", body, **{WORKSPACE_HEADER: str(name)}) for name in named]
+            check(two, f"{one.name}: {method}", answers, values_of(named))
+            assert answers[0].status in (401, 403), one.name
