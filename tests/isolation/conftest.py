@@ -10,7 +10,7 @@ from pytest_django import DjangoDbBlocker
 
 from apps.agents.registration import register_hosted
 from tests import emptying
-from tests.isolation import rows, world
+from tests.isolation import world
 from tests.isolation.asking import Caller, callers, owner_of_theirs
 from tests.isolation.world import World
 
@@ -34,8 +34,15 @@ def everybody(two: World) -> list[Caller]:
 
 
 @pytest.fixture(scope="module")
-def their_owner(two: World) -> Caller:
+def owner(two: World) -> Caller:
     return owner_of_theirs(two)
+
+
+@pytest.fixture
+def their_owner(two: World, owner: Caller) -> Caller:
+    """Changes what is theirs."""
+    two.watch.before = None
+    return owner
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -50,7 +57,7 @@ def _unhurried() -> Iterator[None]:
 @pytest.fixture
 def theirs_unchanged(two: World) -> Iterator[None]:
     """Nothing in their workspace changes meanwhile."""
-    before = rows.digests(two.rows)
+    if two.watch.before is None:
+        two.watch.changed()
     yield
-    after = rows.digests(two.rows)
-    assert [name for name in after if after[name] != before.get(name)] == []
+    assert two.watch.changed() == []

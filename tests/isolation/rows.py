@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import Any
 
 from django.apps import apps
+from django.db import connection
 from django.db.models import Model, Q
 
 Keys = dict[type[Model], set[Any]]
@@ -23,17 +25,25 @@ def added(before: Keys, after: Keys) -> Keys:
     return {model: after[model] - before[model] for model in after if after[model] - before[model]}
 
 
-def digests(own: Keys) -> dict[str, str]:
-    """By table, of these rows and of all that refer to them, so that a row which somebody adds counts, too."""
-    return {model._meta.label: _digest(model, own) for model in keys_of_interest(own)}
+@dataclass
+class Watch:
+    """Digests of these rows and of all that refer to them, so that a row which somebody adds counts, too."""
 
+    queries: dict[str, tuple[str, tuple[Any, ...]]]  # by table; made once, because making them costs more than asking
+    before: dict[str, str] | None = None
 
-def keys_of_interest(own: Keys) -> list[type[Model]]:
-    return [
-        model
-        for model in apps.get_models()
-        if model._meta.label not in LEFT_OUT and not model._meta.proxy and (model in own or _references(model, own))
-    ]
+    @classmethod
+    def of(cls, own: Keys) -> Watch:
+        models = [one for one in apps.get_models() if one._meta.label not in LEFT_OUT and not one._meta.proxy]
+        return cls({one._meta.label: _query(one, own) for one in models if one in own or _references(one, own)})
+
+    def digests(self) -> dict[str, str]:
+        return {label: _digest(*query) for label, query in self.queries.items()}
+
+    def changed(self) -> list[str]:
+        """The tables that changed since it was asked last."""
+        before, self.before = self.before, self.digests()
+        return [label for label, now in self.before.items() if before is not None and before[label] != now]
 
 
 def _references(model: type[Model], own: Keys) -> list[tuple[str, type[Model]]]:
@@ -41,10 +51,16 @@ def _references(model: type[Model], own: Keys) -> list[tuple[str, type[Model]]]:
     return [(f.attname, f.related_model) for f in fields if f.related_model in own]  # type: ignore[misc]
 
 
-def _digest(model: type[Model], own: Keys) -> str:
+def _query(model: type[Model], own: Keys) -> tuple[str, tuple[Any, ...]]:
     theirs = Q(pk__in=own.get(model, ()))
     for name, other in _references(model, own):
         theirs |= Q(**{f"{name}__in": own[other]})
     names = [f.attname for f in model._meta.concrete_fields if f.attname not in MOVING]
-    found = sorted(map(repr, model._base_manager.filter(theirs).values_list(*names)))
+    return model._base_manager.filter(theirs).values_list(*names).query.sql_with_params()
+
+
+def _digest(sql: str, params: tuple[Any, ...]) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        found = sorted(map(repr, cursor.fetchall()))
     return hashlib.sha256("\n".join(found).encode()).hexdigest()

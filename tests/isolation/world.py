@@ -243,11 +243,11 @@ def session_of(user: User) -> SessionStore:
 
 @dataclass
 class World:
-    """Ours calls, and theirs is called. `rows`: the keys of all that is theirs."""
+    """Ours calls, and theirs is called. `watch`: all that is theirs."""
 
     ours: Place
     theirs: Place
-    rows: rows.Keys
+    watch: rows.Watch
 
 
 def make(echo: Agent) -> World:
@@ -261,4 +261,4 @@ def make(echo: Agent) -> World:
     ours.ids["agent of the task"], theirs.ids["agent of the task"] = echo.slug, theirs.ids["agent"]
     # A session that others of our workspace see, so that they ask by an id that they may name.
     commands.share_session(ours.principal, ours.ids["session"], Context.Sharing.WORKSPACE)
-    return World(ours, theirs, rows.added(before, rows.keys()))
+    return World(ours, theirs, rows.Watch.of(rows.added(before, rows.keys())))
