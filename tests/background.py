@@ -40,6 +40,10 @@ def known() -> Iterator[None]:
         yield
 
 
+def is_under_way() -> bool:
+    return bool(_under_way)
+
+
 def wait_for_all() -> None:
     deadline = time.monotonic() + MOST_SECONDS
     while (running := list(_under_way)) and time.monotonic() < deadline:
