@@ -75,7 +75,8 @@ def ways() -> dict[str, Callable[[], object]]:
     browser.force_login(person)
 
     def a2a(authorization: str) -> Callable[[], object]:
-        return lambda: authenticate(authorization, AGENT, ADDRESS)
+        asked = RequestFactory().get("/", REMOTE_ADDR=ADDRESS)
+        return lambda: authenticate(authorization, AGENT, asked)
 
     def api(authorization: str) -> Callable[[], object]:
         plain = make.get("/api/v1/sessions", headers={"Authorization": authorization})

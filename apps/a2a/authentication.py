@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
+from django.http import HttpRequest
 
 from apps.a2a.errors import AgentNotFound, Unauthenticated
 from apps.a2a.protojson import Line, ProtoMessage
 from apps.accounts import authentication, oauth, quotas
-from apps.accounts.authentication import BadCredentials
+from apps.accounts.authentication import BadCredentials, Opened
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents.models import Agent
 from apps.agents.sql import AGENT_BY_SLUG, KEY_AND_AGENT, TOKEN_AND_AGENT, USER_SESSION_AND_AGENT
@@ -19,15 +20,16 @@ from apps.remote.federation import tokens
 from apps.remote.federation.calls import federated_caller
 
 
-def authenticate(authorization: str, slug: str, address: str | None) -> tuple[Principal, Agent | None]:
+def authenticate(authorization: str, slug: str, request: HttpRequest | Opened) -> tuple[Principal, Agent | None]:
     """The caller of an `Authorization` header, and the agent if they may use it. One query.
 
-    The front door has no slug, and no agent yet. Requests are counted; those with bad credentials by address. With the
-    address None (an open stream is checked again) nothing is counted.
+    The front door has no slug, and no agent yet. Requests are counted; those with bad credentials by address. Where an
+    open stream is checked again, nothing is counted.
     Raises BadCredentials, QuotaExceeded, Unauthenticated, AgentNotFound.
     """
+    address = str(request.META.get("REMOTE_ADDR", "")) if isinstance(request, HttpRequest) else None
     try:
-        principal, agent = _find_caller_and_agent(authorization, slug if slug.isprintable() else "", address)
+        principal, agent = _find_caller_and_agent(authorization, slug if slug.isprintable() else "", request)
     except BadCredentials:
         if address is not None:
             quotas.count_request(ANONYMOUS, address)
@@ -42,7 +44,9 @@ def authenticate(authorization: str, slug: str, address: str | None) -> tuple[Pr
     return principal, agent
 
 
-def _find_caller_and_agent(authorization: str, slug: str, address: str | None) -> tuple[Principal, Agent | None]:
+def _find_caller_and_agent(
+    authorization: str, slug: str, request: HttpRequest | Opened
+) -> tuple[Principal, Agent | None]:
     """Raises BadCredentials, also for a token at the front door: a token is for one agent."""
     if not authorization:
         return ANONYMOUS, AGENT_BY_SLUG.one(slug) if slug else None
@@ -52,7 +56,7 @@ def _find_caller_and_agent(authorization: str, slug: str, address: str | None) -
         user, session, agent = found or (None, None, None)
         return authentication.token_principal(user, session), agent
     if slug and (token := tokens.token_in(authorization)):
-        return federated_caller(token, slug, is_open=address is None)
+        return federated_caller(token, slug, is_open=isinstance(request, Opened))
     if access_token := authentication.access_token_in(authorization):
         granted, client, user, agent = TOKEN_AND_AGENT.one(oauth.hash_of(access_token), slug) or (
             None,
@@ -63,7 +67,7 @@ def _find_caller_and_agent(authorization: str, slug: str, address: str | None) -
         return authentication.check_access_token(granted, client, user), agent
     prefix, secret = authentication.split_key(authorization)
     key, agent = KEY_AND_AGENT.one(prefix, slug) or (None, None)
-    return authentication.check_key(key, secret, address).principal, agent
+    return authentication.check_key(key, secret, request).principal, agent
 
 
 class FrontDoorRequest(ProtoMessage):

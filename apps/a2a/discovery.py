@@ -52,7 +52,7 @@ def read_only(view: View) -> View:
 @read_only
 async def agent_card(request: HttpRequest, slug: str, is_old: bool = False) -> HttpResponseBase:
     """`GET /a2a/<slug>/.well-known/agent-card.json`."""
-    agent, card, changed = await db.run(_signed_agent_card, request.headers.get("Authorization", ""), slug)
+    agent, card, changed = await db.run(_signed_agent_card, request, slug)
     return _card_response(request, card, changed, is_old=is_old, private=is_private(agent))
 
 
@@ -88,13 +88,13 @@ def signed_platform_card() -> tuple[JSON, datetime.datetime]:
     return card_signatures.signed_card(cards.platform_card(agents), None), card_signatures.card_changed_at(newest, None)
 
 
-def _check_visible(authorization: str, agent: Agent) -> Agent:
+def _check_visible(request: HttpRequest, agent: Agent) -> Agent:
     """The agent, if the caller may see its card. An open card says how to authenticate.
 
     Raises BadCredentials, Unauthenticated, AgentNotFound.
     """
     if is_private(agent):
-        check_access(api_key_principal(authorization), agent)
+        check_access(api_key_principal(request.headers.get("Authorization", ""), request), agent)
     return agent
 
 
@@ -103,8 +103,8 @@ def is_private(agent: Agent) -> bool:
     return not agent.has_open_card
 
 
-def _signed_agent_card(authorization: str, slug: str) -> tuple[Agent, JSON, datetime.datetime]:
-    agent = _check_visible(authorization, find_agent(slug))
+def _signed_agent_card(request: HttpRequest, slug: str) -> tuple[Agent, JSON, datetime.datetime]:
+    agent = _check_visible(request, find_agent(slug))
     signed = card_signatures.signed_card(cards.agent_card(agent), agent)
     return agent, signed, card_signatures.card_changed_at(agent.updated_at, agent)
 
@@ -142,12 +142,12 @@ async def agent_identity(request: HttpRequest, slug: str) -> HttpResponseBase:
 
     A disabled agent keeps it, so that its signatures can be verified.
     """
-    agent, document = await db.run(_visible_identity, request.headers.get("Authorization", ""), slug)
+    agent, document = await db.run(_visible_identity, request, slug)
     return document_response(request, document, content_type=DID_TYPE, private=is_private(agent))
 
 
-def _visible_identity(authorization: str, slug: str) -> tuple[Agent, JSON]:
-    agent = _check_visible(authorization, find_agent(slug, or_disabled=True))
+def _visible_identity(request: HttpRequest, slug: str) -> tuple[Agent, JSON]:
+    agent = _check_visible(request, find_agent(slug, or_disabled=True))
     return agent, identity.did_document(agent)
 
 

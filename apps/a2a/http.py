@@ -54,7 +54,7 @@ async def authenticate_request(request: HttpRequest, slug: str) -> Authenticated
     authorization, address = request.headers.get("Authorization", ""), str(request.META.get("REMOTE_ADDR", ""))
     db.caller.set(quotas.presumed_key(authorization, address))
     try:
-        principal, agent = await db.run(authenticate, authorization, slug, address)
+        principal, agent = await db.run(authenticate, authorization, slug, request)
     except BadCredentials:
         await db.run(refusals.count_key, authorization, request)
         raise

@@ -25,7 +25,7 @@ from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.request import Request
 
 import db
-from apps.accounts import oauth
+from apps.accounts import oauth, request_signatures
 from apps.accounts.challenges import challenge
 from apps.accounts.encryption import CannotDecrypt, keyring
 from apps.accounts.models import ApiKey, Membership, User
@@ -38,6 +38,19 @@ class BadCredentials(Exception):
 
     def __str__(self) -> str:
         return self.__doc__ or ""
+
+
+class NotSigned(BadCredentials):
+    """The API key is accepted only in requests that its private key signed (RFC 9421)."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return (
+            f"This API key needs signed requests (RFC 9421), and this one is refused: {self.problem}. "
+            f"Sign {', '.join(request_signatures.COVERED)}, and content-digest of a body, with created and nonce."
+        )
 
 
 class BadAccessToken(BadCredentials):
@@ -55,30 +68,47 @@ def split_key(authorization: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-def check_key(key: ApiKey | None, secret: str, address: str | None = None) -> ApiKey:
-    """The key, if it is usable and has this secret; notes its use from this IP address. Raises BadCredentials.
+class Opened:
+    """In place of a request, where an open stream is checked again: its request was checked."""
 
-    Without an address the last one stays.
+
+def check_key(key: ApiKey | None, secret: str, request: HttpRequest | Opened | None) -> ApiKey:
+    """The key, if it is usable and has this secret; notes its use from the request's address. Raises BadCredentials.
+
+    Without a request the last address stays.
     """
     now = timezone.now()
     if key is None or not key.is_usable:
         raise BadCredentials
     if not key.user.is_active or key.membership is None or not key.has_secret(secret):
         raise BadCredentials
+    if key.public_key and not isinstance(request, Opened):
+        _check_signature(key, request)
+    address = request.META.get("REMOTE_ADDR") if isinstance(request, HttpRequest) else None
     if key.last_used_at is None or now - key.last_used_at > ApiKey.TOUCH_AFTER:
         where = {"last_used_from": address_key(address).removeprefix("at:")[:60]} if address else {}
         db.later(ApiKey.objects.filter(pk=key.pk).update, last_used_at=now, **where)
     return key
 
 
-def api_key_principal(authorization: str, address: str | None = None) -> Principal:
+def _check_signature(key: ApiKey, request: HttpRequest | None) -> None:
+    """Raises NotSigned."""
+    try:
+        if request is None:
+            raise request_signatures.Unsigned("it cannot be signed")
+        request_signatures.check_request(request, key.public_key, str(key))
+    except request_signatures.Unsigned as refused:
+        raise NotSigned(str(refused)) from None
+
+
+def api_key_principal(authorization: str, request: HttpRequest | None = None) -> Principal:
     """The caller of an `Authorization` header; anonymous if empty. One query. Raises BadCredentials."""
     if not authorization:
         return ANONYMOUS
     if token := access_token_in(authorization):
         return check_access_token(*(ACCESS_TOKEN.one(oauth.hash_of(token)) or (None, None, None)))
     prefix, secret = split_key(authorization)
-    return check_key(KEY_BY_PREFIX.one(prefix), secret, address).principal
+    return check_key(KEY_BY_PREFIX.one(prefix), secret, request).principal
 
 
 def access_token_in(authorization: str) -> str:
@@ -165,7 +195,7 @@ class ApiKeyAuthentication(BaseAuthentication):
                 principal = check_access_token(*found)
                 return cast(User, found[2]), principal
             prefix, secret = split_key(authorization)
-            key = check_key(KEY_BY_PREFIX.one(prefix), secret, request.META.get("REMOTE_ADDR"))
+            key = check_key(KEY_BY_PREFIX.one(prefix), secret, request._request)
         except BadCredentials as refusal:
             raise AuthenticationFailed(str(refusal)) from refusal
         return key.user, key

@@ -18,6 +18,7 @@ from apps.accounts.audit_models import AuditAction
 from apps.accounts.key_format import texts_of_keys
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import KEYS, SCOPES, Principal
+from apps.accounts.request_signatures import read_public_key
 from db.sql import write_transaction
 
 MOST_KEYS = 100  # usable ones of one person
@@ -30,20 +31,22 @@ class KeyRefused(Exception):
 
 
 class Reach(NamedTuple):
-    """What a key may do. Empty scopes or agents mean all, and no expiry means for ever."""
+    """What a key may do. Empty scopes or agents mean all, no expiry means for ever; signed: in signed requests."""
 
     workspace_id: int | None
     scopes: Iterable[str]
     agents: Iterable[str]
     expires_at: datetime.datetime | None
+    is_signed: bool
 
 
 def reach_of(key: ApiKey) -> Reach:
-    return Reach(key.workspace_id, key.scopes, key.agents, key.expires_at)
+    return Reach(key.workspace_id, key.scopes, key.agents, key.expires_at, bool(key.public_key))
 
 
-def excess(maker: Principal, expires_at: datetime.datetime | None, wanted: Reach) -> str:
-    """In what `wanted` goes beyond the maker, whose credential ends at `expires_at`; "" if in nothing."""
+def excess(maker: Principal, own: ApiKey | None, wanted: Reach) -> str:
+    """In what `wanted` goes beyond the maker, who uses the key `own`; "" if in nothing."""
+    expires_at = own.expires_at if own else None
     scopes, agents = list(wanted.scopes), list(wanted.agents)
     if maker.scopes is not None and not (scopes and maker.scopes.issuperset(scopes)):
         lacking = [scope for scope in scopes or SCOPES if scope not in maker.scopes]
@@ -52,6 +55,8 @@ def excess(maker: Principal, expires_at: datetime.datetime | None, wanted: Reach
         return f"A key reaches no more agents than its maker, who reaches {', '.join(sorted(maker.agents))}."
     if expires_at is not None and (wanted.expires_at is None or wanted.expires_at > expires_at):
         return f"A key lives no longer than its maker, which expires at {expires_at:%Y-%m-%d %H:%M} UTC."
+    if own and own.public_key and not wanted.is_signed:
+        return "A key whose requests are signed makes only such keys. Give a public key."
     if wanted.workspace_id != maker.workspace_id:
         return "A key belongs to the workspace of its maker."
     return ""
@@ -64,13 +69,15 @@ def make_key(
     scopes: Iterable[str],
     lifetime: datetime.timedelta | None = None,
     agents: Iterable[str] = (),
+    public_key: str = "",
 ) -> tuple[ApiKey, str]:
     """Make a key of `user`, who is the maker; returns the row and the key's text, which is not stored.
 
     Args:
         agents: the slugs of the only agents that the key reaches, which the maker may use; none means all.
+        public_key: PEM; requests with the key must be signed by its private key (see `request_signatures`).
 
-    Raises KeyRefused for no scope, an unknown one, or more than the maker has; QuotaExceeded.
+    Raises KeyRefused for no scope, an unknown one, a wrong public key, or more than the maker has; QuotaExceeded.
     """
     wanted, slugs = list(dict.fromkeys(scopes)), list(dict.fromkeys(agents))
     if maker.user_id != user.pk:
@@ -79,13 +86,18 @@ def make_key(
         raise KeyRefused("Choose at least one thing that the key may do.")
     if unknown := [scope for scope in wanted if scope not in SCOPES]:
         raise KeyRefused(f"There is no scope {', '.join(unknown)}. Choose from: {', '.join(SCOPES)}.")
+    try:
+        public_key = read_public_key(public_key) if public_key.strip() else ""
+    except ValueError as error:
+        raise KeyRefused(str(error)) from None
     quotas.count_key_change(maker)
     if ApiKey.objects.filter(user=user).usable().count() >= MOST_KEYS:
         raise KeyRefused(f"You have {MOST_KEYS} keys. Revoke one that you no longer use.")
     with write_transaction():
-        ends = _end_of(maker)
+        own = _own_key(maker)
         expires_at = timezone.now() + lifetime if lifetime else None
-        if problem := excess(maker, ends, Reach(maker.workspace_id, wanted, slugs, expires_at)):
+        reach = Reach(maker.workspace_id, wanted, slugs, expires_at, bool(public_key))
+        if problem := excess(maker, own, reach):
             raise KeyRefused(problem)
         key, text = ApiKey.issue(
             user,
@@ -95,13 +107,14 @@ def make_key(
             lifetime=lifetime,
             workspace_id=maker.workspace_id,
             made_by=maker.key_id,
+            public_key=public_key,
         )
         record_new_key(key, maker)
     return key, text
 
 
-def _end_of(maker: Principal) -> datetime.datetime | None:
-    """When the maker's key expires; it cannot be revoked meanwhile. Raises KeyRefused if it has ended or lacks KEYS."""
+def _own_key(maker: Principal) -> ApiKey | None:
+    """The key that the maker uses; it cannot be revoked meanwhile. Raises KeyRefused if it has ended or lacks KEYS."""
     if not maker.may(KEYS) and maker.key_id is not None:
         raise KeyRefused(f"This API key is missing the scope {KEYS}.")
     if maker.key_id is None:
@@ -109,7 +122,7 @@ def _end_of(maker: Principal) -> datetime.datetime | None:
     own = ApiKey.objects.select_for_update().filter(pk=maker.key_id).first()
     if own is None or not own.is_usable:
         raise KeyRefused("The API key that asks is revoked or has expired.")
-    return own.expires_at
+    return own
 
 
 def rotate_key(principal: Principal, number: int, grace: datetime.timedelta = ROTATION_GRACE) -> tuple[ApiKey, str]:
@@ -119,11 +132,11 @@ def rotate_key(principal: Principal, number: int, grace: datetime.timedelta = RO
     """
     quotas.count_key_change(principal)
     with write_transaction():
-        ends = _end_of(principal)
+        own = _own_key(principal)
         key = ApiKey.objects.visible_to(principal).select_for_update().get(pk=number)
         if not key.is_usable:
             raise KeyRefused("This key is revoked or has expired. Make a new one.")
-        _check_no_wider(principal, ends, key)
+        _check_no_wider(principal, own, key)
         key.previous_digest, key.previous_until = key.digest, timezone.now() + min(grace, LONGEST_GRACE)
         text = key.give_secret()
         key.save(update_fields=["digest", "previous_digest", "previous_until"])
@@ -132,9 +145,9 @@ def rotate_key(principal: Principal, number: int, grace: datetime.timedelta = RO
     return key, text
 
 
-def _check_no_wider(principal: Principal, ends: datetime.datetime | None, key: ApiKey) -> None:
+def _check_no_wider(principal: Principal, own: ApiKey | None, key: ApiKey) -> None:
     """Raises KeyRefused. The caller's own key is not wider than itself."""
-    if principal.key_id not in (None, key.pk) and (problem := excess(principal, ends, reach_of(key))):
+    if principal.key_id not in (None, key.pk) and (problem := excess(principal, own, reach_of(key))):
         raise KeyRefused(f"This key may do more than the one that you use. {problem}")
 
 
@@ -145,9 +158,9 @@ def revoke_key(principal: Principal, number: int) -> ApiKey:
     """
     quotas.count_key_change(principal)
     with write_transaction():
-        ends = _end_of(principal)
+        own = _own_key(principal)
         key = ApiKey.objects.visible_to(principal).select_for_update().get(pk=number)
-        _check_no_wider(principal, ends, key)
+        _check_no_wider(principal, own, key)
         if key.revoked_at is None:
             end_key(key, partial(_record_end, AuditAction.KEY_REVOKED, actor=principal))
     return key

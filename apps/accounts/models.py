@@ -276,6 +276,9 @@ class ApiKey(models.Model):
     agents = models.JSONField(
         default=list, blank=True, help_text="Slugs of the only agents that the key reaches; empty means all."
     )
+    public_key = models.TextField(
+        blank=True, editable=False, help_text="PEM. If there is one, each request must be signed (RFC 9421)."
+    )
     made_by = models.ForeignKey(
         "self", null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="made"
     )
@@ -307,6 +310,7 @@ class ApiKey(models.Model):
         lifetime: datetime.timedelta | None = None,
         workspace_id: int | None = None,
         made_by: int | None = None,
+        public_key: str = "",
     ) -> tuple[ApiKey, str]:
         """Make a key; returns the row and the key's text, which is not stored. Raises ValueError for unknown scopes."""
         if unknown := set(scopes or []) - SCOPES.keys():
@@ -320,6 +324,7 @@ class ApiKey(models.Model):
             scopes=scopes or [],
             agents=list(agents),
             made_by_id=made_by,
+            public_key=public_key,
             expires_at=timezone.now() + lifetime if lifetime else None,
         )
         text = key.give_secret()

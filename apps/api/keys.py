@@ -20,6 +20,7 @@ from apps.accounts import keys, quotas
 from apps.accounts.keys import KeyRefused
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import KEYS, SCOPES, Principal
+from apps.accounts.request_signatures import read_public_key
 from apps.agents.models import Agent
 from apps.api.framework.problems import NotFound
 from apps.api.framework.schema import documented
@@ -52,6 +53,13 @@ class NewKey(Body):
         max_value=MAX_DAYS,
         help_text="By default the installation's usual lifetime. Null: never.",
     )
+    public_key = serializers.CharField(
+        default="",
+        max_length=1000,
+        allow_blank=True,
+        trim_whitespace=True,
+        help_text="An Ed25519 or P-256 key as PEM. If given, each request with the key must be signed (RFC 9421).",
+    )
 
 
 class Rotation(Body):
@@ -76,6 +84,7 @@ class KeyShape(Shape):
     last_used_at = serializers.DateTimeField(allow_null=True, help_text="At most a minute old.")
     last_used_from = serializers.CharField(help_text="An IP address or IPv6 network.")
     revoked_at = serializers.DateTimeField(allow_null=True)
+    public_key = serializers.CharField(help_text="PEM; empty if requests need no signature.")
 
 
 @extend_schema_serializer(component_name="NewApiKey")
@@ -115,7 +124,16 @@ def key_json(key: ApiKey, principal: Principal) -> JSON:
         "lastUsedAt": timestamp(key.last_used_at) if key.last_used_at else None,
         "lastUsedFrom": key.last_used_from,
         "revokedAt": timestamp(key.revoked_at) if key.revoked_at else None,
+        "publicKey": key.public_key,
     }
+
+
+def _read_public_key(pem: str) -> str:
+    """Raises InvalidFields."""
+    try:
+        return read_public_key(pem) if pem else ""
+    except ValueError as error:
+        raise InvalidFields([("publicKey", str(error))]) from None
 
 
 class KeyEndpoint(Endpoint):
@@ -163,7 +181,8 @@ class Keys(KeyEndpoint):
         self._check_agents(asked["agents"])
         days = asked.get("expires_in_days", settings.API_KEY_DAYS or None)
         lifetime = datetime.timedelta(days=days) if days else None
-        key, text = self.change(keys.make_key, request.user, asked["name"], asked["scopes"], lifetime, asked["agents"])
+        reach = asked["scopes"], lifetime, asked["agents"], _read_public_key(asked["public_key"])
+        key, text = self.change(keys.make_key, request.user, asked["name"], *reach)
         return Response({**key_json(key, self.principal), "key": text}, status=201)
 
     def _check_agents(self, slugs: list[str]) -> None:

@@ -71,6 +71,9 @@ class RemoteAgent(models.Model):
     history_messages = models.PositiveSmallIntegerField(
         default=10, help_text="How many messages of a session the agent is sent that it does not know."
     )
+    signs_requests = models.BooleanField(
+        "sign requests", default=False, help_text="By the installation's key (RFC 9421)."
+    )
     registered_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+", editable=False)
     peer = models.ForeignKey(
         "Peer",

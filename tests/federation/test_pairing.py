@@ -8,14 +8,14 @@ import time
 from typing import Any
 
 import pytest
-from django.test import AsyncClient
+from django.test import AsyncClient, RequestFactory
 from django.utils import timezone
 
 import db
 from apps.a2a import authentication
 from apps.a2a.errors import AgentNotFound
 from apps.accounts.audit_models import AuditEntry
-from apps.accounts.authentication import BadCredentials
+from apps.accounts.authentication import BadCredentials, Opened
 from apps.accounts.models import User
 from apps.agents import identity, signing
 from apps.agents.models import Agent
@@ -28,6 +28,8 @@ from apps.remote.identity.did_web import Unresolved, read_document
 from apps.remote.models import Peer, PeerUser, SharedAgent
 from tests.remote.card_server import CardServer
 from tests.web import telling
+
+ASKED = RequestFactory().get("/", REMOTE_ADDR="203.0.113.1")
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -139,7 +141,7 @@ def test_who_calls_is_one_user_here_for_each_person_there_and_sees_only_their_ow
 
     def caller(subject: str, slug: str = "echo", **claims: Any) -> Any:
         header = f"Bearer {other.token(sub=subject, **claims)}"
-        return authentication.authenticate(header, slug, "203.0.113.1")
+        return authentication.authenticate(header, slug, ASKED)
 
     one, agent = caller("one", name="Grace")
     assert agent == echo
@@ -181,17 +183,17 @@ def test_no_other_token_is_let_in(other: Other, echo: Agent) -> None:
         f"{head}.{claims}.",
     ):
         with pytest.raises(BadCredentials):
-            authentication.authenticate(f"Bearer {wrong}", "echo", "203.0.113.1")
-    assert authentication.authenticate(f"Bearer {good}", "echo", "203.0.113.1")[1] == echo
+            authentication.authenticate(f"Bearer {wrong}", "echo", ASKED)
+    assert authentication.authenticate(f"Bearer {good}", "echo", ASKED)[1] == echo
     assert PeerUser.objects.count() == 1
     old = other.token(sub="one", iat=now - 200, exp=now - 100)
-    assert authentication.authenticate(f"Bearer {old}", "echo", None)[1] == echo  # its stream goes on
+    assert authentication.authenticate(f"Bearer {old}", "echo", Opened())[1] == echo  # its stream goes on
     pairing.end(peer, Peer.State.REVOKED, pairing.AuditAction.PEER_REVOKED)
-    for address in ("203.0.113.1", None):
+    for request in (ASKED, Opened()):
         with pytest.raises(BadCredentials):
-            authentication.authenticate(f"Bearer {good}", "echo", address)
+            authentication.authenticate(f"Bearer {good}", "echo", request)
     other.paired()
-    assert authentication.authenticate(f"Bearer {good}", "echo", None)[1] == echo
+    assert authentication.authenticate(f"Bearer {good}", "echo", Opened())[1] == echo
     assert PeerUser.objects.count() == 1
 
 

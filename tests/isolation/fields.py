@@ -42,93 +42,16 @@ SPECIAL_NAMES = {
 }
 PLACES = {"cursor", "since", "pageToken"}
 """Where a list goes on: what another's leads to is the caller's own."""
-NAMELESS = frozenset(
-    [
-        "Idempotency-Key",
-        "Upload-Offset",
-        "acceptedOutputModes[]",
-        "access",
-        "archived",
-        "arguments",
-        "asked",
-        "at",
-        "base",
-        "before",
-        "category",
-        "credentials",
-        "data",
-        "decision",
-        "definition",
-        "email",
-        "events_limit",
-        "events_since",
-        "every_version",
-        "expiresInDays",
-        "extensions[]",
-        "filename",
-        "from",
-        "graceSeconds",
-        "health",
-        "historyLength",
-        "include",
-        "includeArtifacts",
-        "index",
-        "inline",
-        "inputs",
-        "keepFiles",
-        "kind",
-        "limit",
-        "listed",
-        "max_gap",
-        "mediaType",
-        "message",
-        "metadata",
-        "mode",
-        "name",
-        "note",
-        "options",
-        "pageSize",
-        "part",
-        "pinned",
-        "q",
-        "rating",
-        "raw",
-        "reason",
-        "retry",
-        "returnImmediately",
-        "role",
-        "running",
-        "scheme",
-        "scopes[]",
-        "seen",
-        "sha256",
-        "sharing",
-        "size",
-        "skill",
-        "source",
-        "speed",
-        "state",
-        "status",
-        "statusTimestampAfter",
-        "step",
-        "tag",
-        "text",
-        "title",
-        "to",
-        "token",
-        "type",
-        "types",
-        "unfinished",
-        "url",
-        "version",
-        "wait",
-        "waiting",
-        "whose",
-        "withArtifacts",
-        "withBranches",
-        "yaml",
-    ]
-)
+_NAMELESS = """
+    acceptedOutputModes[] access archived arguments asked at base before category credentials data decision
+    definition email events_limit events_since every_version expiresInDays extensions[] filename from graceSeconds
+    health historyLength Idempotency-Key include includeArtifacts index inline inputs keepFiles kind limit listed
+    max_gap mediaType message metadata mode name note options pageSize part pinned publicKey q rating raw reason
+    retry returnImmediately role running scheme scopes[] seen sha256 sharing size skill source speed state status
+    statusTimestampAfter step tag text title to token type types unfinished Upload-Offset url version wait waiting
+    whose withArtifacts withBranches yaml
+"""
+NAMELESS = frozenset(_NAMELESS.split())
 """Fields that name nothing. What a plan's `definition` names, and whose a key (`Idempotency-Key`) is, others test."""
 NEW = "configuration.taskPushNotificationConfig.id"
 NAMELESS_HERE = {

@@ -10,14 +10,19 @@ from django.core.exceptions import ValidationError
 from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
+from http_message_signatures import HTTPMessageVerifier, MappingKeyResolver
+from http_message_signatures.algorithms import ED25519
+from joserfc.jwk import import_key
 
 import db as database
 from apps.accounts import encryption
 from apps.accounts.encryption import CannotDecrypt, keyring
+from apps.agents import identity
 from apps.engine.output import Redaction
 from apps.remote.authentication import credentials
 from apps.remote.errors import CredentialMissing, Unauthorized, WrongOrigin
-from apps.remote.models import RemoteCredential
+from apps.remote.federation import known
+from apps.remote.models import RemoteAgent, RemoteCredential
 from tests.outbound.receiving import answer, server
 from tests.remote.guarded import api_key, approved, card, client, http, letting_in, oauth2_scheme, registered
 
@@ -81,6 +86,26 @@ async def test_each_kind_lets_parley_in(ada, scheme, given, is_known):
             assert (await http.post(at.url)).status_code == 401, "the server does look"
         await database.run(credentials.save, agent, None, "one", given, ada)
         assert (await called(agent, at.url)).status_code == 200
+
+
+async def test_requests_are_signed_by_a_switch_and_cover_the_credential(at_server):
+    heard = []
+    async with server(letting_in(lambda request: heard.append(request) or True)) as at:
+        agent = await at_server(at, {"token": http("bearer")}, {"token": []}, token={"token": SECRET})
+        await called(agent, at.url)
+        assert "signature" not in heard[0].headers
+        remote = RemoteAgent(agent=agent, origin=at.url, signs_requests=True)
+        await database.run(remote.save)
+        known.forget_peers()
+        await called(agent, at.url)
+    [_, signed] = heard
+    message = httpx.Request(signed.method, at.url, headers=signed.headers)
+    [document] = (await database.run(identity.did_document, None))["verificationMethod"]
+    keys = {document["id"]: import_key(document["publicKeyJwk"]).public_key}
+    resolver = MappingKeyResolver(public_keys=keys, private_keys={})
+    verifier = HTTPMessageVerifier(signature_algorithm=ED25519, key_resolver=resolver)
+    needed = ("@method", "@target-uri", "authorization", "content-digest")
+    assert verifier.verify(message, require_components=needed, body=signed.body)[0].nonce
 
 
 async def test_what_is_needed_together_is_sent_together(ada, at_server):

@@ -10,13 +10,13 @@ import pytest
 from allauth.idp.oidc.models import Client as Program
 from allauth.idp.oidc.models import Token
 from asgiref.sync import async_to_sync
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.utils import timezone
 
 from apps.a2a.authentication import authenticate
 from apps.a2a.errors import AgentNotFound
 from apps.accounts import quotas
-from apps.accounts.authentication import BadCredentials, api_key_principal
+from apps.accounts.authentication import BadCredentials, Opened, api_key_principal
 from apps.accounts.models import User
 from apps.accounts.people import links
 from apps.accounts.principals import KEYS, READ, WRITE
@@ -208,9 +208,9 @@ def test_a_token_for_an_agent_does_not_find_another(program, echo, countdown, se
         by_itself(f"{READ} agent:echo"),
         by_itself(READ, resource=f"{settings.PUBLIC_BASE_URL}/a2a/echo"),
     ):
-        assert authenticate(f"Bearer {access_token}", "echo", "127.0.0.1")[1] == echo
+        assert authenticate(f"Bearer {access_token}", "echo", RequestFactory().get("/"))[1] == echo
         with pytest.raises(AgentNotFound):
-            authenticate(f"Bearer {access_token}", "countdown", "127.0.0.1")
+            authenticate(f"Bearer {access_token}", "countdown", RequestFactory().get("/"))
         listed = async_to_sync(Caller(access_token).get)("/agents").body["items"]
         assert [one["slug"] for one in listed] == ["echo"]
 
@@ -223,7 +223,7 @@ def test_a_resource_of_somebody_else_gets_no_token(program):
 
 def test_checking_a_token_is_one_query_with_and_without_the_agent(program, echo):
     access_token = by_itself()
-    assert counted(authenticate, f"Bearer {access_token}", "echo", None) == 1
+    assert counted(authenticate, f"Bearer {access_token}", "echo", Opened()) == 1
     assert counted(who, access_token) == 1
 
 
@@ -235,7 +235,7 @@ def test_an_ended_token_is_refused_everywhere(program, ada):
         with pytest.raises(BadCredentials):
             who(access_token)
         with pytest.raises(BadCredentials):
-            authenticate(f"Bearer {access_token}", "echo", None)
+            authenticate(f"Bearer {access_token}", "echo", Opened())
         answer = async_to_sync(Caller(access_token).get)("/agents")
         assert (answer.status, 'error="invalid_token"' in answer.headers["www-authenticate"]) == (401, True)
 

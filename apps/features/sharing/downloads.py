@@ -28,7 +28,7 @@ from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.models import User
-from apps.accounts.principals import READ, Principal
+from apps.accounts.principals import ANONYMOUS, READ, Principal
 from apps.accounts.refusals import refusals
 from apps.record import lineage, unfinished
 from apps.record.content import blobs, parts
@@ -54,8 +54,8 @@ FORBIDDEN_CHARACTERS = re.compile(r'[<>:"|?*/\\]')
 
 def principal_from(request: HttpRequest) -> Principal:
     if authorization := request.headers.get("Authorization", ""):
-        return api_key_principal(authorization, request.META.get("REMOTE_ADDR"))
-    return request.user.principal if isinstance(request.user, User) else api_key_principal("")
+        return api_key_principal(authorization, request)
+    return request.user.principal if isinstance(request.user, User) else ANONYMOUS
 
 
 def record_download(

@@ -246,12 +246,13 @@ class ApiKeyAdmin(UndeletableAdmin):
         "expires_at",
         used,
         "last_used_from",
+        "public_key",
         "made_by",
         limits,
         created,
     )
     add_fieldsets = ((None, {"fields": ("user", "name", "scopes", "agents", "expires_at")}),)
-    readonly_fields = (key, "state", person, used, "last_used_from", "made_by", limits, created)
+    readonly_fields = (key, "state", person, used, "last_used_from", "public_key", "made_by", limits, created)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
         return self.readonly_fields if obj else ()

@@ -224,7 +224,7 @@ OF_AGENT = "remote_remoteagent_of"
 
 @admin.register(RemoteAgent)
 class RemoteAgentAdmin(ActingAdmin, HealthPanel, ReadOnlyAdmin):
-    """Only `history_messages` can be edited."""
+    """Only `history_messages` and `signs_requests` can be edited."""
 
     list_display = (
         column("name", lambda row: cells.link(row.agent.name, cells.page_url(RemoteAgent, row.pk)), "agent__name"),
@@ -259,7 +259,7 @@ class RemoteAgentAdmin(ActingAdmin, HealthPanel, ReadOnlyAdmin):
         ),
         "registered_by",
     )
-    fields = (*readonly_fields[:-1], "history_messages", readonly_fields[-1])
+    fields = (*readonly_fields[:-1], "history_messages", "signs_requests", readonly_fields[-1])
     change_form_outer_after_template = "admin/remote/remote_agent.html"
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -29,11 +29,11 @@ from apps.agents.models import Agent, AgentVersion
 from apps.features.credentials import requests
 from apps.remote import cards
 from apps.remote.authentication import security_schemes
-from apps.remote.authentication.http_auth import CookieKey, HeaderKey, QueryKey, Signer, SigningAuth
+from apps.remote.authentication.http_auth import CookieKey, HeaderKey, QueryKey, RequestSigner, Signer, SigningAuth
 from apps.remote.authentication.oauth2 import ClientTokenSigner
 from apps.remote.authentication.security_schemes import Alternative, Kind, Requirements, Scheme
 from apps.remote.errors import CredentialMissing, Unauthorized
-from apps.remote.federation.known import peer_of
+from apps.remote.federation.known import peer_of, special_row
 from apps.remote.federation.tokens import PeerSigner
 from apps.remote.models import RemoteCredential
 from db.sql import write_transaction
@@ -88,7 +88,7 @@ async def auth_for(
     checking: bool = False,
     redact: Redact = lambda secret: None,
 ) -> SigningAuth | None:
-    """The `httpx.Auth` for calls to a remote agent on behalf of `owner_id`; None if the agent requires nothing.
+    """The `httpx.Auth` for calls to a remote agent on behalf of `owner_id`; None if nothing is added to them.
 
     The agent's `current_version` must be loaded. Takes one query, or none if nothing is required. Requests raise
     errors.WrongOrigin for another origin, TokenRefused and TokenUnavailable; then nothing was sent.
@@ -101,15 +101,15 @@ async def auth_for(
     Raises CredentialMissing (see `question_for`).
     """
     requirements = requirements_of(agent)
-    if agent.kind == Agent.Kind.REMOTE and (peer := await db.run(peer_of, agent.pk)):
+    remote = await db.run(special_row, agent.pk) if agent.kind == Agent.Kind.REMOTE else None
+    last: list[Signer] = [RequestSigner()] if remote and remote.signs_requests else []
+    if remote and (peer := remote.peer):
         if not peer.is_paired:
             raise CredentialMissing(f"{peer} is not paired any more: {peer.get_state_display()}.")
-        return SigningAuth(cards.origin_of(peer.base_url), [PeerSigner(peer, owner_id)])
-    if not requirements.schemes:
-        return None
-    found = await db.run(_choose_and_touch, agent, owner_id, skill, checking)
+        return SigningAuth(cards.origin_of(peer.base_url), [PeerSigner(peer, owner_id), *last])
+    found = await db.run(_choose_and_touch, agent, owner_id, skill, checking) if requirements.schemes else []
     signers = [_signer(one.scheme, one.credential, redact) for one in found if one.credential]
-    return SigningAuth(requirements.origin, signers) if found else None
+    return SigningAuth(requirements.origin, [*signers, *last]) if found or last else None
 
 
 def _choose_and_touch(agent: Agent, owner_id: int | None, skill: str, checking: bool) -> list[SchemeCredential]:

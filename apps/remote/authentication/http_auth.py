@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncGenerator, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
 import httpx
 
+import db
+from apps.accounts import request_signatures
+from apps.agents.identity import did_of
+from apps.agents.signing import signer_of
 from apps.remote.cards import origin_of
 from apps.remote.errors import WrongOrigin
 
@@ -45,6 +50,23 @@ class CookieKey(FixedSigner):
         mine = f"{self.name}="
         others = [one for one in request.headers.get("cookie", "").split("; ") if one and not one.startswith(mine)]
         request.headers["cookie"] = "; ".join([*others, mine + self.value])
+
+
+class RequestSigner:
+    """Signs the request by the installation's key (RFC 9421). It comes last, because it covers what others add."""
+
+    async def sign(self, request: httpx.Request) -> None:
+        body = await request.aread()
+        await db.run(_sign_request, request, body)
+
+    async def renew(self) -> bool:
+        return False
+
+
+def _sign_request(request: httpx.Request, body: bytes) -> None:
+    signer = signer_of(None)
+    key_id = f"{did_of(None)}#{signer.kid}"
+    request_signatures.sign(request, signer.key.private_key, key_id, secrets.token_urlsafe(16), body)
 
 
 class SigningAuth(httpx.Auth):

@@ -16,6 +16,7 @@ from apps.accounts.keys import KeyRefused, make_key, revoke_key, rotate_key
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import PRESETS, READ, SCOPES, WRITE
 from apps.accounts.quotas import QuotaExceeded
+from apps.accounts.request_signatures import read_public_key
 from apps.agents.models import Agent
 from apps.web import agents
 from apps.web.settings.account import PasswordForm
@@ -71,12 +72,26 @@ class KeyForm(PasswordForm):
         widget=forms.RadioSelect,
     )
 
-    field_order = ["name", "preset", "scopes", "agent", "days", "current_password"]
+    public_key = forms.CharField(
+        label="Public key",
+        required=False,
+        max_length=1000,
+        help_text="An Ed25519 or P-256 key as PEM. Then each request must be signed by its private key (RFC 9421).",
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "autocomplete": "off"}),
+    )
+
+    field_order = ["name", "preset", "scopes", "agent", "days", "public_key", "current_password"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         usable = Agent.objects.visible_to(self.person.principal).order_by("name").values_list("slug", "name")
         self.fields["agent"].choices = [("", "All that you may use"), *usable]  # type: ignore[attr-defined]
+
+    def clean_public_key(self) -> str:
+        try:
+            return read_public_key(pem) if (pem := self.cleaned_data["public_key"]) else ""
+        except ValueError as error:
+            raise forms.ValidationError(str(error)) from None
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
@@ -91,7 +106,8 @@ class KeyForm(PasswordForm):
         try:
             scopes = PRESETS.get(cleaned["preset"], cleaned["scopes"])
             agents = [cleaned["agent"]] if cleaned["agent"] else []
-            return make_key(self.person.principal, self.person, cleaned["name"], scopes, lifetime, agents)
+            reach = scopes, lifetime, agents, cleaned["public_key"]
+            return make_key(self.person.principal, self.person, cleaned["name"], *reach)
         except KeyRefused as refused:
             self.add_error("scopes", str(refused))
         except QuotaExceeded as exceeded:

@@ -1,0 +1,116 @@
+"""Signed requests (RFC 9421), so that the secret of an API key is worth nothing without a private key.
+
+A key with a public key is accepted only in requests that the private one signed. Source of the rules:
+https://www.rfc-editor.org/rfc/rfc9421 and, for the digest of bodies, https://www.rfc-editor.org/rfc/rfc9530.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import http_message_signatures as signatures
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from django.conf import settings
+from django.core.cache import cache
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, UnreadablePostError
+from http_message_signatures.algorithms import ECDSA_P256_SHA256, ED25519
+
+COVERED = ("@method", "@target-uri", "authorization")
+"""What each signature covers at least; with a body, `content-digest` too."""
+LONGEST_AGE = datetime.timedelta(minutes=5)
+CLOCK_SKEW = datetime.timedelta(seconds=60)
+
+PublicKey = ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey
+
+
+class Unsigned(Exception):
+    """The request is not signed as it must be; the message says what is wrong."""
+
+
+def read_public_key(pem: str) -> str:
+    """The public key in PEM, in one form. Raises ValueError with a sentence for people."""
+    if "PRIVATE KEY" in pem:
+        raise ValueError("This is a private key. Keep it, and give its public key.")
+    try:
+        key = serialization.load_pem_public_key(pem.strip().encode())
+    except (ValueError, UnsupportedAlgorithm):
+        raise ValueError("Give a public key as PEM. It begins with “-----BEGIN PUBLIC KEY-----”.") from None
+    is_p256 = isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)
+    if not (isinstance(key, ed25519.Ed25519PublicKey) or is_p256):
+        raise ValueError("Give an Ed25519 or a P-256 key.")
+    form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    return key.public_bytes(*form).decode()
+
+
+@dataclass
+class Message:
+    """A request, as the library reads and signs it."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _OneKey(signatures.HTTPSignatureKeyResolver):
+    key: Any
+
+    def resolve_public_key(self, key_id: str) -> Any:
+        """The same for each id: the API key has said which it is."""
+        return self.key
+
+    resolve_private_key = resolve_public_key
+
+
+class _Verifier(signatures.HTTPMessageVerifier):
+    max_clock_skew = CLOCK_SKEW
+
+
+def check_request(request: HttpRequest, pem: str, owner: str) -> None:
+    """Check the signature of a request by this public key; each nonce works once for this owner. Raises Unsigned."""
+    key = serialization.load_pem_public_key(pem.encode())
+    algorithm = ED25519 if isinstance(key, ed25519.Ed25519PublicKey) else ECDSA_P256_SHA256
+    verifier = _Verifier(signature_algorithm=algorithm, key_resolver=_OneKey(key))
+    url = settings.PUBLIC_BASE_URL + request.get_full_path()
+    try:
+        body = request.body
+    except (RequestDataTooBig, UnreadablePostError):
+        raise Unsigned("its body is too large to be checked. Send it in smaller pieces") from None
+    try:
+        message = Message(str(request.method), url, request.headers)
+        [found] = verifier.verify(message, max_age=LONGEST_AGE, require_components=COVERED, body=body)
+    except signatures.HTTPMessageSignaturesException as error:
+        raise Unsigned(str(error)) from error
+    if not found.nonce:
+        raise Unsigned("its signature has no nonce")
+    used = hashlib.sha256(f"{owner} {found.nonce}".encode()).hexdigest()
+    if not cache.add(f"signature:{used}", 1, (LONGEST_AGE + 2 * CLOCK_SKEW).total_seconds()):
+        raise Unsigned("its signature was used before")
+
+
+def sign(message: Any, private_key: Any, key_id: str, nonce: str, body: bytes) -> None:
+    """Sign an outgoing request in place. `message` has `method`, `url` and `headers`, such as HTTPX's requests.
+
+    Args:
+        private_key: of `cryptography`, Ed25519 or P-256.
+    """
+    algorithm = ED25519 if isinstance(private_key, ed25519.Ed25519PrivateKey) else ECDSA_P256_SHA256
+    signer = signatures.HTTPMessageSigner(signature_algorithm=algorithm, key_resolver=_OneKey(private_key))
+    covered = [one for one in COVERED if one.startswith("@") or one in message.headers]
+    now = datetime.datetime.now(datetime.UTC)
+    signer.sign(
+        message,
+        key_id=key_id,
+        created=now,
+        expires=now + LONGEST_AGE,
+        nonce=nonce,
+        covered_component_ids=covered,
+        body=body or None,
+    )
