@@ -19,7 +19,10 @@ from apps.record.models import Context, Event, Message, Task
 from tests.a2a.calling import message
 from tests.nonces import without_nonces
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("PostgreSQL reads tasks by SQL of its own")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.services("PostgreSQL reads tasks by SQL of its own", only=True),
+]
 
 Ids = dict[str, str]
 """What there is to be named: tasks, a context, a messageId and page tokens."""

@@ -137,6 +137,7 @@ def _template(pattern: str) -> str:
 
 
 OPEN_TO_ALL = [one for one in addresses() if not NOT_OURS.match(one.template) and one.parameters]
+WITHOUT_IDS = [one for one in addresses() if not NOT_OURS.match(one.template) and not one.parameters]
 OPERATORS = [one for one in addresses() if one.template.startswith("admin/")]
 
 

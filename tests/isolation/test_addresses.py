@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.isolation.addresses import FIXED, OPEN_TO_ALL, OPERATORS, Address, ids_of, made_up
+from tests.isolation.addresses import FIXED, OPEN_TO_ALL, OPERATORS, WITHOUT_IDS, Address, ids_of, made_up
 from tests.isolation.asking import API, Answer, Caller
 from tests.isolation.world import World
 
@@ -124,6 +124,7 @@ def is_compared(caller: Caller, address: Address) -> bool:
     return caller.name != "limited key" or API.match(f"/{address.template}") is not None
 
 
+NO_LISTS = {"api/v1/events": "a stream; test_sockets.py", "metrics": "its own networks and token read it"}
 USED_UP = re.compile("^api/v1/shared|^shared|samples|approvals")
 """Their owner uses these first: what the owner does later ends them."""
 AT_THE_FRONT_DOOR = re.compile("^a2a/(v1/)?tasks")
@@ -148,6 +149,17 @@ def test_whose_it_is_gets_another_answer(address: Address, two: World, their_own
         if one != other:
             return
     pytest.fail(f"The owner is answered as if there were nothing at {address.path(there)}: {answers[0].status}")
+
+
+def shows_theirs(two: World, caller: Caller) -> list[str]:
+    """The addresses without ids, such as lists, where the caller reads anything of theirs."""
+    paths = [one.path({}) for one in WITHOUT_IDS if one.template.strip("/") not in NO_LISTS]
+    return [path for path in paths if two.theirs.mark in caller.ask("GET", path).body]
+
+
+def test_lists_show_nothing_of_theirs(two: World, everybody: list[Caller], their_owner: Caller) -> None:
+    assert {caller.name: shows_theirs(two, caller) for caller in everybody} == {one.name: [] for one in everybody}
+    assert len(shows_theirs(two, their_owner)) > 10, "the same addresses show it to its owner"
 
 
 @pytest.mark.parametrize("address", OPERATORS, ids=lambda one: one.template)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
 from django.utils import timezone
+from fido2.utils import websafe_encode
 
 from agentkit import Artifact, AuthRequired, Completed
 from agentkit.llm import approvals
@@ -46,6 +48,7 @@ from apps.remote.execution.snapshots import file_link
 from apps.remote.models import RemoteCredential
 from tests.isolation import rows
 from tests.web import telling
+from tests.web.passkeys import Passkey
 from tests.working import begin, end
 
 ECHO = "examples.agents.echo:Echo"
@@ -205,7 +208,8 @@ def _fill_account(place: Place, echo: Agent) -> None:
     )
     ids["credential"] = credential.pk
     RemoteCredential.objects.create(agent=echo, user=owner, scheme=f"{mark}", secret=f"{mark} secret")
-    data = {"name": f"{mark} passkey", "credential": {}}
+    asked = {"publicKey": {"user": {"id": websafe_encode(b"1")}, "challenge": websafe_encode(b"challenge")}}
+    data = {"name": f"{mark} passkey", "credential": json.loads(Passkey().created(asked))}
     ids["passkey"] = Authenticator.objects.create(user=owner, type="webauthn", data=data).pk
     browser = UserSession.objects.create(
         user=owner, ip="192.0.2.1", user_agent=f"{mark} browser", session_key=session_of(owner).session_key
