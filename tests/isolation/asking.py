@@ -77,6 +77,8 @@ def callers(world: World) -> list[Caller]:
         found.append(Caller(str(role), _browser(person), _key(world, person)))
     member = world.ours.people[Role.MEMBER]
     found.append(Caller("limited key", _browser(member), _key(world, member, scopes=[READ], agents=["echo"])))
+    operator = User.objects.create_superuser("operator@ouruniverse.example", "correct horse", name="Operator")
+    found.append(Caller("operator", _browser(operator), ApiKey.issue(operator, "ours")[1]))
     return [*found, Caller("nobody", Client())]
 
 

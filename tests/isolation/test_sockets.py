@@ -51,6 +51,8 @@ def test_a_session_of_theirs_is_closed_like_what_never_was(
     line: str, which: str, two: World, everybody: list[Caller]
 ) -> None:
     for caller in everybody:
+        if caller.name == "operator" and line.startswith("admin"):
+            continue  # it is theirs
         answers = [heard(f"/ws/{line}/{one}", caller) for one in (two.theirs.ids[which], uuid.uuid4())]
         assert answers[0] == answers[1], caller.name
 
