@@ -44,6 +44,7 @@ def test_viewers_are_offered_nothing_that_would_be_refused(name, viewer, echo, p
     text = HIDDEN.sub("", shown.content.decode())
     offered = {address: role_refusal(viewer, resolve(address)) for address in ACTION.findall(text)}
     assert {address for address, refusal in offered.items() if refusal} == set()
+    assert "data-new" not in text
     assert not [one for one in FOR_BUILDERS if f'href="{reverse(f"web:{one}")}"' in text]
 
 

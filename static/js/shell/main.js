@@ -45,7 +45,7 @@ const notLoaded = () => import("../toast.js").then(({ reportNotLoaded }) => repo
 const opens = (name) => () => OPEN[name]().catch(notLoaded);
 
 shortcut("mod+k", "Search", opens("palette"));
-shortcut("mod+shift+o", "New session", () => focusComposer() || location.assign(document.querySelector("[data-new]").href));
+shortcut("mod+shift+o", "New session", () => focusComposer() || document.querySelector("[data-new]")?.click());
 shortcut("mod+/", "Keyboard shortcuts", opens("help"));
 document.querySelector("[data-keys]").textContent = isMac ? "⌘K" : "Ctrl+K";
 
