@@ -118,6 +118,23 @@ IS_SEEN = """() => {
 }"""
 
 
+def test_what_comes_for_older_words_is_not_shown(page: Page) -> None:
+    echoed(page, "Zanzibar")
+    waits = "const real = setTimeout; window.setTimeout = (run, ms, ...rest) => ms === 160 || real(run, ms, ...rest);"
+    page.add_init_script(waits)  # the search for the newer words does not begin
+    page.goto("/agents")
+    live(page)
+    older = Held(page, "**/api/v1/sessions?*")
+    page.keyboard.press("Control+k")
+    older.wait()
+    page.keyboard.type("credent")
+    expect(chosen(page)).to_contain_text("Credentials")
+    with page.expect_response("**/api/v1/sessions?*"):
+        older.let_go()
+    page.wait_for_load_state("networkidle")
+    expect(chosen(page)).to_contain_text("Credentials")
+
+
 def reach(page: Page, place: Locator, key: str = "Tab") -> None:
     """Go there by Tab; each stop must show its focus."""
     expect(place).to_be_visible()

@@ -47,6 +47,8 @@ class Palette {
 
   typed() {
     this.isMoved = false; // new results are chosen from their beginning
+    this.cut?.abort();
+    this.cut = null; // what comes for older words is not shown any more
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => this.look(), PATIENCE);
     if (this.mode.look === find) this.show(atOnce(this.field.value), true);
