@@ -43,8 +43,9 @@ class BadCredentials(Exception):
 class NotSigned(BadCredentials):
     """The API key is accepted only in requests that its private key signed (RFC 9421)."""
 
-    def __init__(self, problem: str) -> None:
+    def __init__(self, problem: str, request: HttpRequest | None) -> None:
         self.problem = problem
+        self.headers = {"Accept-Signature": request_signatures.accept_signature(request)} if request else {}
 
     def __str__(self) -> str:
         return (
@@ -98,7 +99,7 @@ def _check_signature(key: ApiKey, request: HttpRequest | None) -> None:
             raise request_signatures.Unsigned("it cannot be signed")
         request_signatures.check_request(request, key.public_key, str(key))
     except request_signatures.Unsigned as refused:
-        raise NotSigned(str(refused)) from None
+        raise NotSigned(str(refused), request) from None
 
 
 def api_key_principal(authorization: str, request: HttpRequest | None = None) -> Principal:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import json
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,11 +23,14 @@ from django.core.cache import cache
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, UnreadablePostError
 from http_message_signatures.algorithms import ECDSA_P256_SHA256, ED25519
+from joserfc.errors import JoseError
+from joserfc.jwk import import_key
 
 COVERED = ("@method", "@target-uri", "authorization")
 """What each signature covers at least; with a body, `content-digest` too."""
 LONGEST_AGE = datetime.timedelta(minutes=5)
 CLOCK_SKEW = datetime.timedelta(seconds=60)
+TAG = "parley"  # of Parley's own signatures
 
 PublicKey = ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey
 
@@ -34,19 +39,36 @@ class Unsigned(Exception):
     """The request is not signed as it must be; the message says what is wrong."""
 
 
-def read_public_key(pem: str) -> str:
-    """The public key in PEM, in one form. Raises ValueError with a sentence for people."""
-    if "PRIVATE KEY" in pem:
-        raise ValueError("This is a private key. Keep it, and give its public key.")
+def read_public_key(text: str) -> str:
+    """The public key, which is given as PEM or as a JWK, as PEM in one form. Raises ValueError with a sentence."""
     try:
-        key = serialization.load_pem_public_key(pem.strip().encode())
-    except (ValueError, UnsupportedAlgorithm):
-        raise ValueError("Give a public key as PEM. It begins with “-----BEGIN PUBLIC KEY-----”.") from None
+        key = _key_in(text.strip())
+    except (ValueError, TypeError, LookupError, RecursionError, JoseError, UnsupportedAlgorithm):
+        raise ValueError(
+            "Give a public key as PEM, which begins with “-----BEGIN PUBLIC KEY-----”, or as JWK."
+        ) from None
+    if key is None:
+        raise ValueError("This is a private key. Keep it, and give its public key.")
     is_p256 = isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)
     if not (isinstance(key, ed25519.Ed25519PublicKey) or is_p256):
         raise ValueError("Give an Ed25519 or a P-256 key.")
     form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     return key.public_bytes(*form).decode()
+
+
+def _key_in(text: str) -> Any:
+    """The key of `cryptography`; None if it is a private one. Raises the errors of both libraries."""
+    if text.startswith("{"):
+        key = import_key(json.loads(text))
+        return None if key.is_private else key.public_key
+    return None if "PRIVATE KEY" in text else serialization.load_pem_public_key(text.encode())
+
+
+def accept_signature(request: HttpRequest) -> str:
+    """The header `Accept-Signature`, which says how to sign the request (RFC 9421 §5.1)."""
+    has_body = request.headers.get("Content-Length", "") not in ("", "0") or "Transfer-Encoding" in request.headers
+    names = " ".join(f'"{name}"' for name in (*COVERED, *(["content-digest"] if has_body else [])))
+    return f'parley=({names});created;nonce="{secrets.token_urlsafe(16)}"'
 
 
 @dataclass
@@ -78,21 +100,30 @@ def check_request(request: HttpRequest, pem: str, owner: str) -> None:
     key = serialization.load_pem_public_key(pem.encode())
     algorithm = ED25519 if isinstance(key, ed25519.Ed25519PublicKey) else ECDSA_P256_SHA256
     verifier = _Verifier(signature_algorithm=algorithm, key_resolver=_OneKey(key))
-    url = settings.PUBLIC_BASE_URL + request.get_full_path()
     try:
         body = request.body
     except (RequestDataTooBig, UnreadablePostError):
         raise Unsigned("its body is too large to be checked. Send it in smaller pieces") from None
     try:
-        message = Message(str(request.method), url, request.headers)
-        [found] = verifier.verify(message, max_age=LONGEST_AGE, require_components=COVERED, body=body)
+        message = Message(str(request.method), _target_uri(request), request.headers)
+        oldest = LONGEST_AGE - CLOCK_SKEW  # the library adds the skew
+        [found] = verifier.verify(message, max_age=oldest, require_components=COVERED, body=body)
     except signatures.HTTPMessageSignaturesException as error:
-        raise Unsigned(str(error)) from error
+        raise Unsigned(str(error) or "its signature is of another key or another request") from error
     if not found.nonce:
         raise Unsigned("its signature has no nonce")
     used = hashlib.sha256(f"{owner} {found.nonce}".encode()).hexdigest()
     if not cache.add(f"signature:{used}", 1, (LONGEST_AGE + 2 * CLOCK_SKEW).total_seconds()):
         raise Unsigned("its signature was used before")
+
+
+def _target_uri(request: HttpRequest) -> str:
+    """The address as the client wrote it. Django's text of a path may escape other characters."""
+    sent: bytes = getattr(request, "scope", {}).get("raw_path") or b""
+    if not sent:
+        return settings.PUBLIC_BASE_URL + request.get_full_path()
+    path, query = sent.partition(b"?")[0].decode("latin-1"), request.META.get("QUERY_STRING", "")
+    return f"{settings.PUBLIC_BASE_URL}{path}{'?' if query else ''}{query}"
 
 
 def sign(message: Any, private_key: Any, key_id: str, nonce: str, body: bytes) -> None:
@@ -111,6 +142,7 @@ def sign(message: Any, private_key: Any, key_id: str, nonce: str, body: bytes) -
         created=now,
         expires=now + LONGEST_AGE,
         nonce=nonce,
+        tag=TAG,
         covered_component_ids=covered,
         body=body or None,
     )

@@ -190,10 +190,13 @@ class OneUpload(Receiving):
 
 
 async def _receive_body(request: Request, write: Write) -> None:
-    """What a disconnecting client sent is kept."""
-    scope = getattr(request._request, "scope", {})
+    """What a disconnecting client sent is kept. The body of a signed request has been read."""
+    chunks = getattr(request._request, "scope", {}).get("body_chunks")
+    if chunks is None:
+        await write(request._request.body)
+        return
     try:
-        async for piece in cast("AsyncIterator[bytes]", scope["body_chunks"]):
+        async for piece in cast("AsyncIterator[bytes]", chunks):
             await write(piece)
     except RequestAborted:
         return

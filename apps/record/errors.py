@@ -10,7 +10,7 @@ from typing import ClassVar
 from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent
 from django.db import InterfaceError, OperationalError
 
-from apps.accounts.authentication import BadCredentials
+from apps.accounts.authentication import BadCredentials, NotSigned
 from apps.accounts.challenges import challenge
 from apps.accounts.encryption import CannotDecrypt
 from apps.accounts.permissions import NEEDED_FOR_SCOPE, Permission, missing_permission
@@ -261,8 +261,10 @@ def headers_of(error: Exception, status: int) -> dict[str, str]:
         return {"WWW-Authenticate": challenge("insufficient_scope", error.scope)}
     match status:
         case 401:
-            is_wrong = isinstance(error, BadCredentials) or isinstance(error.__cause__, BadCredentials)
-            return {"WWW-Authenticate": challenge("invalid_token" if is_wrong else "")}
+            refused = error if isinstance(error, BadCredentials) else error.__cause__
+            is_wrong = isinstance(refused, BadCredentials)
+            how = refused.headers if isinstance(refused, NotSigned) else {}
+            return {"WWW-Authenticate": challenge("invalid_token" if is_wrong else ""), **how}
         case 503:
             return {"Retry-After": "1"}
         case _:

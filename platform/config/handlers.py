@@ -256,7 +256,12 @@ async def _until_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None
 
 
 def _is_streamed_upload(scope: Scope) -> bool:
-    """Is the body a file or a piece of one?"""
+    """Is the body a file or a piece of one, which need not be whole before the view runs?
+
+    Who signs a request signs its whole body, so that is read before the signature is checked.
+    """
+    if any(name == b"signature-input" for name, _ in scope["headers"]):
+        return False
     method = scope["method"].upper()  # as Django takes it
     return method == "PATCH" or (method == "POST" and b"filename" in parse_qs(scope["query_string"]))
 

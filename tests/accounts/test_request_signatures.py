@@ -1,20 +1,27 @@
 """A key with a public key is accepted only in requests that its private key signed (RFC 9421)."""
 
 import datetime
+import io
 import json
 import uuid
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
+import http_sf
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from django.core.handlers.asgi import ASGIRequest
 from django.test import Client, RequestFactory
 from http_message_signatures import HTTPMessageSigner, MappingKeyResolver
 from http_message_signatures.algorithms import ECDSA_P256_SHA256, ED25519, HMAC_SHA256
+from joserfc.jwk import ECKey, OKPKey
 
 from apps.accounts.authentication import BadCredentials, NotSigned, api_key_principal
 from apps.accounts.keys import KeyRefused, make_key, rotate_key
 from apps.accounts.principals import KEYS, READ, WRITE
+from apps.features.uploads.models import Upload
+from tests.api.calling import Caller
 
 pytestmark = pytest.mark.django_db(transaction=True)  # a thread writes a key's last use
 
@@ -76,6 +83,16 @@ def test_a_signed_request_is_accepted_with_each_kind_of_key(ada, key):
     assert caller(Asked(other).sign(private, ECDSA_P256_SHA256)).user_id == ada.pk
 
 
+@pytest.mark.parametrize("path", ["/files/a=b;c.txt", "/files/%7Eada/%5Ba%5D.txt", "/files/a%2Fb?q=%7e"])
+def test_an_address_is_taken_as_the_client_wrote_it(ada, key, path):
+    asked = Asked(key, "GET", path, b"").sign()
+    raw, _, query = path.encode().partition(b"?")
+    scope = {"type": "http", "method": "GET", "path": unquote(raw.decode()), "raw_path": raw, "query_string": query}
+    headers = [(name.lower().encode(), value.encode()) for name, value in asked.headers.items()]
+    served = ASGIRequest({**scope, "headers": headers}, io.BytesIO())
+    assert api_key_principal(asked.headers["Authorization"], served).user_id == ada.pk
+
+
 def changed(**values):
     def change(asked):
         for name, value in values.items():
@@ -93,6 +110,15 @@ def with_header(name, value):
     return change
 
 
+def twice(*names):
+    def change(asked):
+        for name in names:
+            asked.headers[name] = f"{asked.headers[name]}, {asked.headers[name]}"
+        return asked
+
+    return change
+
+
 WRONG = {
     "no signature": lambda key: Asked(key),
     "another body": lambda key: changed(body=b"{}")(Asked(key).sign()),
@@ -101,7 +127,7 @@ WRONG = {
     "another query": lambda key: changed(path="/api/v1/sessions?limit=2")(Asked(key).sign()),
     "another key": lambda key: Asked(key).sign(ed25519.Ed25519PrivateKey.generate()),
     "the public key as a secret": lambda key: Asked(key).sign(pem(PRIVATE).encode(), HMAC_SHA256),
-    "an old one": lambda key: Asked(key).sign(age=400),
+    "an old one": lambda key: Asked(key).sign(age=310),
     "one of the future": lambda key: Asked(key).sign(age=-120),
     "one that covers no address": lambda key: Asked(key).sign(covered=("@method", "authorization")),
     "one that covers no key": lambda key: Asked(key).sign(covered=("@method", "@target-uri")),
@@ -111,6 +137,12 @@ WRONG = {
         Asked(key).sign(label="a").sign(label="b", append_if_signature_exists=True, use_existing_digest=True)
     ),
     "no dictionary": lambda key: with_header("Signature-Input", "%%%")(Asked(key).sign()),
+    "one label twice": lambda key: twice("Signature-Input", "Signature")(Asked(key).sign()),
+    "no list of what it covers": lambda key: with_header("Signature-Input", "pyhms=1")(Asked(key).sign()),
+    "no text": lambda key: with_header("Signature-Input", "pyhms=\xff\x00")(Asked(key).sign()),
+    "a time that is none": lambda key: with_header(
+        "Signature-Input", 'pyhms=("@target-uri");created=99999999999999;keyid="a"'
+    )(Asked(key).sign()),
     "no bytes": lambda key: with_header("Signature", "pyhms=1")(Asked(key).sign()),
     "a wrong digest": lambda key: with_header("Content-Digest", "sha-256=:AAAA:")(Asked(key).sign()),
 }
@@ -170,12 +202,23 @@ def test_it_makes_and_changes_only_keys_that_need_signatures_too(ada, key):
         rotate_key(maker, plain.pk)
 
 
+@pytest.mark.parametrize("private", [PRIVATE, ec.generate_private_key(ec.SECP256R1())], ids=["Ed25519", "P-256"])
+def test_a_jwk_is_the_same_key(ada, private):
+    kind = OKPKey if private is PRIVATE else ECKey
+    jwk = json.dumps(kind.import_key(pem(private)).as_dict())
+    assert make_key(ada.principal, ada, "jwk", [READ], public_key=jwk)[0].public_key == pem(private)
+
+
 REFUSED_KEYS = {
     "no key": "hello",
     "a private key": PRIVATE.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ).decode(),
     "RSA": pem(rsa.generate_private_key(65537, 2048)),
+    "a private JWK": json.dumps(OKPKey.generate_key("Ed25519").as_dict(private=True)),
+    "a secret": '{"kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQ"}',
+    "half a JWK": '{"kty": "OKP", "crv": "Ed25519"}',
+    "a JWK of no kind": '{"kty": [], "crv": "X"}',
     "another curve": pem(ec.generate_private_key(ec.SECP384R1())),
 }
 
@@ -208,4 +251,33 @@ def test_each_door_asks_for_the_signature(door, ada, key, echo):
     refused = answer(Asked(key, method, path, content))
     assert refused.status_code == 401
     assert "RFC 9421" in refused.content.decode()
-    assert answer(Asked(key, method, path, content).sign()).status_code == 200
+    assert 'error="invalid_token"' in refused["WWW-Authenticate"]
+    covered, nonce = as_asked(refused["Accept-Signature"])
+    assert ("content-digest" in covered) == bool(body)
+    with_digest = Asked(key, method, path, content)
+    assert answer(with_digest.sign(covered=covered, nonce=nonce)).status_code == 200
+
+
+def as_asked(header):
+    """What `Accept-Signature` wants covered, and its nonce."""
+    [(covered, wanted)] = http_sf.parse(header.encode(), tltype="dictionary").values()
+    assert wanted["created"] is True
+    return tuple(name for name, _ in covered), wanted["nonce"]
+
+
+async def test_an_uploaded_file_is_covered_too(key, settings, tmp_path):
+    settings.UPLOADS_DIR = tmp_path
+    path = "/uploads?filename=a.txt"
+    signed = Asked(key, "POST", f"/api/v1{path}", b"mine").sign()
+    uncovered = Asked(key, "POST", f"/api/v1{path}", b"").sign()
+    for content, asked in ((b"else", signed), (b"mine", uncovered), (b"mine", Asked(key))):
+        assert (await Caller(key).ask("POST", path, content, with_type(asked))).status == 401
+    assert not await Upload.objects.aexists()
+    taken = await Caller(key).ask(
+        "POST", path, b"mine", with_type(Asked(key, "POST", f"/api/v1{path}", b"mine").sign())
+    )
+    assert (taken.status, taken.body["offset"], taken.body["isWhole"]) == (201, 4, True)
+
+
+def with_type(asked):
+    return {**asked.headers, "Content-Type": "text/plain"}
