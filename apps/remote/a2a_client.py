@@ -13,7 +13,6 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any
 from urllib.parse import quote
 
-import httpx
 from a2a.client import ClientCallContext
 from a2a.client.transports.base import ClientTransport
 from a2a.client.transports.jsonrpc import JsonRpcTransport
@@ -38,6 +37,7 @@ from google.protobuf.message import Message
 from apps.agents.models import Agent
 from apps.remote import cards
 from apps.remote.authentication import credentials
+from apps.remote.authentication.http_auth import SigningAuth
 from apps.remote.cards import HTTP_JSON, JSONRPC, Interface, choose_interface
 from apps.remote.errors import BadCard, Misbehaved, Refused
 from apps.remote.transport import CallClient, pooled_transport
@@ -83,7 +83,7 @@ async def connect_for(
 
 @asynccontextmanager
 async def connect(
-    card: AgentCard, *, auth: httpx.Auth | None = None, headers: Mapping[str, str] | None = None
+    card: AgentCard, *, auth: SigningAuth | None = None, headers: Mapping[str, str] | None = None
 ) -> AsyncIterator[Peer]:
     """Connect to the agent of this card. `auth` and `headers` go with each request. Raises BadCard.
 
@@ -108,13 +108,13 @@ class Peer:
         card: AgentCard,
         interface: Interface,
         transport: Transport,
-        auth: httpx.Auth | None,
+        auth: SigningAuth | None,
         headers: Mapping[str, str],
     ) -> None:
         self.interface = interface
         self.streams: bool = card.capabilities.streaming
         self.calls_webhooks: bool = card.capabilities.push_notifications
-        self.is_authenticated = auth is not None
+        self.is_authenticated = auth is not None and auth.has_credential
         self.event_id = ""
         self.card, self._transport, self._auth, self._headers = card, transport, auth, headers
 

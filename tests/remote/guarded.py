@@ -10,8 +10,12 @@ from typing import Any
 from urllib.parse import parse_qs, unquote_plus, urlsplit
 
 import httpx
+from http_message_signatures import HTTPMessageVerifier, MappingKeyResolver, VerifyResult
+from http_message_signatures.algorithms import ED25519
+from joserfc.jwk import import_key
 
 import outbound
+from apps.agents import identity
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import house_workspace
 from outbound.transports import Transport
@@ -92,6 +96,18 @@ def letting_in(is_known: Callable[[Request], bool]) -> Any:
         writer.write(answer(b'{"ok": true}') if known else answer(b"who?", "401 Unauthorized"))
 
     return answering
+
+
+def verified(request: Request, url: str) -> VerifyResult:
+    """The signature of a request to this address with a token and a body, by the key of the installation's DID."""
+    message = httpx.Request(request.method, url, headers=request.headers)
+    [document] = identity.did_document(None)["verificationMethod"]
+    keys = {document["id"]: import_key(document["publicKeyJwk"]).public_key}
+    resolver = MappingKeyResolver(public_keys=keys, private_keys={})
+    verifier = HTTPMessageVerifier(signature_algorithm=ED25519, key_resolver=resolver)
+    needed = ("@method", "@target-uri", "authorization", "content-digest")
+    [found] = verifier.verify(message, expect_tag="parley", require_components=needed, body=request.body)
+    return found
 
 
 class Issuer:

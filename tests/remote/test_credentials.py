@@ -3,6 +3,7 @@
 import base64
 import datetime
 import logging
+import re
 
 import httpx
 import pytest
@@ -10,21 +11,17 @@ from django.core.exceptions import ValidationError
 from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
-from http_message_signatures import HTTPMessageVerifier, MappingKeyResolver
-from http_message_signatures.algorithms import ED25519
-from joserfc.jwk import import_key
 
 import db as database
 from apps.accounts import encryption
 from apps.accounts.encryption import CannotDecrypt, keyring
-from apps.agents import identity
 from apps.engine.output import Redaction
 from apps.remote.authentication import credentials
 from apps.remote.errors import CredentialMissing, Unauthorized, WrongOrigin
 from apps.remote.federation import known
 from apps.remote.models import RemoteAgent, RemoteCredential
 from tests.outbound.receiving import answer, server
-from tests.remote.guarded import api_key, approved, card, client, http, letting_in, oauth2_scheme, registered
+from tests.remote.guarded import api_key, approved, card, client, http, letting_in, oauth2_scheme, registered, verified
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("outward")]
 
@@ -99,13 +96,22 @@ async def test_requests_are_signed_by_a_switch_and_cover_the_credential(at_serve
         known.forget_peers()
         await called(agent, at.url)
     [_, signed] = heard
-    message = httpx.Request(signed.method, at.url, headers=signed.headers)
-    [document] = (await database.run(identity.did_document, None))["verificationMethod"]
-    keys = {document["id"]: import_key(document["publicKeyJwk"]).public_key}
-    resolver = MappingKeyResolver(public_keys=keys, private_keys={})
-    verifier = HTTPMessageVerifier(signature_algorithm=ED25519, key_resolver=resolver)
-    needed = ("@method", "@target-uri", "authorization", "content-digest")
-    assert verifier.verify(message, require_components=needed, body=signed.body)[0].nonce
+    found = await database.run(verified, signed, at.url)
+    assert found.nonce
+    assert 0 < found.parameters["expires"] - found.parameters["created"] <= 300
+
+
+async def test_an_agent_that_asks_for_nothing_gets_signed_requests_each_with_its_own_nonce(at_server):
+    heard = []
+    async with server(letting_in(lambda request: heard.append(request) or True)) as at:
+        agent = await at_server(at, {})
+        await database.run(RemoteAgent(agent=agent, origin=at.url, signs_requests=True).save)
+        known.forget_peers()
+        for _ in range(2):
+            assert (await called(agent, at.url)).status_code == 200
+    nonces = {re.search(r'nonce="([^"]+)"', request.headers["signature-input"])[1] for request in heard}
+    assert len(nonces) == 2
+    assert not any("authorization" in request.headers["signature-input"] for request in heard)
 
 
 async def test_what_is_needed_together_is_sent_together(ada, at_server):

@@ -14,10 +14,22 @@ import outbound
 from apps.engine.output import Redaction
 from apps.remote.authentication import credentials, oauth2
 from apps.remote.errors import CredentialMissing, TokenRefused, TokenUnavailable
-from apps.remote.models import RemoteCredential
+from apps.remote.federation import known
+from apps.remote.models import RemoteAgent, RemoteCredential
 from outbound import Limits
 from tests.outbound.receiving import answer, server
-from tests.remote.guarded import Issuer, Request, approved, card, client, letting_in, oauth2_scheme, open_id, registered
+from tests.remote.guarded import (
+    Issuer,
+    Request,
+    approved,
+    card,
+    client,
+    letting_in,
+    oauth2_scheme,
+    open_id,
+    registered,
+    verified,
+)
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("outward")]
 
@@ -91,6 +103,19 @@ async def test_one_that_the_agent_refuses_is_renewed_once(guarded):
         assert len(at.requests) == 3
         assert at.requests[1].endswith(b'{"hello":1}')
         assert at.requests[2].endswith(b'{"hello":1}')
+
+
+async def test_with_a_renewed_token_the_request_is_signed_again(guarded):
+    issuer = Issuer()
+    async with behind(guarded, issuer) as (call, at):
+        await call()
+        await db.run(RemoteAgent(agent=call.agent, origin=at.url, signs_requests=True).save)
+        known.forget_peers()
+        issuer.refused.add(issuer.issued[0])
+        assert await call() == 200
+        old, new = [await db.run(verified, Request(one), at.url) for one in at.requests[1:]]
+    assert [one.covered_components['"authorization"'] for one in (old, new)] == [f"Bearer {t}" for t in issuer.issued]
+    assert old.nonce != new.nonce
 
 
 async def test_an_agent_that_refuses_every_token_is_asked_no_third_time(guarded):

@@ -19,7 +19,8 @@ from apps.remote import circuit_breaker
 from apps.remote.authentication import credentials
 from apps.remote.errors import Unreachable
 from apps.remote.execution import cancellation
-from apps.remote.models import Breaker, OpenWork
+from apps.remote.federation import known
+from apps.remote.models import Breaker, OpenWork, RemoteAgent
 from tests.remote.conversing import Talk, delivered, is_whole, remote_agent, run_of, said, until, words
 from tests.remote.scripted import CUT, Scripted, artifact, events, in_turn, made, now, refusing, serving, task
 
@@ -249,18 +250,28 @@ async def test_a_worker_that_ends_leaves_the_work_to_the_next_which_finds_it_aga
     assert await db.run(is_whole, done)
 
 
-@pytest.mark.parametrize("remembers", [False, True])
-async def test_a_message_of_which_nothing_is_known_is_sent_again_only_where_that_is_safe(agent, ada, remembers):
+@pytest.mark.parametrize(
+    ("remembers", "knows_caller"),
+    [(False, True), (True, True), (True, False)],
+    ids=["forgetful", "remembers", "remembers callers it knows, and this one only signs"],
+)
+async def test_a_message_of_which_nothing_is_known_is_sent_again_only_where_that_is_safe(
+    agent, ada, remembers, knows_caller
+):
     extensions = [{"uri": "https://peer.invalid/ext/message-ids/v1"}] if remembers else []
-    talk = Talk(ada, await db.run(remote_agent, agent.card(extensions=extensions) | WANTS))
-    await db.run(credentials.save, talk.agent, None, "key", {"key": "0123456789"}, ada)
+    talk = Talk(ada, await db.run(remote_agent, agent.card(extensions=extensions) | (WANTS if knows_caller else {})))
+    if knows_caller:
+        await db.run(credentials.save, talk.agent, None, "key", {"key": "0123456789"}, ada)
+    else:
+        await db.run(RemoteAgent.objects.filter(agent=talk.agent).update, signs_requests=True)
+        known.forget_peers()
     agent.sent = in_turn(silence, events({"task": task("COMPLETED")}))
     agent.is_at("COMPLETED", "Done.")
     sent = await talk.say()
     await until(lambda: agent.sends)
     await asyncio.to_thread(worker.close_current_worker, 0.0)
     done = await talk.settled(sent)
-    if remembers:
+    if remembers and knows_caller:
         first, second = agent.sends
         assert first == second
         assert words(done) == "Done."

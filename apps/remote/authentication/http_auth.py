@@ -74,10 +74,14 @@ class SigningAuth(httpx.Auth):
 
     It signs a copy: errors and logs may quote the original. After a 401 it retries once if a credential could be
     renewed. Raises WrongOrigin, and the errors of the signers.
+
+    Attributes:
+        has_credential: is anything but a signature added? An agent may not look at signatures.
     """
 
     def __init__(self, origin: str, signers: Sequence[Signer]) -> None:
         self._origin, self._signers = origin, signers
+        self.has_credential = any(not isinstance(signer, RequestSigner) for signer in signers)
 
     def __repr__(self) -> str:
         return f"<Signature for {self._origin}>"
