@@ -40,7 +40,8 @@ def public_health(agent: Agent) -> tuple[str, str]:
 API_KEY_SCHEME = {
     "httpAuthSecurityScheme": {
         "scheme": "Bearer",
-        "description": "An API key of this platform: Authorization: Bearer <key>.",
+        "description": "An API key of this platform: Authorization: Bearer <key>. "
+        "One with a public key is accepted only in signed requests (RFC 9421).",
     }
 }
 

@@ -58,7 +58,7 @@ class NewKey(Body):
         max_length=1000,
         allow_blank=True,
         trim_whitespace=True,
-        help_text="An Ed25519 or P-256 key as PEM. If given, each request with the key must be signed (RFC 9421).",
+        help_text="An Ed25519 or P-256 key, PEM or JWK. If given, each request with the key must be signed (RFC 9421).",
     )
 
 

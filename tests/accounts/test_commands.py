@@ -3,11 +3,13 @@
 import datetime
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
 from django.contrib.auth import authenticate
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from apps.accounts.authentication import api_key_principal
+from apps.accounts.authentication import NotSigned, api_key_principal
 from apps.accounts.models import ApiKey, User
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -57,6 +59,23 @@ def test_create_api_key_takes_a_name_scopes_and_a_lifetime(ada, printed):
     assert (key.name, key.scopes) == ("ci", ["tasks:read", "tasks:write"])
     left = key.expires_at - timezone.now()
     assert datetime.timedelta(days=6, hours=23) < left <= datetime.timedelta(days=7)
+
+
+def test_create_api_key_takes_a_public_key_and_nothing_else_for_one(ada, printed, tmp_path):
+    file = tmp_path / "public.pem"
+    with pytest.raises(CommandError):
+        printed("create_api_key", "ada@example.org", "--public-key", str(file))
+    for wrong in (b"hello", b"\xff\xfe"):
+        file.write_bytes(wrong)
+        with pytest.raises(CommandError):
+            printed("create_api_key", "ada@example.org", "--public-key", str(file))
+    assert not ApiKey.objects.exists()
+    form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    file.write_bytes(ed25519.Ed25519PrivateKey.generate().public_key().public_bytes(*form))
+    text = printed("create_api_key", "ada@example.org", "--public-key", str(file)).strip()
+    assert ApiKey.objects.get().public_key == file.read_text()
+    with pytest.raises(NotSigned):
+        api_key_principal(f"Bearer {text}")
 
 
 def test_create_api_key_refuses_a_user_who_is_missing_and_a_lifetime_of_no_days(ada, printed):

@@ -76,7 +76,7 @@ class KeyForm(PasswordForm):
         label="Public key",
         required=False,
         max_length=1000,
-        help_text="An Ed25519 or P-256 key as PEM. Then each request must be signed by its private key (RFC 9421).",
+        help_text="An Ed25519 or P-256 key, PEM or JWK. Its private key must then sign each request (RFC 9421).",
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "autocomplete": "off"}),
     )
 
