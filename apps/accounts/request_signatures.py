@@ -12,12 +12,13 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import http_message_signatures as signatures
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from django.conf import settings
 from django.core.cache import cache
 from django.core.exceptions import RequestDataTooBig
@@ -56,11 +57,11 @@ def read_public_key(text: str) -> str:
     return key.public_bytes(*form).decode()
 
 
-def _key_in(text: str) -> Any:
+def _key_in(text: str) -> PublicKeyTypes | None:
     """The key of `cryptography`; None if it is a private one. Raises the errors of both libraries."""
     if text.startswith("{"):
         key = import_key(json.loads(text))
-        return None if key.is_private else key.public_key
+        return None if key.is_private else cast(PublicKeyTypes, key.public_key)
     return None if "PRIVATE KEY" in text else serialization.load_pem_public_key(text.encode())
 
 
@@ -121,7 +122,7 @@ def _target_uri(request: HttpRequest) -> str:
     """The address as the client wrote it. Django's text of a path may escape other characters."""
     sent: bytes = getattr(request, "scope", {}).get("raw_path") or b""
     if not sent:
-        return settings.PUBLIC_BASE_URL + request.get_full_path()
+        return f"{settings.PUBLIC_BASE_URL}{request.get_full_path()}"
     path, query = sent.partition(b"?")[0].decode("latin-1"), request.META.get("QUERY_STRING", "")
     return f"{settings.PUBLIC_BASE_URL}{path}{'?' if query else ''}{query}"
 
