@@ -380,18 +380,32 @@ class ApiKey(models.Model):
         )
 
 
-class CacheEntry(models.Model):
-    """The table of Django's cache (`CACHES`): counts and used codes that all processes must see."""
+class CacheRow(models.Model):
+    """A row of Django's cache in the database (`CACHES`), which all processes see."""
 
     cache_key = models.CharField(max_length=255, primary_key=True)
     value = models.TextField()
     expires = models.DateTimeField(db_index=True)
 
     class Meta:
-        db_table = "cache"
+        abstract = True
 
     def __str__(self) -> str:
         return self.cache_key
+
+
+class CacheEntry(CacheRow):
+    """A count of sign-ins or a used code."""
+
+    class Meta:
+        db_table = "cache"
+
+
+class UsedNonce(CacheRow):
+    """A nonce of a signed request. In a table of its own, because many of them must not displace counts of sign-ins."""
+
+    class Meta:
+        db_table = "used_nonces"
 
 
 class AccessChange(models.Model):

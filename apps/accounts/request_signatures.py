@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from django.conf import settings
-from django.core.cache import cache
+from django.core.cache import caches
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, UnreadablePostError
 from http_message_signatures.algorithms import ECDSA_P256_SHA256, ED25519
@@ -114,7 +114,7 @@ def check_request(request: HttpRequest, pem: str, owner: str) -> None:
     if not found.nonce:
         raise Unsigned("its signature has no nonce")
     used = hashlib.sha256(f"{owner} {found.nonce}".encode()).hexdigest()
-    if not cache.add(f"signature:{used}", 1, (LONGEST_AGE + 2 * CLOCK_SKEW).total_seconds()):
+    if not caches["nonces"].add(used, 1, (LONGEST_AGE + 2 * CLOCK_SKEW).total_seconds()):
         raise Unsigned("its signature was used before")
 
 

@@ -11,6 +11,7 @@ import http_sf
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from django.core.cache import cache
 from django.core.handlers.asgi import ASGIRequest
 from django.test import Client, RequestFactory
 from http_message_signatures import HTTPMessageSigner, MappingKeyResolver
@@ -171,6 +172,14 @@ def test_a_signature_works_once_and_for_its_key_alone(ada, key):
         caller(asked)
     other = make_key(ada.principal, ada, "other", [READ], public_key=pem(PRIVATE))[1]
     assert caller(Asked(other).sign(nonce="once")).is_known
+
+
+def test_used_nonces_never_displace_the_counts_of_sign_ins(key, settings):
+    settings.CACHES = {name: {**one, "OPTIONS": {"MAX_ENTRIES": 3}} for name, one in settings.CACHES.items()}
+    cache.set("count", 1)
+    for _ in range(6):
+        assert caller(Asked(key).sign()).is_known
+    assert cache.get("count") == 1
 
 
 def test_a_wrong_secret_is_refused_before_the_signature_is_looked_at(key):

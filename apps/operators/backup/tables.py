@@ -24,7 +24,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.duration import duration_iso_string
 
 from apps.accounts.encryption import EncryptedTextField
-from apps.accounts.models import CacheEntry
+from apps.accounts.models import CacheEntry, UsedNonce
 from apps.features.search import indexing
 from apps.features.search.models import WordsField
 from apps.features.uploads.models import Upload
@@ -39,10 +39,11 @@ LEFT_OUT_OF_FILES: dict[type[models.Model], str | None] = {
     Session: None,
     UserSession: None,
     CacheEntry: None,
+    UsedNonce: None,
     Upload: "sha256 <> ''",
 }
-"""What a backup leaves out, or the condition of what it has: sign-ins, counts of attempts, and uploads under way (their
-bytes are no stored files yet).
+"""What a backup leaves out, or the condition of what it has: sign-ins, counts of attempts, used nonces, and uploads
+under way (their bytes are no stored files yet).
 """
 
 
