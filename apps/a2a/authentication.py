@@ -20,14 +20,14 @@ from apps.remote.federation import tokens
 from apps.remote.federation.calls import federated_caller
 
 
-def authenticate(authorization: str, slug: str, request: HttpRequest | Opened) -> tuple[Principal, Agent | None]:
+def authenticate(authorization: str, slug: str, request: HttpRequest) -> tuple[Principal, Agent | None]:
     """The caller of an `Authorization` header, and the agent if they may use it. One query.
 
     The front door has no slug, and no agent yet. Requests are counted; those with bad credentials by address. Where an
     open stream is checked again, nothing is counted.
     Raises BadCredentials, QuotaExceeded, Unauthenticated, AgentNotFound.
     """
-    address = str(request.META.get("REMOTE_ADDR", "")) if isinstance(request, HttpRequest) else None
+    address = None if isinstance(request, Opened) else str(request.META.get("REMOTE_ADDR", ""))
     try:
         principal, agent = _find_caller_and_agent(authorization, slug if slug.isprintable() else "", request)
     except BadCredentials:
@@ -44,9 +44,7 @@ def authenticate(authorization: str, slug: str, request: HttpRequest | Opened) -
     return principal, agent
 
 
-def _find_caller_and_agent(
-    authorization: str, slug: str, request: HttpRequest | Opened
-) -> tuple[Principal, Agent | None]:
+def _find_caller_and_agent(authorization: str, slug: str, request: HttpRequest) -> tuple[Principal, Agent | None]:
     """Raises BadCredentials, also for a token at the front door: a token is for one agent."""
     if not authorization:
         return ANONYMOUS, AGENT_BY_SLUG.one(slug) if slug else None

@@ -69,11 +69,11 @@ def split_key(authorization: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-class Opened:
-    """In place of a request, where an open stream is checked again: its request was checked."""
+class Opened(HttpRequest):
+    """In place of a request, where an open stream is checked again: its signature was checked."""
 
 
-def check_key(key: ApiKey | None, secret: str, request: HttpRequest | Opened | None) -> ApiKey:
+def check_key(key: ApiKey | None, secret: str, request: HttpRequest | None) -> ApiKey:
     """The key, if it is usable and has this secret; notes its use from the request's address. Raises BadCredentials.
 
     Without a request the last address stays.
@@ -85,7 +85,7 @@ def check_key(key: ApiKey | None, secret: str, request: HttpRequest | Opened | N
         raise BadCredentials
     if key.public_key and not isinstance(request, Opened):
         _check_signature(key, request)
-    address = request.META.get("REMOTE_ADDR") if isinstance(request, HttpRequest) else None
+    address = request.META.get("REMOTE_ADDR") if request else None
     if key.last_used_at is None or now - key.last_used_at > ApiKey.TOUCH_AFTER:
         where = {"last_used_from": address_key(address).removeprefix("at:")[:60]} if address else {}
         db.later(ApiKey.objects.filter(pk=key.pk).update, last_used_at=now, **where)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from django.conf import settings
-from django.http import HttpRequest, QueryDict
+from django.http import QueryDict
 from django.urls import path
 from drf_spectacular.types import OpenApiTypes
 from rest_framework import serializers
@@ -23,7 +23,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 import db
-from apps.accounts.authentication import request_principal
+from apps.accounts.authentication import Opened, request_principal
 from apps.accounts.principals import Principal
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Choice, Query, Token
@@ -150,7 +150,7 @@ def _access_check(endpoint: Endpoint) -> wire.AccessCheck:
 
 def _find_refusal(endpoint: Endpoint) -> Exception | None:
     """Why the caller has no access any more."""
-    again = HttpRequest()
+    again = Opened()
     again.method, again.META, again.COOKIES = "GET", endpoint.request.META, endpoint.request.COOKIES
     request = endpoint.initialize_request(again)
     try:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from django.db import connection
+from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 
 import db
@@ -35,8 +36,9 @@ async def tasks(worker, ada_at, echo):
 
 async def test_admitting_a_caller_takes_one_query(ada_key, ada_at, echo, public_echo):
     await ada_at("echo").call("GetTask", {"id": "a"})  # notes the key's use, once a minute
-    assert await db.run(counted, authentication.authenticate, f"Bearer {ada_key}", "echo", "127.0.0.1") == 1
-    assert await db.run(counted, authentication.authenticate, "", "open-echo", "127.0.0.1") == 1
+    asked = RequestFactory().get("/")
+    assert await db.run(counted, authentication.authenticate, f"Bearer {ada_key}", "echo", asked) == 1
+    assert await db.run(counted, authentication.authenticate, "", "open-echo", asked) == 1
 
 
 async def test_a_task_is_shown_by_one_query(tasks, ada, bob, echo):

@@ -17,8 +17,15 @@ from django.test import Client, RequestFactory
 from http_message_signatures import HTTPMessageSigner, MappingKeyResolver
 from http_message_signatures.algorithms import ECDSA_P256_SHA256, ED25519, HMAC_SHA256
 from joserfc.jwk import ECKey, OKPKey
+from rest_framework.request import Request
 
-from apps.accounts.authentication import BadCredentials, NotSigned, api_key_principal
+from apps.accounts.authentication import (
+    ApiKeyAuthentication,
+    BadCredentials,
+    NotSigned,
+    Opened,
+    api_key_principal,
+)
 from apps.accounts.keys import KeyRefused, make_key, rotate_key
 from apps.accounts.principals import KEYS, READ, WRITE
 from apps.features.uploads.models import Upload
@@ -191,6 +198,12 @@ def test_a_wrong_secret_is_refused_before_the_signature_is_looked_at(key):
 def test_where_no_request_can_be_signed_the_key_is_refused(key):
     with pytest.raises(NotSigned):
         api_key_principal(f"Bearer {key}")
+
+
+def test_an_open_stream_is_checked_again_without_its_signature(ada, key):
+    again = Opened()
+    again.META = {"HTTP_AUTHORIZATION": f"Bearer {key}"}
+    assert ApiKeyAuthentication().authenticate(Request(again))[0] == ada
 
 
 def test_after_a_rotation_the_public_key_is_the_same(ada, key):

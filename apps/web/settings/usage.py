@@ -70,10 +70,12 @@ class Part:
 def _budgets(principal: Principal) -> Iterator[Part]:
     """Those of the workspace and of the person's keys there, of all agents."""
     keys = ApiKey.objects.visible_to(principal).filter(workspace=principal.workspace_id)
-    known = Budget.objects.filter(Q(workspace=principal.workspace_id) | Q(api_key__in=keys), agent=None)
+    known = Budget.objects.filter(Q(workspace=principal.workspace_id or 0) | Q(api_key__in=keys), agent=None)
     for budget in known.select_related("api_key"):
         used = snapshot().used_of(budget)
-        limits = budget.limits or {Measure.COST: budget.soft_limit or 0.0}
+        limits = budget.limits
+        if budget.soft_limit is not None:
+            limits.setdefault(Measure.COST, budget.soft_limit)
         for measure, limit in limits.items():
             is_spent = measure in budget.limits and used.of(measure) >= limit
             title = budget.api_key.name if budget.api_key else "Workspace"
