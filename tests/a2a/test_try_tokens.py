@@ -129,7 +129,7 @@ async def test_admitting_its_owner_takes_one_query(token):
 
     def away():
         with pytest.raises(authentication.BadToken):
-            authenticate(f"Bearer {token}", "other", "127.0.0.1")
+            authenticate(f"Bearer {token}", "other", RequestFactory().get("/"))
 
     assert await db.run(counted, away) == 0
 
