@@ -115,7 +115,7 @@ def _what_is_remembered_is_of_the_test() -> None:
     """Caches last for seconds; clear them, because each test has an empty database, or none."""
     signing.clear_signers()
     circuit_breaker.clear_cache()
-    known.forget_peers()
+    known.forget()
     resolver.forget()
     spending.forget()
     refusals.clear()

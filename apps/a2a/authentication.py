@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from apps.a2a.errors import AgentNotFound, Unauthenticated
 from apps.a2a.protojson import Line, ProtoMessage
 from apps.accounts import authentication, oauth, quotas
-from apps.accounts.authentication import BadCredentials, Opened
+from apps.accounts.authentication import BadCredentials, OpenStream
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents.models import Agent
 from apps.agents.sql import AGENT_BY_SLUG, KEY_AND_AGENT, TOKEN_AND_AGENT, USER_SESSION_AND_AGENT
@@ -27,7 +27,7 @@ def authenticate(authorization: str, slug: str, request: HttpRequest) -> tuple[P
     open stream is checked again, nothing is counted.
     Raises BadCredentials, QuotaExceeded, Unauthenticated, AgentNotFound.
     """
-    address = None if isinstance(request, Opened) else str(request.META.get("REMOTE_ADDR", ""))
+    address = None if isinstance(request, OpenStream) else str(request.META.get("REMOTE_ADDR", ""))
     try:
         principal, agent = _find_caller_and_agent(authorization, slug if slug.isprintable() else "", request)
     except BadCredentials:
@@ -54,7 +54,7 @@ def _find_caller_and_agent(authorization: str, slug: str, request: HttpRequest) 
         user, session, agent = found or (None, None, None)
         return authentication.token_principal(user, session), agent
     if slug and (token := tokens.token_in(authorization)):
-        return federated_caller(token, slug, is_open=isinstance(request, Opened))
+        return federated_caller(token, slug, is_open=isinstance(request, OpenStream))
     if access_token := authentication.access_token_in(authorization):
         granted, client, user, agent = TOKEN_AND_AGENT.one(oauth.hash_of(access_token), slug) or (
             None,

@@ -41,7 +41,7 @@ def read_only(view: View) -> View:
                 raise MethodNotAllowed(("GET", "HEAD"))
             return await view(request, *args, **kwargs)
         except BadCredentials as refusal:
-            await db.run(refusals.count_key, request.headers.get("Authorization", ""), request)
+            await db.run(refusals.count_key, request.headers.get("Authorization", ""), request, refusal.reason)
             return http.error_response(refusal)
         except Exception as error:
             return http.error_response(error)

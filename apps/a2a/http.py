@@ -55,8 +55,8 @@ async def authenticate_request(request: HttpRequest, slug: str) -> Authenticated
     db.caller.set(quotas.presumed_key(authorization, address))
     try:
         principal, agent = await db.run(authenticate, authorization, slug, request)
-    except BadCredentials:
-        await db.run(refusals.count_key, authorization, request)
+    except BadCredentials as refusal:
+        await db.run(refusals.count_key, authorization, request, refusal.reason)
         raise
     quotas.note_verified(authorization)
     db.caller.set(quotas.caller_key(principal, address))

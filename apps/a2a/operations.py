@@ -34,7 +34,7 @@ from apps.a2a.requests import (
 from apps.a2a.tasks import Updates, list_contexts, list_tasks
 from apps.a2a.v0_3 import FIRST_WEBHOOK, METHODS, Form, downgrade_refusal, downgrade_stream
 from apps.accounts import audit
-from apps.accounts.authentication import Opened
+from apps.accounts.authentication import OpenStream
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
 from apps.engine.send import send, wait_for
@@ -68,7 +68,7 @@ async def execute(
 
 
 def _recheck(authorization: str, slug: str, method: str) -> None:
-    principal, _ = authenticate(authorization, slug, Opened())
+    principal, _ = authenticate(authorization, slug, OpenStream())
     check_scope(principal, method)
 
 

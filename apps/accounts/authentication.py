@@ -36,12 +36,16 @@ from apps.accounts.sql import ACCESS_TOKEN, KEY_BY_PREFIX
 class BadCredentials(Exception):
     """The API key is unknown, expired or revoked. Make a new one and send it as "Authorization: Bearer <key>"."""
 
+    reason = ""  # for the audit
+
     def __str__(self) -> str:
         return self.__doc__ or ""
 
 
 class NotSigned(BadCredentials):
     """The API key is accepted only in requests that its private key signed (RFC 9421)."""
+
+    reason = "not signed"  # the secret was right
 
     def __init__(self, problem: str, request: HttpRequest | None) -> None:
         self.problem = problem
@@ -69,7 +73,7 @@ def split_key(authorization: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-class Opened(HttpRequest):
+class OpenStream(HttpRequest):
     """In place of a request, where an open stream is checked again: its signature was checked."""
 
 
@@ -83,7 +87,7 @@ def check_key(key: ApiKey | None, secret: str, request: HttpRequest | None) -> A
         raise BadCredentials
     if not key.user.is_active or key.membership is None or not key.has_secret(secret):
         raise BadCredentials
-    if key.public_key and not isinstance(request, Opened):
+    if key.public_key and not isinstance(request, OpenStream):
         _check_signature(key, request)
     address = request.META.get("REMOTE_ADDR") if request else None
     if key.last_used_at is None or now - key.last_used_at > ApiKey.TOUCH_AFTER:

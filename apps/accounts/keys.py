@@ -18,7 +18,6 @@ from apps.accounts.audit_models import AuditAction
 from apps.accounts.key_format import texts_of_keys
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import KEYS, SCOPES, Principal
-from apps.accounts.request_signatures import read_public_key
 from db.sql import write_transaction
 
 MOST_KEYS = 100  # usable ones of one person
@@ -31,7 +30,11 @@ class KeyRefused(Exception):
 
 
 class Reach(NamedTuple):
-    """What a key may do. Empty scopes or agents mean all, no expiry means for ever; signed: in signed requests."""
+    """What a key may do. Empty scopes or agents mean all, and no expiry means for ever.
+
+    Attributes:
+        is_signed: only signed requests may use it.
+    """
 
     workspace_id: int | None
     scopes: Iterable[str]
@@ -75,9 +78,9 @@ def make_key(
 
     Args:
         agents: the slugs of the only agents that the key reaches, which the maker may use; none means all.
-        public_key: PEM; requests with the key must be signed by its private key (see `request_signatures`).
+        public_key: as `read_public_key` gives it; requests with the key must be signed by its private key.
 
-    Raises KeyRefused for no scope, an unknown one, a wrong public key, or more than the maker has; QuotaExceeded.
+    Raises KeyRefused for no scope, an unknown one, or more than the maker has; QuotaExceeded.
     """
     wanted, slugs = list(dict.fromkeys(scopes)), list(dict.fromkeys(agents))
     if maker.user_id != user.pk:
@@ -86,10 +89,6 @@ def make_key(
         raise KeyRefused("Choose at least one thing that the key may do.")
     if unknown := [scope for scope in wanted if scope not in SCOPES]:
         raise KeyRefused(f"There is no scope {', '.join(unknown)}. Choose from: {', '.join(SCOPES)}.")
-    try:
-        public_key = read_public_key(public_key) if public_key.strip() else ""
-    except ValueError as error:
-        raise KeyRefused(str(error)) from None
     quotas.count_key_change(maker)
     if ApiKey.objects.filter(user=user).usable().count() >= MOST_KEYS:
         raise KeyRefused(f"You have {MOST_KEYS} keys. Revoke one that you no longer use.")
@@ -211,4 +210,5 @@ def _record_end(action: AuditAction, key: ApiKey, actor: Principal | None, sourc
 
 def record_new_key(key: ApiKey, maker: Principal | None = None) -> None:
     details = {"name": key.name, "of": key.user.email, "scopes": key.scopes, "agents": key.agents}
+    details |= {"signed": True} if key.public_key else {}
     audit.record(AuditAction.KEY_CREATED, actor=maker, object=key, details=details)

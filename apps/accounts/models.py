@@ -380,32 +380,31 @@ class ApiKey(models.Model):
         )
 
 
-class CacheRow(models.Model):
-    """A row of Django's cache in the database (`CACHES`), which all processes see."""
+class CacheEntry(models.Model):
+    """The table of Django's cache (`CACHES`): counts and used codes that all processes must see."""
 
     cache_key = models.CharField(max_length=255, primary_key=True)
     value = models.TextField()
     expires = models.DateTimeField(db_index=True)
 
     class Meta:
-        abstract = True
+        db_table = "cache"
 
     def __str__(self) -> str:
         return self.cache_key
 
 
-class CacheEntry(CacheRow):
-    """A count of sign-ins or a used code."""
+class UsedNonce(models.Model):
+    """A nonce of a signed request. No cache: a cache may forget, and then the request could be sent again."""
 
-    class Meta:
-        db_table = "cache"
-
-
-class UsedNonce(CacheRow):
-    """A nonce of a signed request. In a table of its own, because many of them must not displace counts of sign-ins."""
+    digest = models.CharField(max_length=64, primary_key=True, help_text="SHA-256 of the key and the nonce.")
+    expires_at = models.DateTimeField(db_index=True)
 
     class Meta:
         db_table = "used_nonces"
+
+    def __str__(self) -> str:
+        return self.digest
 
 
 class AccessChange(models.Model):

@@ -64,10 +64,10 @@ class Refusals:
             details = {"reason": reason} if reason else {}
             audit.record(action, actor=UNPROVEN, object=_account(account), details=details, request=request)
 
-    def count_key(self, authorization: str, request: HttpRequest | None) -> None:
+    def count_key(self, authorization: str, request: HttpRequest | None, reason: str = "") -> None:
         """Note an API key, or another credential, that was not accepted. Of a key only the public prefix is kept."""
         found = KEY_PREFIX.search(authorization)
-        self.count(AuditAction.KEY_REFUSED, f"{found[0]}…" if found else "not an API key", request)
+        self.count(AuditAction.KEY_REFUSED, f"{found[0]}…" if found else "not an API key", request, reason)
 
     def count_sign_in(self, account: str, request: HttpRequest | None, reason: str = "") -> None:
         """Note a password that was not accepted: at sign-in, or from a signed-in person who should confirm."""

@@ -20,17 +20,23 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from django.conf import settings
-from django.core.cache import caches
 from django.core.exceptions import RequestDataTooBig
+from django.db import connection
 from django.http import HttpRequest, UnreadablePostError
+from django.utils import timezone
 from http_message_signatures.algorithms import ECDSA_P256_SHA256, ED25519
 from joserfc.errors import JoseError
 from joserfc.jwk import import_key
 
+from apps.accounts.models import UsedNonce
+
 COVERED = ("@method", "@target-uri", "authorization")
 """What each signature covers at least; with a body, `content-digest` too."""
+IF_SENT = ("idempotency-key", "upload-offset", "x-parley-workspace")
+"""Headers that change what a request does: covered if they are there."""
 LONGEST_AGE = datetime.timedelta(minutes=5)
 CLOCK_SKEW = datetime.timedelta(seconds=60)
+SWEEP = 100  # requests between two deletions of ended nonces, on average
 TAG = "parley"  # of Parley's own signatures
 
 PublicKey = ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey
@@ -65,10 +71,14 @@ def _key_in(text: str) -> PublicKeyTypes | None:
     return None if "PRIVATE KEY" in text else serialization.load_pem_public_key(text.encode())
 
 
+def _needed(request: HttpRequest) -> tuple[str, ...]:
+    return (*COVERED, *(name for name in IF_SENT if name in request.headers))
+
+
 def accept_signature(request: HttpRequest) -> str:
     """The header `Accept-Signature`, which says how to sign the request (RFC 9421 §5.1)."""
     has_body = request.headers.get("Content-Length", "") not in ("", "0") or "Transfer-Encoding" in request.headers
-    names = " ".join(f'"{name}"' for name in (*COVERED, *(["content-digest"] if has_body else [])))
+    names = " ".join(f'"{name}"' for name in (*_needed(request), *(["content-digest"] if has_body else [])))
     return f'parley=({names});created;nonce="{secrets.token_urlsafe(16)}"'
 
 
@@ -108,14 +118,28 @@ def check_request(request: HttpRequest, pem: str, owner: str) -> None:
     try:
         message = Message(str(request.method), _target_uri(request), request.headers)
         oldest = LONGEST_AGE - CLOCK_SKEW  # the library adds the skew
-        [found] = verifier.verify(message, max_age=oldest, require_components=COVERED, body=body)
+        [found] = verifier.verify(message, max_age=oldest, require_components=_needed(request), body=body)
     except signatures.HTTPMessageSignaturesException as error:
         raise Unsigned(str(error) or "its signature is of another key or another request") from error
     if not found.nonce:
         raise Unsigned("its signature has no nonce")
-    used = hashlib.sha256(f"{owner} {found.nonce}".encode()).hexdigest()
-    if not caches["nonces"].add(used, 1, (LONGEST_AGE + 2 * CLOCK_SKEW).total_seconds()):
+    _use_nonce(owner, found.nonce)
+
+
+INSERT_NONCE = "INSERT INTO used_nonces (digest, expires_at) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+
+
+def _use_nonce(owner: str, nonce: str) -> None:
+    """One insert; one in SWEEP also deletes those whose signatures have ended. Raises Unsigned for a used one."""
+    now, digest = timezone.now(), hashlib.sha256(f"{owner} {nonce}".encode()).hexdigest()
+    until = connection.ops.adapt_datetimefield_value(now + LONGEST_AGE + 2 * CLOCK_SKEW)
+    with connection.cursor() as cursor:
+        cursor.execute(INSERT_NONCE, [digest, until])
+        is_new = cursor.rowcount == 1
+    if not is_new:
         raise Unsigned("its signature was used before")
+    if secrets.randbelow(SWEEP) == 0:
+        UsedNonce.objects.filter(expires_at__lt=now).delete()
 
 
 def _target_uri(request: HttpRequest) -> str:

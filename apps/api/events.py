@@ -23,7 +23,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 import db
-from apps.accounts.authentication import Opened, request_principal
+from apps.accounts.authentication import OpenStream, request_principal
 from apps.accounts.principals import Principal
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Choice, Query, Token
@@ -150,7 +150,7 @@ def _access_check(endpoint: Endpoint) -> wire.AccessCheck:
 
 def _find_refusal(endpoint: Endpoint) -> Exception | None:
     """Why the caller has no access any more."""
-    again = Opened()
+    again = OpenStream()
     again.method, again.META, again.COOKIES = "GET", endpoint.request.META, endpoint.request.COOKIES
     request = endpoint.initialize_request(again)
     try:

@@ -97,10 +97,10 @@ def restore_version(version: AgentVersion, *, author: User | None, note: str) ->
 
 
 def may_change(user: User, agent: Agent) -> bool:
-    """Does the plan belong to the workspace in which the user may build, or are they an operator of agents?"""
+    """May the user build in their workspace, and does the plan belong to it, or are they an operator of agents?"""
     here = user.principal
-    is_own = agent.workspace_id == here.workspace_id and here.can(Permission.BUILD)
-    return is_own or user.has_perm("agents.change_agent")
+    is_own = agent.workspace_id == here.workspace_id
+    return here.can(Permission.BUILD) and (is_own or user.has_perm("agents.change_agent"))
 
 
 MOST_PLANS = 200  # considered in the search for cycles

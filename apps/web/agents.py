@@ -25,7 +25,6 @@ from google.protobuf.json_format import ParseDict
 import db
 from apps.accounts import audit, authentication
 from apps.accounts.models import User
-from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.agents import cards, options
 from apps.agents.models import Agent, AgentVersion
@@ -77,7 +76,6 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
         "samples": samples(found),
         "versions": _versions(request, found),
         "words": _chosen_example(request, found),
-        "may_send": principal_of(request).can(Permission.SEND),
     }
     return page(request, "web/agent.html", **about)
 

@@ -157,12 +157,7 @@ CACHES = {  # for counts of sign-ins: in the database, so that all processes see
         "BACKEND": "django.core.cache.backends.db.DatabaseCache",
         "LOCATION": "cache",
         "OPTIONS": {"MAX_ENTRIES": 100_000},
-    },
-    "nonces": {  # of signed requests
-        "BACKEND": "django.core.cache.backends.db.DatabaseCache",
-        "LOCATION": "used_nonces",
-        "OPTIONS": {"MAX_ENTRIES": 100_000},
-    },
+    }
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CHANNEL_LAYER_URL = env.str("CHANNEL_LAYER_URL", default="memory://")

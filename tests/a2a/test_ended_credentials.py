@@ -154,6 +154,6 @@ async def test_looking_again_is_one_query_and_no_request(ada_at, ada_key, steppi
     settings.REQUESTS_PER_MINUTE = 0
     await stream.is_looked_at()
     assert (await ada_at("stepping").call("ListTasks", {})).status == 429
-    assert await db.run(counted, authenticate, f"Bearer {ada_key}", "stepping", authentication.Opened()) == 1
+    assert await db.run(counted, authenticate, f"Bearer {ada_key}", "stepping", authentication.OpenStream()) == 1
     await db.run(lambda: ApiKey.objects.get().revoke())
     await stream.ends_with(401)

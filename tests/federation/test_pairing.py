@@ -15,7 +15,7 @@ import db
 from apps.a2a import authentication
 from apps.a2a.errors import AgentNotFound
 from apps.accounts.audit_models import AuditEntry
-from apps.accounts.authentication import BadCredentials, Opened
+from apps.accounts.authentication import BadCredentials, OpenStream
 from apps.accounts.models import User
 from apps.agents import identity, signing
 from apps.agents.models import Agent
@@ -187,13 +187,13 @@ def test_no_other_token_is_let_in(other: Other, echo: Agent) -> None:
     assert authentication.authenticate(f"Bearer {good}", "echo", ASKED)[1] == echo
     assert PeerUser.objects.count() == 1
     old = other.token(sub="one", iat=now - 200, exp=now - 100)
-    assert authentication.authenticate(f"Bearer {old}", "echo", Opened())[1] == echo  # its stream goes on
+    assert authentication.authenticate(f"Bearer {old}", "echo", OpenStream())[1] == echo  # its stream goes on
     pairing.end(peer, Peer.State.REVOKED, pairing.AuditAction.PEER_REVOKED)
-    for request in (ASKED, Opened()):
+    for request in (ASKED, OpenStream()):
         with pytest.raises(BadCredentials):
             authentication.authenticate(f"Bearer {good}", "echo", request)
     other.paired()
-    assert authentication.authenticate(f"Bearer {good}", "echo", Opened())[1] == echo
+    assert authentication.authenticate(f"Bearer {good}", "echo", OpenStream())[1] == echo
     assert PeerUser.objects.count() == 1
 
 

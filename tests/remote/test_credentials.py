@@ -93,7 +93,7 @@ async def test_requests_are_signed_by_a_switch_and_cover_the_credential(at_serve
         assert "signature" not in heard[0].headers
         remote = RemoteAgent(agent=agent, origin=at.url, signs_requests=True)
         await database.run(remote.save)
-        known.forget_peers()
+        known.forget()
         await called(agent, at.url)
     [_, signed] = heard
     found = await database.run(verified, signed, at.url)
@@ -106,7 +106,7 @@ async def test_an_agent_that_asks_for_nothing_gets_signed_requests_each_with_its
     async with server(letting_in(lambda request: heard.append(request) or True)) as at:
         agent = await at_server(at, {})
         await database.run(RemoteAgent(agent=agent, origin=at.url, signs_requests=True).save)
-        known.forget_peers()
+        known.forget()
         for _ in range(2):
             assert (await called(agent, at.url)).status_code == 200
     nonces = {re.search(r'nonce="([^"]+)"', request.headers["signature-input"])[1] for request in heard}

@@ -110,7 +110,7 @@ async def test_with_a_renewed_token_the_request_is_signed_again(guarded):
     async with behind(guarded, issuer) as (call, at):
         await call()
         await db.run(RemoteAgent(agent=call.agent, origin=at.url, signs_requests=True).save)
-        known.forget_peers()
+        known.forget()
         issuer.refused.add(issuer.issued[0])
         assert await call() == 200
         old, new = [await db.run(verified, Request(one), at.url) for one in at.requests[1:]]

@@ -264,7 +264,7 @@ async def test_a_message_of_which_nothing_is_known_is_sent_again_only_where_that
         await db.run(credentials.save, talk.agent, None, "key", {"key": "0123456789"}, ada)
     else:
         await db.run(RemoteAgent.objects.filter(agent=talk.agent).update, signs_requests=True)
-        known.forget_peers()
+        known.forget()
     agent.sent = in_turn(silence, events({"task": task("COMPLETED")}))
     agent.is_at("COMPLETED", "Done.")
     sent = await talk.say()

@@ -16,7 +16,7 @@ from django.utils import timezone
 from apps.a2a.authentication import authenticate
 from apps.a2a.errors import AgentNotFound
 from apps.accounts import quotas
-from apps.accounts.authentication import BadCredentials, Opened, api_key_principal
+from apps.accounts.authentication import BadCredentials, OpenStream, api_key_principal
 from apps.accounts.models import User
 from apps.accounts.people import links
 from apps.accounts.principals import KEYS, READ, WRITE
@@ -223,7 +223,7 @@ def test_a_resource_of_somebody_else_gets_no_token(program):
 
 def test_checking_a_token_is_one_query_with_and_without_the_agent(program, echo):
     access_token = by_itself()
-    assert counted(authenticate, f"Bearer {access_token}", "echo", Opened()) == 1
+    assert counted(authenticate, f"Bearer {access_token}", "echo", OpenStream()) == 1
     assert counted(who, access_token) == 1
 
 
@@ -235,7 +235,7 @@ def test_an_ended_token_is_refused_everywhere(program, ada):
         with pytest.raises(BadCredentials):
             who(access_token)
         with pytest.raises(BadCredentials):
-            authenticate(f"Bearer {access_token}", "echo", Opened())
+            authenticate(f"Bearer {access_token}", "echo", OpenStream())
         answer = async_to_sync(Caller(access_token).get)("/agents")
         assert (answer.status, 'error="invalid_token"' in answer.headers["www-authenticate"]) == (401, True)
 

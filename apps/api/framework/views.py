@@ -92,10 +92,10 @@ class Endpoint(APIView):
         """Also counts requests; failed ones by address. Raises QuotaExceeded."""
         try:
             self.principal = request_principal(request)
-        except APIException:
+        except APIException as refusal:
             quotas.count_request(ANONYMOUS, self.address)
             if authorization := request.headers.get("Authorization"):
-                refusals.count_key(authorization, request._request)
+                refusals.count_key(authorization, request._request, getattr(refusal.__cause__, "reason", ""))
             raise
         limits.count_request(self.principal, self.address)
 

@@ -50,7 +50,7 @@ def record_usage(run: uuid.UUID, task: Task, agent: int, usage: JSON) -> None:
             key=key,
             context=task.context_id,
             cost=counts.get("cost", 0.0),
-            **{name: counts[key] for name, key in COUNTED.items()},
+            **{name: counts[told] for name, told in COUNTED.items()},
         )
         for model, counts in usage.get("models", {}).items()
     ]

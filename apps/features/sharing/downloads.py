@@ -70,7 +70,7 @@ def file_view(request: HttpRequest, context_id: uuid.UUID, sha256: str) -> HttpR
     try:
         principal = principal_from(request)
     except BadCredentials as refusal:
-        refusals.count_key(request.headers.get("Authorization", ""), request)
+        refusals.count_key(request.headers.get("Authorization", ""), request, refusal.reason)
         return _refused(refusal, 401)
     try:
         check_allowed(principal, READ)

@@ -53,7 +53,10 @@ class CookieKey(FixedSigner):
 
 
 class RequestSigner:
-    """Signs the request by the installation's key (RFC 9421). It comes last, because it covers what others add."""
+    """Signs the request by the installation's key (RFC 9421): the address, the body and `Authorization`.
+
+    It comes last, because others add to these.
+    """
 
     async def sign(self, request: httpx.Request) -> None:
         body = await request.aread()

@@ -15,11 +15,11 @@ _known: tuple[float, dict[int, RemoteAgent]] = (0.0, {})
 
 def peer_of(agent_id: int) -> Peer | None:
     """The peer whose agent it is."""
-    row = special_row(agent_id)
+    row = peer_or_signed(agent_id)
     return row.peer if row else None
 
 
-def special_row(agent_id: int) -> RemoteAgent | None:
+def peer_or_signed(agent_id: int) -> RemoteAgent | None:
     """The remote agent, if it has a peer or gets signed requests. A process asks at most every KNOWN_SECONDS."""
     global _known
     until, rows = _known
@@ -30,6 +30,6 @@ def special_row(agent_id: int) -> RemoteAgent | None:
     return rows.get(agent_id)
 
 
-def forget_peers() -> None:
+def forget() -> None:
     global _known
     _known = (0.0, {})
