@@ -27,7 +27,7 @@ from apps.record.errors import (
 from apps.record.models import Blob, Context, Event, Message, Task
 from tests.engine import branching_agents
 from tests.engine.delegating import SOON, ended, until, words
-from tests.working import begin, end
+from tests.working import begin, carry_out, end
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("forks at once, each once")]
 
@@ -82,6 +82,10 @@ async def talk(ada, agent, said, *texts, **fields):
 async def edited(ada, context, old, new, **options):
     options = {"key": key()} | options
     return await editing.edit(ada.principal, context, await message(context, old), text(new), **options)
+
+
+async def run_of(sent):
+    return await read(lambda: Task.objects.get(pk=sent.task).runs.get().pk)
 
 
 def is_whole(*contexts):
@@ -361,9 +365,7 @@ async def test_another_answer_is_a_new_task_that_knows_the_question_and_what_wen
 
 
 @pytest.mark.parametrize("how", ["completed", "canceled"])
-async def test_once_the_task_has_ended_another_answer_is_a_request_that_shows_the_question(
-    ada, seeing, said, worker, how
-):
+async def test_once_the_task_has_ended_another_answer_is_a_request_that_shows_the_question(ada, seeing, said, how):
     def over():
         task = asked(ada, seeing, said)
         if how == "canceled":
@@ -376,6 +378,7 @@ async def test_once_the_task_has_ended_another_answer_is_a_request_that_shows_th
 
     task = await read(over)
     sent = await edited(ada, task.context, "a", "A")
+    await carry_out(await run_of(sent))
     done = await ended(sent)
     given = (await read(lambda: done.artifacts.get())).parts[0]["data"]
     assert given["history"] == ["first", "More?"]
@@ -384,7 +387,7 @@ async def test_once_the_task_has_ended_another_answer_is_a_request_that_shows_th
     assert run.slot is None
 
 
-async def test_an_answer_whose_question_a_crash_erased_is_a_request(ada, seeing, said, worker):
+async def test_an_answer_whose_question_a_crash_erased_is_a_request(ada, seeing, said):
     """The fork canceled the first answer's task; then the message was not sent."""
 
     def at_work():
@@ -398,6 +401,7 @@ async def test_an_answer_whose_question_a_crash_erased_is_a_request(ada, seeing,
     how = {"reason": "edit", "key": once, "running": "cancel", "edited_message": str(old)}
     child = await read(lambda: forking.fork(ada.principal, task.context, place, **how))
     sent = await edited(ada, task.context, "a", "A", key=once)
+    await carry_out(await run_of(sent))
     assert (sent.context, (await ended(sent)).state) == (child.pk, "completed")
     assert (await read(lambda: Task.objects.get(pk=sent.task).runs.get())).slot is None
 

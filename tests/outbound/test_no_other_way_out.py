@@ -13,7 +13,6 @@ CLIENTS = (
 )  # fmt: skip
 BY_THE_HOST = "the host gives it an HTTP client that goes by outbound (apps/features/model_agents/language_models.py)"
 A_LINE = "the client of the A2A SDK goes over a line whose transport is outbound's"
-A_WORD = "its types, of what comes back over that line"
 A_SIGNATURE = "what signs the requests that go over that line"
 REASONS = {
     ("apps/remote/authentication/oauth2.py", "httpx"): A_SIGNATURE,
@@ -21,7 +20,6 @@ REASONS = {
     ("apps/remote/federation/tokens.py", "httpx"): A_SIGNATURE,
     ("apps/remote/transport.py", "httpx"): A_LINE,
     ("apps/remote/a2a_client.py", "a2a.client"): A_LINE,
-    ("apps/remote/a2a_client.py", "httpx"): A_WORD,
     ("apps/engine/worker.py", "socket"): "the machine's own name",
     ("platform/config/serving.py", "socket"): "whether the port to listen on is free",
     ("apps/features/housekeeping/processes.py", "socket"): "the machine's name",
