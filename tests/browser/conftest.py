@@ -95,6 +95,7 @@ def operator(everybody: list[Person]) -> Person:
 NO_COMPLAINTS = (
     "blocked by Playwright",
     "WebSocket is closed before the connection is established",  # pages that are left early cause this
+    "ERR_INTERNET_DISCONNECTED",  # a journey that goes offline causes this, and hears of it later
 )
 
 
