@@ -1,0 +1,96 @@
+"""What chat completions and responses share: a request's turn, and how it is streamed and stopped."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack, aclosing, suppress
+from dataclasses import dataclass
+
+from django.http import HttpRequest
+
+import db
+from apps.a2a.http import AuthenticatedRequest, checked_frames
+from apps.accounts.principals import WRITE, Principal
+from apps.agents.models import Agent
+from apps.doors import turns
+from apps.doors.callers import recheck
+from apps.doors.openai.errors import error_json
+from apps.doors.turns import Piece
+from apps.engine import cancel
+from apps.engine.send import Sent, send
+from apps.limits import current as limits
+from apps.record import wire
+from apps.record.errors import Refusal
+from apps.record.events import JSON
+
+Pieces = AsyncGenerator[list[tuple[int, Piece]]]
+DONE = b"data: [DONE]\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A message that was sent, and who sent it."""
+
+    incoming: AuthenticatedRequest
+    agent: Agent
+    sent: Sent
+    session: str  # the caller's name for it
+
+    @property
+    def principal(self) -> Principal:
+        return self.incoming.principal
+
+    async def pieces(self, *, is_kept: bool = False) -> Pieces:
+        """What follows. A task whose client leaves is canceled, unless it `is_kept`."""
+        has_ended = False
+        try:
+            async with aclosing(turns.follow(self.sent)) as batches:
+                async for batch in batches:
+                    has_ended = isinstance(batch[-1][1], turns.End)
+                    yield batch
+        finally:
+            if self.sent.task is not None and not has_ended and not is_kept:
+                db.later(_stop, self.principal, self.agent, self.sent.task)
+
+
+def _stop(principal: Principal, agent: Agent, task: uuid.UUID) -> None:
+    with suppress(Refusal):
+        cancel.cancel_by_id(principal, agent, str(task))
+
+
+async def begin(incoming: AuthenticatedRequest, agent: Agent, message: JSON, *, require_task: bool = False) -> Turn:
+    """Send the message. Raises Refusal."""
+    trace = incoming.request.headers.get("traceparent", "")
+    sent = await send(incoming.principal, agent, message, require_task=require_task, traceparent=trace)
+    return Turn(incoming, agent, sent, message.get("contextId") or str(sent.context))
+
+
+async def collect(pieces: Pieces) -> list[tuple[int, Piece]]:
+    """All pieces, once the turn has settled."""
+    async with aclosing(pieces):
+        return [piece async for batch in pieces for piece in batch]
+
+
+def event_stream(
+    request: HttpRequest,
+    agent: Agent,
+    pieces: Pieces,
+    encode: Callable[[list[tuple[int, Piece]]], bytes],
+    close: Callable[[], None],
+    headers: dict[str, str],
+) -> wire.EventStream:
+    """What `encode` makes of the pieces, as server-sent events."""
+
+    def error_frame(error: Exception) -> bytes:
+        return wire.sse_frame(error_json(error))
+
+    frames = checked_frames(pieces, encode, error_frame, recheck(request, agent.slug, WRITE))
+    return wire.EventStream(frames, close, headers)
+
+
+def open_stream(incoming: AuthenticatedRequest, agent: Agent) -> ExitStack:
+    """Counts a request that waits or streams, until it is closed. Raises QuotaExceeded."""
+    stack = ExitStack()
+    stack.callback(limits.open_stream(incoming.principal, incoming.address, agent.pk))
+    return stack

@@ -1,0 +1,11 @@
+"""The URLs of the doors."""
+
+from django.urls import include, path
+
+from apps.doors.links import linked_file
+from apps.doors.openai import views as openai
+
+urlpatterns = [
+    path("v1/files/<str:signed>/<str:filename>", linked_file, name="door-file"),
+    path("v1/", include((openai.urlpatterns, "openai"))),
+]
