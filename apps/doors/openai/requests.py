@@ -32,19 +32,19 @@ class Content(Body):
     type: str
     text: Text | None = None
     refusal: Text | None = None
-    image_url: str | JSON | None = None
-    file: JSON | None = None
-    input_audio: JSON | None = None
-    file_data: str | None = None
-    file_url: str | None = None
-    filename: str | None = None
+    image_url: Text | Struct | None = None
+    file: Struct | None = None
+    input_audio: Struct | None = None
+    file_data: Text | None = None
+    file_url: Text | None = None
+    filename: Text | None = None
 
 
 class Message(Body):
     """A message of a thread. `type` is given by responses alone."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[Content] | None = None
+    content: Text | list[Content] | None = None
     type: Literal["message"] = "message"
 
     @property
@@ -91,9 +91,9 @@ class ChatRequest(Common):
 class ResponseRequest(Common):
     """POST /v1/responses."""
 
-    input: str | Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+    input: Text | Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
     instructions: Text | None = None
-    previous_response_id: str = ""
+    previous_response_id: Text = ""
     background: bool = False
 
     @property
