@@ -111,6 +111,7 @@ SAME_FOR_ALL = {
     "GET /api/v1/tasks parent": "the world has no task with children; tests/api/test_tasks.py",
     "references[]": "noted as it was sent",
     "message.referenceTaskIds[]": "noted as it was sent",
+    "message.contextId": "a new one begins a session; a2a/test_scoping.py",
     "configuration.taskPushNotificationConfig.tenant": "of the task that the message begins",
     "configuration.taskPushNotificationConfig.taskId": "of the task that the message begins",
     "DeleteTaskPushNotificationConfig id": "what is gone already is no error",
