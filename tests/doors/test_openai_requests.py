@@ -114,10 +114,9 @@ ANYTHING = some.recursive(
     lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-FIELDS = some.sampled_from(
-    ["messages", "input", "stream", "metadata", "user", "tools", "n", "stream_options", "instructions", "role"]
-    + ["content", "type", "text", "image_url", "file", "input_audio", "previous_response_id"]
-)
+NAMES = """messages input stream metadata user tools n stream_options instructions role content type text image_url
+    file input_audio previous_response_id"""
+FIELDS = some.sampled_from(NAMES.split())
 PART = some.dictionaries(FIELDS, ANYTHING, max_size=4)
 ROLE = some.sampled_from(["user", "assistant", "tool"])
 MESSAGE = some.fixed_dictionaries({"role": ROLE, "content": ANYTHING | some.lists(PART, max_size=3)})

@@ -28,6 +28,8 @@ from apps.accounts.permissions import Role
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from apps.doors.links import link_to
+from apps.doors.turns import File
 from apps.engine import accept
 from apps.engine.questions import slot_of
 from apps.features.credentials.models import AuthType, Credential
@@ -150,6 +152,10 @@ def _fill_sessions(place: Place, echo: Agent) -> None:
     run = Run.objects.get(pk=ids["run of session"])
     Run.objects.filter(pk=run.pk).update(input={**run.input, "sent": snapshot})
     ids["file link"] = file_link(run.pk, 0, 2**33, "a").rsplit("/", 2)[1]
+    made = File(ids["task of session"], ids["artifact of session"], 0, "a", "text/plain")
+    ids["link to a file"] = link_to(made, talk.pk).rsplit("/", 2)[1]
+    asked = Message.objects.get(pk=ids["message of session"])
+    ids["response"] = f"resp_{ids['task of session'].hex}_{asked.index}"
 
 
 def _with_file(mark: str, name: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from django.urls import path
+from django.urls import path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 import db
@@ -64,5 +64,5 @@ urlpatterns = [
     path("responses", address("POST", WRITE, responses.create), name="responses"),
     path("responses/<str:response_id>", address("GET", READ, responses.show), name="response"),
     path("responses/<str:response_id>/cancel", address("POST", WRITE, responses.cancel_response), name="cancel"),
-    path("<path:rest>", unknown, name="unknown"),
+    re_path("(?P<rest>.*)$", unknown, name="unknown"),
 ]
