@@ -14,11 +14,19 @@ from pydantic.alias_generators import to_snake
 
 from apps.a2a import http
 from apps.a2a.errors import JSON, InvalidRequest, MethodNotAllowed, MethodNotFound, Problem, problem
-from apps.a2a.operations import EXTENSION_METHODS, OPERATIONS, Execute, execute, execute_old
+from apps.a2a.operations import (
+    EXTENSION_METHODS,
+    OPERATIONS,
+    STREAMING_OPERATIONS,
+    Execute,
+    execute,
+    execute_old,
+)
 from apps.a2a.protojson import read_query
 from apps.a2a.v0_3 import HTTP_JSON, JSON_RPC, METHODS
+from apps.record import wire
 from apps.record.content.strict_json import UNSTORABLE
-from apps.record.errors import InvalidFields
+from apps.record.errors import InvalidFields, Refusal
 from telemetry import metrics
 
 Id = str | int | None
@@ -37,9 +45,11 @@ async def jsonrpc(request: HttpRequest, slug: str = "") -> HttpResponseBase:
         http.check_content_type(request)
         incoming = await http.authenticate_request(request, slug)
         body = await http.read_body(request.body)
-        request_id = _read_id(body)
+        request_id, has_id = _read_id(body)
         version = http.version_of(request)
         method = _read_method(body, version)
+        if not has_id:
+            raise _refusal_without_id(method, body, version)
         answer = await EXECUTE[version](incoming, method, body.get("params", {}))
         _count(method, began)
         if answer.is_stream:
@@ -48,6 +58,8 @@ async def jsonrpc(request: HttpRequest, slug: str = "") -> HttpResponseBase:
     except Exception as error:
         refused = problem(error)
         _count(method, began, str(refused.row.code))
+        if _wants_stream_of_error(request, method, refused):
+            return _one_event(request_id, refused)
         return _jsonrpc_refusal(request_id, refused)
 
 
@@ -58,20 +70,28 @@ def _count(method: str, began: float, code: str = "ok") -> None:
     metrics.A2A_SECONDS[name].observe(time.perf_counter() - began)
 
 
-def _read_id(body: Any) -> Id:
-    """Raises InvalidRequest."""
+def _read_id(body: Any) -> tuple[Id, bool]:
+    """The id, and whether there is one. Raises InvalidRequest."""
     if isinstance(body, list):
         raise InvalidRequest("A batch is not taken: send one request at a time.")
     if not isinstance(body, dict):
         raise InvalidRequest
-    if "id" not in body:
-        raise InvalidRequest("The id is missing: A2A knows no notifications.")
-    request_id = body["id"]
+    request_id = body.get("id")
     if isinstance(request_id, bool) or not isinstance(request_id, str | int | None):
         raise InvalidRequest("The id must be a string, an integer or null.")
     if isinstance(request_id, str) and UNSTORABLE.search(request_id):
         raise InvalidRequest("The id must not contain U+0000 or half of a surrogate pair.")
-    return request_id
+    return request_id, "id" in body
+
+
+def _refusal_without_id(method: str, body: JSON, version: str) -> Refusal:
+    """Why a request without an id is refused. In 0.3, what is wrong in it comes first."""
+    if version == http.V0_3:
+        try:
+            METHODS[method].upgrade(body.get("params", {}), JSON_RPC)
+        except Refusal as error:
+            return error
+    return InvalidRequest("The id is missing: A2A knows no notifications.")
 
 
 def _read_method(body: JSON, version: str) -> str:
@@ -108,6 +128,22 @@ def _jsonrpc_stream(request_id: Id, answer: http.Answer) -> HttpResponseBase:
 def _jsonrpc_refusal(request_id: Id, refused: Problem) -> HttpResponse:
     status = refused.row.http if refused.row.keeps_status else 200
     return http.json_response(_error_object(request_id, refused), status, refused.http_headers)
+
+
+def _wants_stream_of_error(request: HttpRequest, method: str, refused: Problem) -> bool:
+    """Whether a client of 0.3 accepts only an event stream, and would lose the error's code with a JSON answer.
+
+    It reads an HTTP status, if the error has one.
+    """
+    accepted = {one.partition(";")[0].strip() for one in request.headers.get("Accept", "").split(",")}
+    is_stream = method in METHODS and METHODS[method].operation in STREAMING_OPERATIONS
+    return is_stream and accepted == {"text/event-stream"} and not refused.row.keeps_status
+
+
+def _one_event(request_id: Id, refused: Problem) -> HttpResponse:
+    """A stream of one event: the error."""
+    frame = wire.sse_frame(_error_object(request_id, refused))
+    return HttpResponse(frame, content_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
 def _error_object(request_id: Id, refused: Problem) -> JSON:

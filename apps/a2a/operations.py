@@ -158,7 +158,8 @@ async def _list(call: Call) -> str:
 
 async def _cancel(call: Call) -> str:
     request = TaskRequest.read(call.params, call.agent)
-    return await db.run(tasks.cancel_task, call.principal, call.agent, request.id)
+    only_once = call.version == http.V0_3
+    return await db.run(tasks.cancel_task, call.principal, call.agent, request.id, only_once=only_once)
 
 
 async def _subscribe(call: Call) -> Updates:

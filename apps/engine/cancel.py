@@ -17,12 +17,14 @@ from apps.record.models import Context, Task, TaskState
 from telemetry import metrics
 
 
-def cancel_by_id(principal: Principal, agent: Agent, task_id: str) -> uuid.UUID:
-    """Cancel the caller's task and return its id. Does nothing if it is canceled already.
+def cancel_by_id(principal: Principal, agent: Agent, task_id: str, *, only_once: bool = False) -> uuid.UUID:
+    """Cancel the caller's task and return its id. Does nothing if it is canceled already, unless `only_once`.
 
     Raises TaskNotFound, TaskNotCancelable.
     """
     task = lookup.find_seen_task(principal, agent, task_id)
+    if only_once and task.state == TaskState.CANCELED:
+        raise TaskNotCancelable
     cancel_for(principal, task)
     return task.pk
 

@@ -289,11 +289,14 @@ def _check_artifact(artifact: Any) -> None:
 def to_json(message: Message, sent: Any = None) -> JSON:
     """The message as A2A 1.0 JSON.
 
-    The original JSON, `sent`, adds what protobuf loses: unknown fields and states, and exact numbers.
+    The original JSON, `sent`, adds what protobuf loses: unknown fields and states, and exact numbers. Without it, whole
+    numbers are integers, not protobuf's doubles.
     """
     value: JSON = json_format.MessageToDict(message)
-    if isinstance(sent, dict):
-        _complete(value, sent, message.DESCRIPTOR)
+    if not isinstance(sent, dict):
+        whole: JSON = whole_numbers(value)
+        return whole
+    _complete(value, sent, message.DESCRIPTOR)
     return value
 
 

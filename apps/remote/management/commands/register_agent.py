@@ -17,7 +17,16 @@ from apps.remote.registration import register_remote
 from console.commands import QuickCommand
 from outbound import OutboundError
 
-POLICIES = ("access", "sign_artifacts", "extended_card", "fallbacks", "listed", "category", "pinned")
+POLICIES = (
+    "access",
+    "sign_artifacts",
+    "card_for_old_clients",
+    "extended_card",
+    "fallbacks",
+    "listed",
+    "category",
+    "pinned",
+)
 
 
 def read_json(name: str) -> Any:
