@@ -24,14 +24,19 @@ from apps.a2a.operations import (
 )
 from apps.a2a.protojson import read_query
 from apps.a2a.v0_3 import HTTP_JSON, JSON_RPC, METHODS
+from apps.a2a.v1_1 import execute_next
 from apps.record import wire
 from apps.record.content.strict_json import UNSTORABLE
 from apps.record.errors import InvalidFields, Refusal
 from telemetry import metrics
 
 Id = str | int | None
-EXECUTE: dict[str, Execute] = {http.V1_0: execute, http.V0_3: partial(execute_old, form=JSON_RPC)}
-REST_EXECUTE: dict[str, Execute] = {http.V1_0: execute, http.V0_3: partial(execute_old, form=HTTP_JSON)}
+EXECUTE: dict[str, Execute] = {
+    http.V1_0: execute,
+    http.V0_3: partial(execute_old, form=JSON_RPC),
+    http.V1_1: execute_next,
+}
+REST_EXECUTE: dict[str, Execute] = EXECUTE | {http.V0_3: partial(execute_old, form=HTTP_JSON)}
 
 
 @csrf_exempt
@@ -101,13 +106,13 @@ def _read_method(body: JSON, version: str) -> str:
         raise InvalidRequest('A JSON-RPC request says "jsonrpc": "2.0".')
     if not isinstance(method, str):
         raise InvalidRequest("The method must be a string.")
-    if version not in EXECUTE:
+    if not http.is_served(version):
         raise http.version_refusal(version)
     if version == http.V0_3 and method in OPERATIONS:
         raise MethodNotFound(
             f"{method} is a method of A2A {http.V1_0}. Send the header {http.VERSION_HEADER}: {http.V1_0}."
         )
-    if version == http.V1_0 and method in METHODS:
+    if version != http.V0_3 and method in METHODS:
         raise MethodNotFound(
             f"{method} is a method of A2A {http.V0_3}. "
             f"In A2A {http.V1_0}, which the request speaks, it is {METHODS[method].operation}."
@@ -187,7 +192,7 @@ async def rest(
         method = _operation_of(request, operations)
         _check_rest_body(request)
         incoming = await http.authenticate_request(request, slug)
-        http.check_version(request, version)
+        version = http.check_version(request, version)
         params = _merge_path(await _request_fields(request), path_fields)
         answer = await REST_EXECUTE[version](incoming, method, params)
         _count(method, began)
