@@ -73,6 +73,11 @@ class Command(QuickCommand):
             "--extended-card", type=read_json, metavar="F", help="JSON file with details for callers with an API key"
         )
         parser.add_argument(
+            "--card-for-old-clients",
+            action=BooleanOptionalAction,
+            help="let clients of A2A 0.3 read its card; default: no",
+        )
+        parser.add_argument(
             "--listed", action=BooleanOptionalAction, help="show it where people choose an agent; default: yes"
         )
         parser.add_argument("--category", metavar="NAME", help="its heading in lists")
