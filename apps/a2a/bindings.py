@@ -136,13 +136,14 @@ def _jsonrpc_refusal(request_id: Id, refused: Problem) -> HttpResponse:
 
 
 def _wants_stream_of_error(request: HttpRequest, method: str, refused: Problem) -> bool:
-    """Whether a client of 0.3 accepts only an event stream, and would lose the error's code with a JSON answer.
+    """Whether a client of 0.3 wants a stream and no JSON, in which it would not find the error's code.
 
-    It reads an HTTP status, if the error has one.
+    It reads an HTTP status, if the error has one. The SDK's sends `*/*`, too.
     """
     accepted = {one.partition(";")[0].strip() for one in request.headers.get("Accept", "").split(",")}
+    wants_only_events = "text/event-stream" in accepted and accepted <= {"text/event-stream", "*/*"}
     is_stream = method in METHODS and METHODS[method].operation in STREAMING_OPERATIONS
-    return is_stream and accepted == {"text/event-stream"} and not refused.row.keeps_status
+    return is_stream and wants_only_events and not refused.row.keeps_status
 
 
 def _one_event(request_id: Id, refused: Problem) -> HttpResponse:

@@ -198,16 +198,16 @@ async def test_params_that_are_wrong_are_refused_by_their_old_names(old_at, echo
 STREAM_ONLY = {"Accept": "text/event-stream"}
 
 
-async def test_an_error_is_an_event_for_who_accepts_only_a_stream(old_at, ada_at, echo):
-    for method, params, code in (
-        ("message/stream", part({}), -32602),
-        ("message/stream", asked(taskId=MISSING), -32001),
-        ("tasks/resubscribe", {"id": MISSING}, -32001),
+async def test_an_error_is_an_event_for_who_reads_only_events(old_at, ada_at, echo):
+    for method, params, code, accept in (
+        ("message/stream", part({}), -32602, "text/event-stream"),
+        ("message/stream", asked(taskId=MISSING), -32001, "*/*, text/event-stream"),  # the SDK's
+        ("tasks/resubscribe", {"id": MISSING}, -32001, "text/event-stream"),
     ):
         body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
         plain = await old_at("echo").post(body)
         response = await old_at("echo").client.post(
-            "/a2a/echo", body, content_type="application/json", headers=old_at("echo").headers(STREAM_ONLY)
+            "/a2a/echo", body, content_type="application/json", headers=old_at("echo").headers({"Accept": accept})
         )
         assert (response.status_code, response["Content-Type"]) == (200, "text/event-stream")
         assert response.content.count(b"data: ") == 1
@@ -215,12 +215,14 @@ async def test_an_error_is_an_event_for_who_accepts_only_a_stream(old_at, ada_at
         assert (plain.code, plain.body["id"]) == (code, 7)
     unknown = await OldCaller("echo", "parley_000000000000_wrong").call("message/stream", {}, STREAM_ONLY)
     assert (unknown.status, unknown.code) == (401, 401), "an HTTP status is not lost"
-    for caller, method, params in (
-        (old_at("echo"), "message/send", part({})),
-        (old_at("echo"), "tasks/get", {"id": MISSING}),
-        (ada_at("echo"), "SubscribeToTask", {"id": MISSING}),
+    both = {"Accept": "application/json, text/event-stream"}
+    for caller, method, params, headers in (
+        (old_at("echo"), "message/send", part({}), STREAM_ONLY),
+        (old_at("echo"), "tasks/get", {"id": MISSING}, STREAM_ONLY),
+        (old_at("echo"), "message/stream", part({}), both),
+        (ada_at("echo"), "SubscribeToTask", {"id": MISSING}, STREAM_ONLY),
     ):
-        answer = await caller.call(method, params, STREAM_ONLY)
+        answer = await caller.call(method, params, headers)
         assert answer.headers["Content-Type"] == "application/json"
     assert not await Task.objects.aexists()
 
