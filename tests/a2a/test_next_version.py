@@ -114,6 +114,16 @@ async def test_a_write_is_refused_if_the_task_has_changed(worker, next_at, ada_k
     assert (await next_at("asking").call("CancelTask", canceled)).result["status"]["state"] == "TASK_STATE_CANCELED"
 
 
+@pytest.mark.services("a generation is checked under the lock of the context")
+async def test_of_two_writes_on_one_generation_one_counts(next_at, echo):
+    task = (await next_at("echo").send(message(), returnImmediately=True)).result["task"]
+    expected = {"ifGenerationMatch": task["generation"], "returnImmediately": True}
+    both = [next_at("echo").send(message(text, taskId=task["id"]), **expected) for text in ("one", "two")]
+    answers = await asyncio.gather(*both)
+    assert sorted("result" in answer.body for answer in answers) == [False, True]
+    assert [answer.code for answer in answers if "error" in answer.body] == [-32010]
+
+
 async def test_wrong_options_and_others_tasks_are_refused_as_in_1_0(worker, next_at, bob_key, asking):
     caller = next_at("asking")
     for method, params, field in (
