@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 import db
@@ -84,6 +85,7 @@ async def read_object(body: bytes) -> JSON:
 VERSION_HEADER = "A2A-Version"
 V1_0 = "1.0"
 V0_3 = "0.3"
+V1_1 = "1.1"  # a draft, for who asks for it where A2A_PREVIEW is on
 
 
 def version_of(request: HttpRequest, default: str = V0_3) -> str:
@@ -93,10 +95,16 @@ def version_of(request: HttpRequest, default: str = V0_3) -> str:
     return numbers[1] if numbers else text
 
 
-def check_version(request: HttpRequest, served: str) -> None:
-    """Raises VersionNotSupported unless the request has the version `served`."""
-    if (version := version_of(request)) != served:
-        raise version_refusal(version, served)
+def is_served(version: str) -> bool:
+    return version in (V1_0, V0_3) or (version == V1_1 and settings.A2A_PREVIEW)
+
+
+def check_version(request: HttpRequest, served: str) -> str:
+    """The request's version. Raises VersionNotSupported unless it is `served`, or a draft after it."""
+    version = version_of(request)
+    if version == served or (served == V1_0 and version == V1_1 and is_served(version)):
+        return version
+    raise version_refusal(version, served)
 
 
 def version_refusal(version: str, served: str = V1_0) -> VersionNotSupported:

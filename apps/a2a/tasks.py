@@ -57,9 +57,9 @@ def find_task(principal: Principal, agent: Agent, task_id: str, history_length: 
     return lookup.read_agent_task(principal, agent, task_id, find).json
 
 
-def cancel_task(principal: Principal, agent: Agent, task_id: str) -> str:
-    """Raises TaskNotFound, TaskNotCancelable."""
-    cancel.cancel_by_id(principal, agent, task_id)
+def cancel_task(principal: Principal, agent: Agent, task_id: str, check: cancel.Check | None = None) -> str:
+    """Raises TaskNotFound, TaskNotCancelable, and what `check` raises."""
+    cancel.cancel_by_id(principal, agent, task_id, check)
     return find_task(principal, agent, task_id)
 
 

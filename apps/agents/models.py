@@ -139,6 +139,9 @@ class Agent(models.Model):
     retry_safe = models.BooleanField(default=False, help_text="Run a turn again after a crash.")
     keep_thoughts = models.BooleanField(default=False, help_text="Record the agent's thoughts.")
     sign_artifacts = models.BooleanField(default=False, help_text="Sign the files that the agent produces.")
+    card_for_old_clients = models.BooleanField(
+        default=False, help_text="Clients of A2A 0.3 can read the card at agent-card.json, too."
+    )
     cost = models.FloatField(
         default=0.0,
         validators=[MinValueValidator(0.0)],

@@ -189,11 +189,15 @@ class AgentToolResult(TypedDict):
 
 
 class ArtifactUpdate(TypedDict):
-    """One chunk: `artifact` in the A2A shape, with this chunk's parts."""
+    """One chunk: `artifact` in the A2A shape, with this chunk's parts.
+
+    `joined`: its first text goes on with the last text of the chunk before.
+    """
 
     artifact: JSON
     append: bool
     lastChunk: bool
+    joined: NotRequired[bool]
 
 
 class AgentComplete(TypedDict):

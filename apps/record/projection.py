@@ -188,9 +188,30 @@ def _discard(event: Event, rows: Rows) -> None:
 def assemble_parts(chunks: list[Event]) -> list[Any]:
     """The whole artifact's parts: those of its chunks, or its tokens as one text."""
     if chunks and chunks[0].type == EventType.ARTIFACT_UPDATE:
-        return [part for chunk in chunks for part in chunk.payload["artifact"]["parts"]]
+        return _joined_parts(chunks)
     text = "".join(chunk.payload.get("text", "") for chunk in chunks)
     return [{"text": text, "mediaType": "text/plain"}]
+
+
+def _joined_parts(chunks: list[Event]) -> list[Any]:
+    """The parts of chunks; texts of a remote agent's stream are one, as its task has them."""
+    parts: list[JSON] = []
+    texts: list[list[str]] = []  # of each part
+    for chunk in chunks:
+        is_joined = chunk.payload.get("joined", False)
+        for part in chunk.payload["artifact"]["parts"]:
+            if is_joined and parts and _continues(parts[-1], part):
+                texts[-1].append(part["text"])
+            else:
+                parts.append(part)
+                texts.append([part["text"]] if "text" in part else [])
+            is_joined = False
+    return [{**part, "text": "".join(said)} if len(said) > 1 else part for part, said in zip(parts, texts, strict=True)]
+
+
+def _continues(before: JSON, part: JSON) -> bool:
+    """Whether both are texts of the same name, type and metadata."""
+    return "text" in before and {**before, "text": ""} == {**part, "text": ""}
 
 
 def _renamed(event: Event, rows: Rows) -> None:

@@ -147,6 +147,7 @@ POLICIES = (
     "fallbacks",
     "keep_thoughts",
     "sign_artifacts",
+    "card_for_old_clients",
     "retention_days",
 )
 current_version = related_cell("current_version", "version", text="number")

@@ -17,7 +17,16 @@ from apps.remote.registration import register_remote
 from console.commands import QuickCommand
 from outbound import OutboundError
 
-POLICIES = ("access", "sign_artifacts", "extended_card", "fallbacks", "listed", "category", "pinned")
+POLICIES = (
+    "access",
+    "sign_artifacts",
+    "card_for_old_clients",
+    "extended_card",
+    "fallbacks",
+    "listed",
+    "category",
+    "pinned",
+)
 
 
 def read_json(name: str) -> Any:
@@ -62,6 +71,11 @@ class Command(QuickCommand):
         )
         parser.add_argument(
             "--extended-card", type=read_json, metavar="F", help="JSON file with details for callers with an API key"
+        )
+        parser.add_argument(
+            "--card-for-old-clients",
+            action=BooleanOptionalAction,
+            help="let clients of A2A 0.3 read its card; default: no",
         )
         parser.add_argument(
             "--listed", action=BooleanOptionalAction, help="show it where people choose an agent; default: yes"
