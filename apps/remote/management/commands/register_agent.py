@@ -17,7 +17,7 @@ from apps.remote.registration import register_remote
 from console.commands import QuickCommand
 from outbound import OutboundError
 
-POLICIES = ("access", "sign_artifacts", "extended_card", "fallbacks", "listed", "category", "pinned")
+POLICIES = ("access", "sign_artifacts", "extended_card", "fallbacks", "listed", "category", "pinned", "mcp_tools")
 
 
 def read_json(name: str) -> Any:
@@ -69,6 +69,10 @@ class Command(QuickCommand):
         parser.add_argument("--category", metavar="NAME", help="its heading in lists")
         parser.add_argument(
             "--position", type=int, dest="pinned", metavar="N", help="pin it in lists, in this place; 1 is first"
+        )
+
+        parser.add_argument(
+            "--mcp-tools", choices=Agent.McpTools.values, help="what MCP clients are offered at /mcp; default: off"
         )
 
     def handle(self, *args: Any, slug: str, **options: Any) -> None:

@@ -1,0 +1,127 @@
+"""The address /mcp: POST of one JSON-RPC message, answered by JSON or by a stream that ends with the response."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, aclosing
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.views.decorators.csrf import csrf_exempt
+from mcp_types import DEFAULT_NEGOTIATED_VERSION, EmptyResult
+from pydantic import BaseModel
+
+import db
+from apps.a2a import http
+from apps.a2a.errors import MethodNotAllowed, MethodNotFound, Unauthenticated
+from apps.a2a.http import AuthenticatedRequest, json_response
+from apps.accounts.principals import READ, WRITE
+from apps.doors.callers import recheck
+from apps.doors.mcp import calls, protocol, resources, tasks, tools
+from apps.doors.mcp.calls import Turn
+from apps.doors.mcp.protocol import VERSION_HEADER, Call, failure
+from apps.limits import current as limits
+from apps.record import wire
+from apps.record.errors import Kind, Refusal, check_allowed
+from apps.record.events import JSON
+
+RESOURCE = "/mcp"
+
+
+class ForeignOrigin(Refusal):
+    """Pages of other origins may not use this address. Call it from a program, or from a page of this server."""
+
+    kind = Kind.FORBIDDEN
+
+
+@csrf_exempt
+async def mcp(request: HttpRequest) -> HttpResponseBase:
+    version = request.headers.get(VERSION_HEADER) or DEFAULT_NEGOTIATED_VERSION
+    request_id: str | int | None = None
+    try:
+        if request.method != "POST":  # there are no sessions, so nothing to listen to or to end
+            raise MethodNotAllowed(["POST"])
+        _check_origin(request)
+        http.check_content_type(request)
+        incoming = await http.authenticate_request(request, "", RESOURCE)
+        if not incoming.principal.is_known:
+            raise Unauthenticated
+        message = protocol.read_request(await http.read_body(request.body), version)
+        if message is None:
+            return HttpResponse(status=202)
+        request_id = message.id
+        return await _answer(incoming, protocol.read_call(message, version, request.headers))
+    except Exception as error:
+        failed = failure(error, version, request_id)
+        return json_response(failed.response, failed.status, dict(failed.headers))
+
+
+def _check_origin(request: HttpRequest) -> None:
+    """Raises ForeignOrigin for a page of another site, whatever name it gave this server (DNS rebinding)."""
+    origin = request.headers.get("Origin")
+    if origin and origin not in (settings.PUBLIC_BASE_URL, f"{request.scheme}://{request.get_host()}"):
+        raise ForeignOrigin
+
+
+async def _answer(incoming: AuthenticatedRequest, call: Call) -> HttpResponseBase:
+    """Raises Refusal."""
+    if call.method == "tools/call":
+        done = await calls.begin(incoming, call)
+        if isinstance(done, Turn) and call.params.task is not None and call.version == protocol.WITH_TASKS:
+            return json_response(call.result(await db.run(tasks.created, done)))
+        return await _settled(incoming, done) if isinstance(done, Turn) else json_response(done)
+    if call.method == "tasks/result":
+        check_allowed(incoming.principal, READ)
+        return await _settled(incoming, await db.run(tasks.wait_for_task, incoming.principal, call))
+    return json_response(call.result(await db.run(_result, incoming, call)))
+
+
+def _result(incoming: AuthenticatedRequest, call: Call) -> BaseModel:
+    """Of a method that does not wait. Raises Refusal."""
+    principal, cursor = incoming.principal, getattr(call.params, "cursor", None)
+    check_allowed(principal, WRITE if call.method == "tasks/cancel" else READ)
+    match call.method:
+        case "initialize":
+            return protocol.initialize(call.params)
+        case "server/discover":
+            return protocol.discover(call.version)
+        case "ping":
+            return EmptyResult()
+        case "tools/list":
+            return tools.list_tools(principal, cursor, call.version)
+        case "resources/list":
+            return resources.list_resources(principal, cursor)
+        case "resources/templates/list":
+            return resources.list_templates()
+        case "resources/read":
+            return resources.read_resource(principal, call)
+        case "tasks/get":
+            return tasks.get_task(principal, call)
+        case "tasks/cancel":
+            return tasks.cancel_task(principal, call)
+        case "tasks/list":
+            return tasks.list_tasks(principal, call)
+        case _:
+            raise MethodNotFound
+
+
+async def _settled(incoming: AuthenticatedRequest, turn: Turn) -> HttpResponseBase:
+    """The turn's result: in a stream with its progress if the client asks for that. Raises QuotaExceeded."""
+    call, request = turn.call, incoming.request
+    with ExitStack() as stack:
+        stack.callback(limits.open_stream(incoming.principal, incoming.address, turn.agent.pk))
+        if call.progress_token is None or not request.accepts("text/event-stream"):
+            async with aclosing(turn.messages()) as messages:
+                last = [batch async for batch in messages][-1][-1]
+            return json_response(last)
+        frames = http.checked_frames(turn.messages(), _frames, _error_frame(call), recheck(request, turn.agent.slug))
+        return wire.EventStream(frames, stack.pop_all().close)
+
+
+def _frames(batch: list[JSON]) -> bytes:
+    return b"".join(wire.sse_frame(one, event="message") for one in batch)
+
+
+def _error_frame(call: Call) -> Callable[[Exception], bytes]:
+    return lambda error: wire.sse_frame(failure(error, call.version, call.id).response, event="message")
