@@ -91,7 +91,7 @@ def _find_part(principal: Principal, task_id: str, artifact: str, number: int) -
         key = uuid.UUID(task_id)
     except ValueError:
         return None
-    task = lookup.find_task(principal, key) if "\0" not in artifact else None
+    task = lookup.find_task(principal, key, "context") if "\0" not in artifact else None
     row = task and Artifact.objects.delivered().filter(task=task, artifact_id=artifact).first()
     return (task, row, row.parts[number]) if task and row and number < len(row.parts) else None
 

@@ -12,6 +12,7 @@ from apps.doors.mcp.protocol import Call
 from apps.doors.turns import words_of
 from apps.engine import cancel
 from apps.record import wire
+from apps.record.errors import TaskNotCancelable
 from apps.record.models import Task, TaskState
 
 STATUS: dict[TaskState, types.TaskStatus] = {
@@ -53,6 +54,8 @@ def get_task(principal: Principal, call: Call) -> types.GetTaskResult:
 def cancel_task(principal: Principal, call: Call) -> types.CancelTaskResult:
     """Raises TaskNotFound, TaskNotCancelable, NotYourTask."""
     task = find_task(principal, call.params.task_id)
+    if task.is_finished:  # also if it is canceled
+        raise TaskNotCancelable
     cancel.cancel_for(principal, task)
     task.refresh_from_db()
     return types.CancelTaskResult(**_shown(task).model_dump())

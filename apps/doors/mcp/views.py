@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import ExitStack, aclosing
+from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -14,7 +16,7 @@ from pydantic import BaseModel
 
 import db
 from apps.a2a import http
-from apps.a2a.errors import MethodNotAllowed, MethodNotFound, Unauthenticated
+from apps.a2a.errors import MethodNotAllowed, MethodNotFound, ParseError, Unauthenticated
 from apps.a2a.http import AuthenticatedRequest, json_response
 from apps.accounts.principals import READ, WRITE
 from apps.doors.callers import recheck
@@ -27,6 +29,7 @@ from apps.record.errors import Kind, Refusal, check_allowed
 from apps.record.events import JSON
 
 RESOURCE = "/mcp"
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class ForeignOrigin(Refusal):
@@ -47,7 +50,7 @@ async def mcp(request: HttpRequest) -> HttpResponseBase:
         incoming = await http.authenticate_request(request, "", RESOURCE)
         if not incoming.principal.is_known:
             raise Unauthenticated
-        message = protocol.read_request(await http.read_body(request.body), version)
+        message = protocol.read_request(await _read_body(request.body), version)
         if message is None:
             return HttpResponse(status=202)
         request_id = message.id
@@ -55,6 +58,17 @@ async def mcp(request: HttpRequest) -> HttpResponseBase:
     except Exception as error:
         failed = failure(error, version, request_id)
         return json_response(failed.response, failed.status, dict(failed.headers))
+
+
+async def _read_body(content: bytes) -> Any:
+    """Raises ParseError, also for halves of surrogate pairs: answers repeat ids and names, and could not be written."""
+    body = await http.read_body(content)
+    if SURROGATE.search(content):
+        try:
+            wire.json_text(body).encode()
+        except UnicodeEncodeError:
+            raise ParseError from None
+    return body
 
 
 def _check_origin(request: HttpRequest) -> None:
