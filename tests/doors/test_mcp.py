@@ -17,6 +17,8 @@ from apps.accounts.models import ApiKey
 from apps.accounts.principals import READ
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from apps.plans.definitions import PlanDefinition
+from apps.plans.registry import register_plan
 from apps.record.models import Task
 from tests.doors import agents
 from tests.engine.delegating import until
@@ -164,14 +166,14 @@ async def test_what_an_agent_does_not_do_is_an_error_of_the_tool(door, offered, 
         assert (await door.call("speaking", **wrong))["isError"] is True
 
 
-async def test_progress_comes_before_the_result_to_who_asks_for_it(door, offered, worker, settings):
-    params = {"name": "speaking", "arguments": {"message": "wait"}, "_meta": {"progressToken": "p"}}
-    settings.MCP_WAIT_SECONDS = 0.5
-    with_short_wait = await door.ask("tools/call", BOTH, **params)
-    frames = [json.loads(line[6:]) for line in (await text(with_short_wait)).splitlines() if line.startswith("data: ")]
-    assert frames[0]["method"] == "notifications/progress"
-    assert (frames[0]["params"]["progressToken"], frames[0]["params"]["message"]) == ("p", "waiting")
-    assert frames[-1]["result"]["structuredContent"]["state"] == "working"
+async def test_progress_comes_before_the_result_to_who_asks_for_it(door, offered, worker):
+    params = {"name": "speaking", "arguments": {"message": "steps"}, "_meta": {"progressToken": "p"}}
+    stream = await text(await door.ask("tools/call", BOTH, **params))
+    half, more, last = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: ")]
+    assert half["method"] == more["method"] == "notifications/progress"
+    assert half["params"] == {"progressToken": "p", "progress": 1.0, "total": 2.0, "message": "half"}
+    assert more["params"]["progress"] > 1
+    assert text_of(last["result"]) == "Both."
 
 
 async def text(response) -> str:
@@ -255,6 +257,17 @@ async def test_tasks_of_mcp(door, bob_key, offered, worker):
     assert (await door.error("tasks/cancel", taskId=task))["code"] == -32602
     asked = await door.result("tools/call", name="speaking", arguments={"message": "hello"}, task={})
     assert text_of(await door.result("tasks/result", taskId=asked["task"]["taskId"])) == "hello"
+
+
+async def test_a_plan_takes_its_inputs_by_their_schema(door, echo, worker):
+    inputs = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    steps = {"one": {"agent": "echo", "message": "To {{ inputs.city }}"}}
+    plan = {"name": "Trip", "description": "Plans a trip.", "inputs": inputs, "steps": steps}
+    await db.run(register_plan, "trip", PlanDefinition.read(plan), access="authenticated", mcp_tools="agent")
+    tool = (await door.result("tools/list"))["tools"][0]
+    assert tool["inputSchema"]["properties"]["inputs"]["properties"] == inputs["properties"]
+    assert "To Oslo" in text_of(await door.call("trip", inputs={"city": "Oslo"}))
+    assert (await door.call("trip", message="go"))["structuredContent"]["state"] == "input-required"
 
 
 async def test_tools_come_in_pages(door, offered, monkeypatch):
