@@ -24,6 +24,7 @@ PAGES = (
     ROOT / "docs" / "reference" / "conformance.md",
     *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
     *sorted((ROOT / "docs" / "how-to").glob("*.md")),
+    *sorted((ROOT / "docs" / "doors").glob("*.md")),
 )
 
 

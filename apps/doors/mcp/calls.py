@@ -33,6 +33,7 @@ from apps.record.events import JSON
 from apps.record.models import Message, Task, TaskState
 
 ANSWER = "answer"  # the key of what people answer, and the field of a question in words
+RELATED_TASK = "io.modelcontextprotocol/related-task"
 SMALLEST_STEP = 0.001  # of progress, which must grow
 
 
@@ -68,7 +69,8 @@ class Turn:
             async with aclosing(self._pieces()) as batches:
                 async for batch in batches:
                     pieces += batch
-                    if notes := [self._note(piece) for _, piece in batch if isinstance(piece, Progress)]:
+                    notes = [self._note(piece) for _, piece in batch if isinstance(piece, Progress)]
+                    if notes and self.call.progress_token is not None:
                         yield notes
             has_left = False
             yield [self._response(pieces)]
@@ -129,7 +131,8 @@ class Turn:
         if self.call.takes_links:
             content += [resources.link_of(file) for file in files]
         content.append(types.TextContent(text=self._hint(state), annotations=FOR_MODELS))
-        return types.CallToolResult(content=content, structured_content=told, is_error=is_error)
+        related = {RELATED_TASK: {"taskId": told["task"]}} if self.call.method == "tasks/result" else None
+        return types.CallToolResult(content=content, structured_content=told, is_error=is_error, _meta=related)
 
     def _file(self, file: File) -> JSON:
         link = resources.link_of(file)

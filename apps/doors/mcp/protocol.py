@@ -93,8 +93,12 @@ class Call:
     def result(self, value: BaseModel) -> JSON:
         """The response, in the shape of the call's version. Raises ValidationError."""
         data = value.model_dump(by_alias=True, mode="json", exclude_none=True)
-        if self.method not in _TASK_REQUESTS and not isinstance(value, types.CreateTaskResult):
-            data = methods.serialize_server_result(self.method, self.version, data)
+        method = "tools/call" if self.method == "tasks/result" else self.method
+        if method not in _TASK_REQUESTS and not isinstance(value, types.CreateTaskResult):
+            data = methods.serialize_server_result(method, self.version, data)
+        for task in (data, data.get("task"), *data.get("tasks", ())):
+            if isinstance(task, dict) and "taskId" in task:
+                task.setdefault("ttl", None)  # required: null, for a task that is kept
         if self.is_modern:
             data.setdefault("_meta", {})[types.SERVER_INFO_META_KEY] = SERVER.model_dump(exclude_none=True)
         return {"jsonrpc": "2.0", "id": self.id, "result": data}

@@ -121,11 +121,12 @@ def _result(incoming: AuthenticatedRequest, call: Call) -> BaseModel:
 
 
 async def _settled(incoming: AuthenticatedRequest, turn: Turn) -> HttpResponseBase:
-    """The turn's result: in a stream with its progress if the client asks for that. Raises QuotaExceeded."""
+    """The turn's result: in a stream if the client wants its progress, or it may take long. Raises QuotaExceeded."""
     call, request = turn.call, incoming.request
     with ExitStack() as stack:
         stack.callback(limits.open_stream(incoming.principal, incoming.address, turn.agent.pk))
-        if call.progress_token is None or not request.accepts("text/event-stream"):
+        is_stream = call.progress_token is not None or turn.seconds is None
+        if not (is_stream and request.accepts("text/event-stream")):
             async with aclosing(turn.messages()) as messages:
                 last = [batch async for batch in messages][-1][-1]
             return json_response(last)
