@@ -48,9 +48,9 @@ def check_content_type(request: HttpRequest) -> None:
         raise UnsupportedMediaType
 
 
-async def authenticate_request(request: HttpRequest, slug: str, resource: str = "/a2a") -> AuthenticatedRequest:
-    """Raises as `authenticate`. An empty slug means the front door. `resource`: the path that agents are below."""
-    challenges.asks_for(f"{resource}/{slug}" if slug else resource)
+async def authenticate_request(request: HttpRequest, slug: str, resource: str = "") -> AuthenticatedRequest:
+    """Raises as `authenticate`. An empty slug means the front door. `resource`: the path of another door."""
+    challenges.asks_for(resource or (f"/a2a/{slug}" if slug else "/a2a"))
     authorization, address = request.headers.get("Authorization", ""), str(request.META.get("REMOTE_ADDR", ""))
     db.caller.set(quotas.presumed_key(authorization, address))
     try:

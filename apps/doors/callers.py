@@ -6,26 +6,35 @@ from functools import partial
 
 from django.http import HttpRequest
 
-import db
 from apps.a2a import http
 from apps.a2a.authentication import authenticate, check_access, find_agent
-from apps.a2a.errors import Unauthenticated
+from apps.a2a.errors import AgentNotFound, Unauthenticated
 from apps.accounts.authentication import OpenStream
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
 from apps.record.errors import check_allowed
 
 
-async def authenticate_caller(request: HttpRequest, resource: str, scope: str = WRITE) -> http.AuthenticatedRequest:
-    """A caller with an API key or an OAuth token. `resource`: the door's path.
+async def authenticate_caller(
+    request: HttpRequest, resource: str, scope: str = WRITE, slug: str = ""
+) -> http.AuthenticatedRequest:
+    """A caller with credentials, and the agent that the slug names. `resource`: the door's path.
 
-    Raises BadCredentials, QuotaExceeded, Unauthenticated, MissingScope, MissingRole.
+    Raises BadCredentials, QuotaExceeded, Unauthenticated, AgentNotFound, MissingScope, MissingRole.
     """
-    incoming = await http.authenticate_request(request, "", resource)
+    slug = slug if request.headers.get("Authorization") else ""  # who has no key learns of no agent
+    incoming = await http.authenticate_request(request, slug, resource)
     if not incoming.principal.is_known:
         raise Unauthenticated
     check_allowed(incoming.principal, scope)
     return incoming
+
+
+def called_agent(incoming: http.AuthenticatedRequest) -> Agent:
+    """Raises AgentNotFound if the request named none."""
+    if incoming.agent is None:
+        raise AgentNotFound
+    return incoming.agent
 
 
 def open_agent(principal: Principal, slug: str) -> Agent:
@@ -43,7 +52,3 @@ def recheck(request: HttpRequest, slug: str, scope: str = READ) -> partial[None]
 def _check_again(authorization: str, slug: str, scope: str) -> None:
     principal, _ = authenticate(authorization, slug, OpenStream())
     check_allowed(principal, scope)
-
-
-async def find_open_agent(principal: Principal, slug: str) -> Agent:
-    return await db.run(open_agent, principal, slug)

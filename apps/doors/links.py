@@ -12,12 +12,14 @@ from django.urls import reverse
 
 import db
 from apps.doors.turns import File
-from apps.features.sharing.downloads import LINK_HEADERS, file_response, safe_name, stream_response
+from apps.features.sharing.downloads import LINK_HEADERS, SAFE_INLINE, file_response, safe_name, stream_response
 from apps.record.events import JSON
 from apps.record.lookup import restore_by_id
 from apps.record.models import Artifact
 
 SALT = "apps.doors.links"
+IMAGES = tuple(one for one in SAFE_INLINE if one.startswith("image/"))
+MARKUP = "[]\\`*_<>"
 
 
 def link_to(file: File, context: uuid.UUID) -> str:
@@ -26,6 +28,12 @@ def link_to(file: File, context: uuid.UUID) -> str:
         return file.url
     signed = signing.dumps([context.hex, file.task.hex, file.artifact, file.number], salt=SALT)
     return f"{settings.PUBLIC_BASE_URL}{reverse('door-file', args=[signed, safe_name(file.name)])}"
+
+
+def markdown_link(file: File, context: uuid.UUID) -> str:
+    """A paragraph with the link; an image is shown."""
+    name = "".join(f"\\{one}" if one in MARKUP else one for one in " ".join(file.name.split()))
+    return f"\n\n{'!' if file.media_type in IMAGES else ''}[{name}]({link_to(file, context)})"
 
 
 async def linked_file(request: HttpRequest, signed: str, filename: str) -> HttpResponseBase:

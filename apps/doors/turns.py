@@ -11,10 +11,11 @@ import uuid
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from mimetypes import guess_extension
 from typing import Any
 
 import db
-from apps.engine.finish import ANSWER, default_text
+from apps.engine.finish import default_text
 from apps.engine.send import Sent
 from apps.record import feed, lineage
 from apps.record.content import blobs
@@ -220,8 +221,9 @@ class Turn:
         for row in rows.filter(state=Artifact.State.DELIVERED):
             for number, part in enumerate(row.parts):
                 if not is_shown(part):
-                    name = part.get("filename") or row.name or ANSWER
-                    yield File(self._task, row.artifact_id, number, name, media_type_of(part), part.get("url", ""))
+                    media_type = media_type_of(part)
+                    name = part.get("filename") or row.name or f"file{guess_extension(media_type) or ''}"
+                    yield File(self._task, row.artifact_id, number, name, media_type, part.get("url", ""))
 
 
 def is_shown(part: JSON) -> bool:

@@ -85,6 +85,20 @@ async def test_an_answer_can_be_had_again(client, speaking, worker):
     assert await db.run(sessions) == 2
 
 
+async def test_with_a_key_the_same_request_is_answered_once(client, speaking, worker):
+    again = {"extra_headers": {"Idempotency-Key": "once"}}
+    assert await answer(client, user("hello"), **again) == await answer(client, user("hello"), **again)
+    assert await db.run(Task.objects.count) == 1
+    with pytest.raises(openai.BadRequestError) as refused:
+        await ask(client, user("something else"), **again)
+    assert refused.value.param == "Idempotency-Key"
+
+
+async def test_a_session_of_the_same_name_is_another_persons_own(client, openai_for, bob_key, speaking, worker):
+    await answer(client, user("secret"), metadata={"session": "talk"})
+    assert await answer(openai_for(bob_key), user("hello"), metadata={"session": "talk"}) == "hello"
+
+
 async def test_a_named_session_takes_only_what_is_new(client, speaking, worker):
     await answer(client, user("one"), metadata={"session": "talk"})
     kept = await answer(client, user("whatever"), assistant("was said"), user("two"), metadata={"session": "talk"})

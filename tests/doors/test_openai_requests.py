@@ -85,7 +85,7 @@ CHATTING = {"model": "speaking", "messages": HELLO}
         (CHAT, {"model": "speaking", "messages": []}, "messages"),
         (CHAT, {"model": "speaking", "messages": [*HELLO, {"role": "assistant", "content": "x"}]}, "messages"),
         (CHAT, {**CHATTING, "n": 2}, "n"),
-        (CHAT, {**CHATTING, "tools": [{"type": "function"}]}, "tools"),
+        (CHAT, {**CHATTING, "tool_choice": "required"}, "tool_choice"),
         (CHAT, {**CHATTING, "metadata": {"session": 1}}, "metadata.session"),
         (CHAT, holding("odd"), "content.type"),
         (CHAT, holding("file", file={"file_id": "f"}), "file_data"),
@@ -114,8 +114,8 @@ ANYTHING = some.recursive(
     lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-NAMES = """messages input stream metadata user tools n stream_options instructions role content type text image_url
-    file input_audio previous_response_id"""
+NAMES = """messages input stream metadata user tool_choice n stream_options instructions role content type text
+    image_url file input_audio previous_response_id"""
 FIELDS = some.sampled_from(NAMES.split())
 PART = some.dictionaries(FIELDS, ANYTHING, max_size=4)
 ROLE = some.sampled_from(["user", "assistant", "tool"])
@@ -131,5 +131,5 @@ def test_whatever_a_body_holds_is_read_or_refused(ada, speaking, kind, body):
     with suppress(Refusal):
         request = kind.read({"model": "speaking", **body})
         assert isinstance(request.session, str)
-        said = threads.message_of_thread(ada.principal, speaking, request.messages, "")
-        assert said["parts"]
+        assert threads.message_of(speaking, request.messages)["parts"]
+        threads.place_of(ada.principal, speaking, request.messages)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
-import uuid
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from django.http.response import HttpResponseBase
 
-import db
 from apps.a2a.http import AuthenticatedRequest, json_response
-from apps.doors.callers import find_open_agent
-from apps.doors.links import link_to
-from apps.doors.openai import serving, threads
+from apps.doors.callers import called_agent
+from apps.doors.links import markdown_link
+from apps.doors.openai import serving
 from apps.doors.openai.errors import AgentFailed, error_json
 from apps.doors.openai.requests import ChatRequest
 from apps.doors.openai.serving import DONE, Turn
@@ -33,17 +30,10 @@ async def complete(incoming: AuthenticatedRequest, body: Any) -> HttpResponseBas
     """The agent's answer to the thread, at once or as a stream. Raises Refusal."""
     request = ChatRequest.read(body)
     headers = incoming.request.headers
-    agent = await find_open_agent(incoming.principal, request.model)
+    agent = called_agent(incoming)
     session = request.session or next((headers[name] for name in SESSION_HEADERS if headers.get(name)), "")
-    key = headers.get("Idempotency-Key", "")
     with serving.open_stream(incoming, agent) as stack:
-        if session:
-            key = key or str(uuid.uuid4())
-            find = partial(threads.message_in_session, session=session, message_id=key)
-        else:
-            find = partial(threads.message_of_thread, message_id=key)
-        message = await db.run(find, incoming.principal, agent, request.messages)
-        turn = await serving.begin(incoming, agent, message)
+        turn = await serving.begin(incoming, agent, request.messages, session)
         completion = Completion.of(turn, request)
         if not request.stream:
             return json_response(completion.whole(await serving.collect(turn.pieces())), headers=completion.headers)
@@ -123,7 +113,7 @@ class Completion:
             case Progress(text):
                 return {"reasoning_content": f"{text}\n"}  # as clients know it from other servers
             case File():
-                return {"content": f"\n\n[{_escaped(piece.name)}]({link_to(piece, self.turn.sent.context)})"}
+                return {"content": markdown_link(piece, self.turn.sent.context)}
             case ToolCall() if self.with_tools:
                 function = {"name": piece.name, "arguments": wire.json_text(piece.arguments)}
                 self.calls += 1
@@ -135,11 +125,6 @@ class Completion:
 
     def _object(self, kind: str, choices: list[JSON]) -> JSON:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices}
-
-
-def _escaped(name: str) -> str:
-    """A file's name as the text of a Markdown link."""
-    return "".join(f"\\{one}" if one in "[]\\`*_<>" else one for one in " ".join(name.split()))
 
 
 def _usage(end: End) -> JSON:

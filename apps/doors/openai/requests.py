@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from apps.a2a.protojson import Integer, ProtoMessage, RequiredLine, Struct, Text
 from apps.a2a.requests import SendMessageRequest, check_modes
@@ -62,14 +62,20 @@ class StreamOptions(Body):
     include_usage: bool = False
 
 
+def _no_call(choice: Any) -> Any:
+    if choice not in (None, "auto", "none"):
+        raise ValueError("Must be auto or none: agents call tools of their own, and never the client's.")
+    return choice
+
+
 class Common(Body):
-    """What both kinds of requests have. `tools` are functions of the client, which our agents cannot call."""
+    """What both kinds of requests have. `tools` are ignored: agents call their own, and never the client's."""
 
     model: RequiredLine
     stream: bool = False
     metadata: Struct | None = None
     user: Text = ""
-    tools: Annotated[list[Any], Field(max_length=0)] | None = None
+    tool_choice: Annotated[Any, AfterValidator(_no_call)] = None
 
     @property
     def session(self) -> str:
@@ -98,9 +104,9 @@ class ResponseRequest(Common):
 
     @property
     def messages(self) -> list[Message]:
-        if isinstance(self.input, str):
-            return [Message(role="user", content=self.input)]
-        return self.input
+        """The input, and the instructions as a message."""
+        said = [Message(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+        return [*said, *([Message(role="developer", content=self.instructions)] if self.instructions else [])]
 
 
 def user_message(agent: Agent, messages: Sequence[Message], message_id: str, **fields: Any) -> JSON:

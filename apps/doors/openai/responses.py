@@ -20,10 +20,11 @@ from django.http.response import HttpResponseBase
 import db
 from apps.a2a.http import AuthenticatedRequest, json_response
 from apps.accounts.principals import Principal
+from apps.agents.models import Agent
 from apps.doors import turns
-from apps.doors.callers import find_open_agent
-from apps.doors.links import link_to
-from apps.doors.openai import serving, threads
+from apps.doors.callers import called_agent
+from apps.doors.links import markdown_link
+from apps.doors.openai import serving
 from apps.doors.openai.errors import NothingToCancel, ResponseNotFound
 from apps.doors.openai.requests import ResponseRequest
 from apps.doors.openai.serving import Turn
@@ -49,11 +50,12 @@ STATUS = {
 async def create(incoming: AuthenticatedRequest, body: Any) -> HttpResponseBase:
     """The agent's response, at once, as a stream, or in the background. Raises Refusal."""
     request = ResponseRequest.read(body)
-    agent = await find_open_agent(incoming.principal, request.model)
-    key = incoming.request.headers.get("Idempotency-Key", "")
+    agent = called_agent(incoming)
     with serving.open_stream(incoming, agent) as stack:
-        message = await db.run(_message, incoming.principal, agent, request, key)
-        turn = await serving.begin(incoming, agent, message, require_task=True)
+        session = request.session
+        if request.previous_response_id:
+            session = await db.run(_session_of, incoming.principal, agent, request.previous_response_id)
+        turn = await serving.begin(incoming, agent, request.messages, session, require_task=True)
         response = Response(turn, request.model, request.background, request.previous_response_id or None)
         if request.stream:
             pieces = turn.pieces(is_kept=request.background)
@@ -64,19 +66,12 @@ async def create(incoming: AuthenticatedRequest, body: Any) -> HttpResponseBase:
         return json_response(response.as_json(), headers=response.headers)
 
 
-def _message(principal: Principal, agent: Any, request: ResponseRequest, key: str) -> JSON:
-    """Raises InvalidParams, ResponseNotFound."""
-    messages, session = request.messages, request.session
-    if request.instructions:
-        messages = [*messages, *threads.system_message(request.instructions)]
-    if request.previous_response_id:
-        _, task = _find(principal, request.previous_response_id)
-        if task.agent_id != agent.pk:
-            raise InvalidParams("The previous response is another model's.", "previous_response_id")
-        session = task.context.name_for(principal)
-    if session:
-        return threads.message_in_session(principal, agent, messages, session, key or str(uuid.uuid4()))
-    return threads.message_of_thread(principal, agent, messages, key)
+def _session_of(principal: Principal, agent: Agent, response_id: str) -> str:
+    """The session's name. Raises InvalidParams, ResponseNotFound."""
+    _, task = _find(principal, response_id)
+    if task.agent_id != agent.pk:
+        raise InvalidParams("The previous response is another model's.", "previous_response_id")
+    return task.context.name_for(principal)
 
 
 async def show(incoming: AuthenticatedRequest, response_id: str) -> HttpResponseBase:
@@ -206,7 +201,7 @@ class Response:
                 case Text(text):
                     self._say(index, text)
                 case File():
-                    self._say(index, f"\n\n[{piece.name}]({link_to(piece, self.turn.sent.context)})")
+                    self._say(index, markdown_link(piece, self.turn.sent.context))
                 case Progress(text):
                     self._tell("response.progress", message=text)
                 case ToolCall():

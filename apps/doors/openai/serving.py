@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from django.http import HttpRequest
 
@@ -13,15 +14,19 @@ import db
 from apps.a2a.http import AuthenticatedRequest, checked_frames
 from apps.accounts.principals import WRITE, Principal
 from apps.agents.models import Agent
+from apps.api.framework.views import IDEMPOTENCY_HEADER
+from apps.api.messages import idempotency_key_errors
 from apps.doors import turns
 from apps.doors.callers import recheck
+from apps.doors.openai import threads
 from apps.doors.openai.errors import error_json
+from apps.doors.openai.requests import Message
 from apps.doors.turns import Piece
 from apps.engine import cancel
 from apps.engine.send import Sent, send
 from apps.limits import current as limits
 from apps.record import wire
-from apps.record.errors import Refusal
+from apps.record.errors import InvalidParams, Refusal
 from apps.record.events import JSON
 
 Pieces = AsyncGenerator[list[tuple[int, Piece]]]
@@ -59,10 +64,38 @@ def _stop(principal: Principal, agent: Agent, task: uuid.UUID) -> None:
         cancel.cancel_by_id(principal, agent, str(task))
 
 
-async def begin(incoming: AuthenticatedRequest, agent: Agent, message: JSON, *, require_task: bool = False) -> Turn:
-    """Send the message. Raises Refusal."""
+async def begin(
+    incoming: AuthenticatedRequest, agent: Agent, messages: Sequence[Message], session: str, **options: Any
+) -> Turn:
+    """Send the newest message of a thread, in the session that the client names or in the thread's own. Raises Refusal.
+
+    `options` are those of `send`.
+    """
+    principal, key = incoming.principal, incoming.request.headers.get(IDEMPOTENCY_HEADER, "")
+    if session:
+        message = await db.run(threads.message_in_session, principal, agent, messages, session)
+    else:
+        message = threads.message_of(agent, messages)
+        if len(messages) > 1:
+            message |= await db.run(threads.place_of, principal, agent, messages)
+    if key or session:
+        with idempotency_key_errors():
+            return await _send(incoming, agent, {**message, "messageId": key or str(uuid.uuid4())}, options)
+    for message_id in threads.message_ids(messages):
+        try:
+            turn = await _send(incoming, agent, {**message, "messageId": message_id}, options)
+        except InvalidParams as refused:  # the id is of a message in another session
+            if refused.field != "messageId":
+                raise
+            continue
+        if not turn.sent.repeated:
+            return turn
+    return await _send(incoming, agent, {**message, "messageId": str(uuid.uuid4())}, options)
+
+
+async def _send(incoming: AuthenticatedRequest, agent: Agent, message: JSON, options: JSON) -> Turn:
     trace = incoming.request.headers.get("traceparent", "")
-    sent = await send(incoming.principal, agent, message, require_task=require_task, traceparent=trace)
+    sent = await send(incoming.principal, agent, message, traceparent=trace, **options)
     return Turn(incoming, agent, sent, message.get("contextId") or str(sent.context))
 
 

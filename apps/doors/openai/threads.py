@@ -8,7 +8,7 @@ generated again, an older message was edited), a new session begins with a copy 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -27,38 +27,41 @@ from apps.record.models import Context, Task, TaskState
 from apps.record.models import Message as Recorded
 from apps.record.projection import AUTHOR_KEY
 
+UNNAMED = "-"  # a message without an id yet
 SAME_THREADS = 8  # answers to the same thread that are told apart
 
 
-def message_in_session(
-    principal: Principal, agent: Agent, messages: Sequence[Message], session: str, message_id: str
-) -> JSON:
+def message_in_session(principal: Principal, agent: Agent, messages: Sequence[Message], session: str) -> JSON:
     """The A2A message for a session that the client names: all after the last answer. Raises InvalidParams."""
-    context = lookup.find_context(principal, agent, session)
-    return user_message(agent, _newest(messages), message_id, **_place(context, session), **_instructions(messages))
+    said = message_of(agent, messages)
+    return said | _place(lookup.find_context(principal, agent, session), session)
 
 
-def message_of_thread(principal: Principal, agent: Agent, messages: Sequence[Message], message_id: str) -> JSON:
-    """The A2A message for the session of this thread, which may be made here with a copy of it.
+def message_of(agent: Agent, messages: Sequence[Message]) -> JSON:
+    """The A2A message of the user's words after the last answer. Raises InvalidParams."""
+    return user_message(agent, _newest(messages), UNNAMED, **_instructions(messages))
 
-    Without a `message_id`, it gets one that the next request finds. Raises Refusal.
+
+def message_ids(messages: Sequence[Message]) -> list[str]:
+    """The ids that the newest message of this thread may have, by which a later request finds it."""
+    return _ids(_key(_spoken(messages)))
+
+
+def place_of(principal: Principal, agent: Agent, messages: Sequence[Message]) -> JSON:
+    """The fields of the message that name the thread's session, which may be made here with a copy of it.
+
+    Empty for a thread without an answer. Raises Refusal.
     """
-    newest, spoken = _newest(messages), _spoken(messages)
-    earlier = spoken[: -len(newest)]
-    answers = [*next(_turns(reversed(earlier)), ("", []))[1]][::-1]
-    key, previous = _key(spoken), _key(earlier[: -len(answers)]) if earlier else ""
-    ids = [_id(one, number) for one in (key, previous) if one for number in range(SAME_THREADS)]
-    known = Accepted.objects.filter(sender=principal.sender, agent=agent, message_id__in=ids)
-    found = {one.message_id: one for one in known.select_related("answer")}
-    free = next((_id(key, number) for number in range(SAME_THREADS) if _id(key, number) not in found), "")
-    chosen = message_id or free or str(uuid.uuid4())
-    said = user_message(agent, newest, chosen, **_instructions(messages))  # refuses before anything is stored
+    earlier = _spoken(messages)[: -len(_newest(messages))]
     if not earlier:
-        return said
-    answer = "\n".join(one.words for one in answers)
-    candidates = [found[_id(previous, number)] for number in range(SAME_THREADS) if _id(previous, number) in found]
-    context = _session_of(principal, candidates, answer) or _copy(principal, agent, earlier)
-    return said | _place(context, context.name_for(principal))
+        return {}
+    _, answers = next(_turns(reversed(earlier)))
+    known = Accepted.objects.filter(
+        sender=principal.sender, agent=agent, message_id__in=_ids(_key(earlier[: -len(answers)]))
+    )
+    answer = "\n".join(one.words for one in reversed(answers))
+    context = _session_of(principal, known.select_related("answer"), answer) or _copy(principal, agent, earlier)
+    return _place(context, context.name_for(principal))
 
 
 def _place(context: Context | None, session: str) -> JSON:
@@ -87,10 +90,6 @@ def _turns(messages: Iterator[Message]) -> Iterator[tuple[str, list[Message]]]:
         yield role, list(group)
 
 
-def system_message(words: str) -> list[Message]:
-    return [Message(role="developer", content=words)]
-
-
 def _instructions(messages: Sequence[Message]) -> JSON:
     """A system prompt goes to the agent as metadata, beside its own instructions."""
     told = [one.words for one in messages if one.role in ("system", "developer") and one.words]
@@ -102,11 +101,11 @@ def _key(messages: Sequence[Message]) -> str:
     return digest_of(thread)[:40]
 
 
-def _id(key: str, number: int) -> str:
-    return f"chat-{key}-{number}"
+def _ids(key: str) -> list[str]:
+    return [f"chat-{key}-{number}" for number in range(SAME_THREADS)]
 
 
-def _session_of(principal: Principal, accepted: Sequence[Accepted], answer: str) -> Context | None:
+def _session_of(principal: Principal, accepted: Iterable[Accepted], answer: str) -> Context | None:
     """The session of one of these messages, if this answer to it is the newest that was said there."""
     for one in accepted:
         context = _context_of(principal, one)
@@ -157,7 +156,7 @@ def _copy(principal: Principal, agent: Agent, messages: Sequence[Message]) -> Co
 
 def _copied(agent: Agent, role: str, messages: Sequence[Message]) -> _Copied:
     if role == "user":
-        parts = user_message(agent, messages, "-")["parts"]
+        parts = user_message(agent, messages, UNNAMED)["parts"]
         return _Copied("ROLE_USER", blobs.store_large(parts))
     words = "\n\n".join(one.words for one in messages)
     return _Copied("ROLE_AGENT", blobs.store_large([{"text": words}]))

@@ -18,6 +18,7 @@ from apps.accounts.principals import READ, WRITE
 from apps.doors.callers import authenticate_caller
 from apps.doors.openai import chat, models, responses
 from apps.doors.openai.errors import AddressNotFound, error_response
+from apps.record.events import JSON
 
 RESOURCE = "/v1"
 Operation = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
@@ -31,17 +32,20 @@ def address(method: str, scope: str, operate: Operation) -> Operation:
         try:
             if request.method != method:
                 raise MethodNotAllowed([method])
-            body = method == "POST" and "response_id" not in named
-            if body:
-                http.check_content_type(request)
-            incoming = await authenticate_caller(request, RESOURCE, scope)
-            if body:
-                named["body"] = await http.read_object(request.body)
-            return await operate(incoming, **named)
+            if method == "POST" and not named:
+                return await operate(*await _with_body(request, scope))
+            return await operate(await authenticate_caller(request, RESOURCE, scope), **named)
         except Exception as error:
             return error_response(error)
 
     return view
+
+
+async def _with_body(request: HttpRequest, scope: str) -> tuple[AuthenticatedRequest, JSON]:
+    http.check_content_type(request)
+    body = await http.read_object(request.body)
+    model = body.get("model")
+    return await authenticate_caller(request, RESOURCE, scope, model if isinstance(model, str) else ""), body
 
 
 async def _models(incoming: AuthenticatedRequest) -> HttpResponseBase:
