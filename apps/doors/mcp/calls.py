@@ -21,7 +21,7 @@ from apps.agents.models import Agent
 from apps.doors import turns
 from apps.doors.links import link_to
 from apps.doors.mcp import resources, tools
-from apps.doors.mcp.protocol import Call, invalid
+from apps.doors.mcp.protocol import Call, McpError, invalid
 from apps.doors.mcp.tools import CANCEL_TASK, GET_TASK, Arguments, TaskArgument
 from apps.doors.turns import End, File, Piece, Progress, Text
 from apps.engine import cancel
@@ -41,6 +41,7 @@ SMALLEST_STEP = 0.001  # of progress, which must grow
 class Prepared:
     """A message to an agent. `question` is the index of the event that it answers."""
 
+    agent: Agent
     message: JSON
     session: str = ""
     question: int | None = None
@@ -187,30 +188,28 @@ async def begin(incoming: AuthenticatedRequest, call: Call) -> Turn | JSON:
     check_allowed(incoming.principal, WRITE)
     if params.name == CANCEL_TASK:
         return await _refused_as_result(call, _cancel_task, incoming, call)
-    agent, skill = await db.run(tools.find_tool, incoming.principal, params.name)
-    return await _refused_as_result(call, _send, incoming, call, agent, skill)
+    return await _refused_as_result(call, _send, incoming, call)
 
 
 async def _refused_as_result(call: Call, act: Callable[..., Any], *arguments: Any) -> Turn | JSON:
-    """So that a model can do better (MCP 2025-11-25, Tools, Error Handling)."""
+    """So that a model can do better (MCP 2025-11-25, Tools, Error Handling). Raises McpError."""
     try:
         done: Turn | JSON = await act(*arguments)
+    except McpError:
+        raise
     except Refusal as refusal:
         return call.result(types.CallToolResult(content=[types.TextContent(text=sentence_of(refusal))], is_error=True))
     return done
 
 
-async def _send(incoming: AuthenticatedRequest, call: Call, agent: Agent, skill: str) -> Turn | JSON:
+async def _send(incoming: AuthenticatedRequest, call: Call) -> Turn:
     principal, params = incoming.principal, call.params
-    if params.request_state is not None:
-        task, prepared = await db.run(_answer, principal, agent, params)
-        if prepared is None:
-            return await db.run(turn_of, call, principal, task, params.name, may_ask=False)
-    else:
-        prepared = await db.run(_message, principal, agent, skill, params.arguments or {})
+    prepared = await db.run(_prepare, principal, call)
+    if isinstance(prepared, Turn):
+        return prepared
     sent = await send(
         principal,
-        agent,
+        prepared.agent,
         prepared.message,
         require_task=params.task is not None,
         question_index=prepared.question,
@@ -218,7 +217,15 @@ async def _send(incoming: AuthenticatedRequest, call: Call, agent: Agent, skill:
     )
     session = prepared.session or str(sent.context)
     seconds = settings.MCP_WAIT_SECONDS
-    return Turn(call, principal, agent, params.name, sent, session, seconds, is_ours=call.is_modern)
+    return Turn(call, principal, prepared.agent, params.name, sent, session, seconds, is_ours=call.is_modern)
+
+
+def _prepare(principal: Principal, call: Call) -> Prepared | Turn:
+    """The call as a message; the turn that asked, if nobody answered its form. Raises McpError, Refusal."""
+    agent, skill = tools.find_tool(principal, call.params.name)
+    if call.params.request_state is None:
+        return _message(principal, agent, skill, call.params.arguments or {})
+    return _answer(principal, agent, call)
 
 
 def _message(principal: Principal, agent: Agent, skill: str, arguments: JSON) -> Prepared:
@@ -237,7 +244,7 @@ def _message(principal: Principal, agent: Agent, skill: str, arguments: JSON) ->
     said: JSON = {"parts": parts, "contextId": session, "taskId": given.task}
     if skill and not task:
         said["metadata"] = {"skillId": skill}
-    return Prepared(_checked(agent, said), session)
+    return Prepared(agent, _checked(agent, said), session)
 
 
 def _checked(agent: Agent, said: JSON) -> JSON:
@@ -247,22 +254,22 @@ def _checked(agent: Agent, said: JSON) -> JSON:
     return stored
 
 
-def _answer(principal: Principal, agent: Agent, params: Any) -> tuple[Task, Prepared | None]:
-    """The task that asked by a form, and the answer; None if nobody answered. Raises Refusal."""
-    name, _, index = params.request_state.partition(".")
+def _answer(principal: Principal, agent: Agent, call: Call) -> Prepared | Turn:
+    """What people answered in the form of a task; the task's turn if they did not. Raises McpError, Refusal."""
+    name, _, index = call.params.request_state.partition(".")
     if not (index.isascii() and index.isdecimal() and len(index) < 19):
         raise invalid("requestState: not one of this server.")
     task = lookup.find_seen_task(principal, agent, name)
-    given = (params.input_responses or {}).get(ANSWER)
+    given = (call.params.input_responses or {}).get(ANSWER)
     if not isinstance(given, types.ElicitResult) or given.action != "accept":
-        return task, None
+        return turn_of(call, principal, task, call.params.name, settings.MCP_WAIT_SECONDS, may_ask=False)
     content = given.content or {}
     if set(content) == {ANSWER} and isinstance(content[ANSWER], str) and not _has_field(task.slot, ANSWER):
         part: JSON = {"text": content[ANSWER]}
     else:
         part = {"data": json_schema.answer_data(task.slot, content)}
     said = {"parts": [part], "taskId": name, "messageId": f"mcp-{task.pk.hex}-{index}"}
-    return task, Prepared(_checked(agent, said), task.context.name_for(principal), int(index))
+    return Prepared(agent, _checked(agent, said), task.context.name_for(principal), int(index))
 
 
 def _has_field(slot: JSON | None, name: str) -> bool:
