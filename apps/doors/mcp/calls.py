@@ -314,7 +314,7 @@ async def _wait_for_task(incoming: AuthenticatedRequest, call: Call) -> Turn:
 def tool_of(task: Task) -> str:
     """The name of the tool that began the task, or of another of its agent."""
     skill = str(task.metadata.get("skill") or "")
-    names = {skill_id: tool.name for skill_id, tool in tools.tools_of(task.agent)}
+    names = {tool.skill: tool.name for tool in tools.names_of(task.agent)}
     return names.get(skill, next(iter(names.values())))
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import mcp_types as types
 
+from apps.a2a.errors import AgentNotFound
 from apps.a2a.protojson import Base64, Line, ProtoMessage, Struct, Text, Url
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
+from apps.doors.callers import open_agent
 from apps.doors.mcp.protocol import WITH_TASKS, invalid
 from apps.plans.registry import definition_of
 from apps.record import wire
@@ -88,20 +92,16 @@ class TaskArgument(ProtoMessage):
     task: Line
 
 
-def offered(principal: Principal) -> Any:
-    """The agents that the caller may use and whose owners offer them as tools."""
-    return Agent.objects.visible_to(principal).exclude(mcp_tools=Agent.McpTools.OFF)
-
-
 def list_tools(principal: Principal, cursor: str | None, version: str) -> types.ListToolsResult:
     """A page of tools. Raises McpError for a cursor of another list."""
     bound = wire.binding("mcp tools", principal.user_id)
-    rows = offered(principal).select_related("current_version").order_by("slug")
+    offered = Agent.objects.visible_to(principal).exclude(mcp_tools=Agent.McpTools.OFF)
+    rows = offered.select_related("current_version").order_by("slug")
     if cursor is not None:
         rows = rows.filter(slug__gt=read_cursor(cursor, bound))
     page = list(rows[: AGENTS_PER_PAGE + 1])
     shown = page[:AGENTS_PER_PAGE]
-    tools = [tool for agent in shown for _, tool in tools_of(agent)]
+    tools = [_tool(named, schema) for agent in shown if (schema := _schema(agent)) for named in names_of(agent)]
     if len(page) == len(shown):
         tools += TASK_TOOLS
     if version != WITH_TASKS:
@@ -120,19 +120,28 @@ def read_cursor(cursor: str, bound: str) -> Any:
 
 def find_tool(principal: Principal, name: str) -> tuple[Agent, str]:
     """The agent of a tool, and the id of its skill or "". Raises McpError for a tool that the caller is not offered."""
-    slug = name.partition(SKILL)[0]
-    rows = offered(principal).select_related("current_version")
-    agent = rows.filter(slug=slug).first() if slug.isprintable() else None
-    skills = {tool.name: skill for skill, tool in tools_of(agent)} if agent else {}
-    if agent is None or name not in skills:
-        raise invalid(f"Unknown tool: {name[:LONGEST_NAME]}")
-    return agent, skills[name]
+    with suppress(AgentNotFound):
+        agent = open_agent(principal, name.partition(SKILL)[0])
+        for tool in names_of(agent) if agent.mcp_tools != Agent.McpTools.OFF else ():
+            if tool.name == name:
+                return agent, tool.skill
+    raise invalid(f"Unknown tool: {name[:LONGEST_NAME]}")
 
 
-def tools_of(agent: Agent) -> Iterator[tuple[str, types.Tool]]:
-    """Its tools, each with the id of its skill or ""."""
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A tool's name, and the id of its skill or ""."""
+
+    name: str
+    skill: str
+    title: str
+    description: str
+
+
+def names_of(agent: Agent) -> Iterator[Named]:
+    """What an agent's tools are called."""
     if agent.mcp_tools == Agent.McpTools.AGENT or not agent.skills:
-        yield "", _tool(agent, agent.slug, agent.name, agent.description)
+        yield Named(agent.slug, "", agent.name, agent.description)
         return
     used: set[str] = set()
     for skill in agent.skills:
@@ -144,7 +153,7 @@ def tools_of(agent: Agent) -> Iterator[tuple[str, types.Tool]]:
             name = f"{whole[: LONGEST_NAME - 4]}-{number}"
         used.add(name)
         title = f"{agent.name}: {skill.get('name') or skill['id']}"
-        yield str(skill["id"]), _tool(agent, name, title, _description(skill) or agent.description)
+        yield Named(name, str(skill["id"]), title, _description(skill) or agent.description)
 
 
 def _description(skill: JSON) -> str:
@@ -153,13 +162,13 @@ def _description(skill: JSON) -> str:
     return " ".join(one for one in told if one)
 
 
-def _tool(agent: Agent, name: str, title: str, description: str) -> types.Tool:
+def _tool(named: Named, schema: JSON) -> types.Tool:
     return types.Tool(
-        name=name,
-        title=title,
-        description=description,
-        input_schema=_schema(agent),
-        annotations=types.ToolAnnotations(title=title, read_only_hint=False, open_world_hint=True),
+        name=named.name,
+        title=named.title,
+        description=named.description,
+        input_schema=schema,
+        annotations=types.ToolAnnotations(title=named.title, read_only_hint=False, open_world_hint=True),
         execution=types.ToolExecution(task_support="optional"),
     )
 
