@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 import mcp_types as types
 from django.conf import settings
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 import db
 from apps.a2a.http import AuthenticatedRequest
 from apps.a2a.requests import SendMessageRequest, check_modes
-from apps.accounts.principals import WRITE, Principal
+from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.doors import turns
 from apps.doors.links import link_to
@@ -28,7 +28,7 @@ from apps.engine import cancel
 from apps.engine.send import Sent, send
 from apps.record import lookup
 from apps.record.content import json_schema
-from apps.record.errors import InvalidParams, Refusal, TaskNotFound, check_allowed, sentence_of
+from apps.record.errors import InvalidParams, Refusal, TaskNotFound, sentence_of
 from apps.record.events import JSON
 from apps.record.models import Message, Task, TaskState
 
@@ -177,34 +177,30 @@ def _stop(principal: Principal, agent: Agent, task: uuid.UUID) -> None:
         cancel.cancel_by_id(principal, agent, str(task))
 
 
+Act = Callable[[AuthenticatedRequest, Call], Awaitable[Turn | JSON]]
+
+
 async def begin(incoming: AuthenticatedRequest, call: Call) -> Turn | JSON:
     """Do what the call says; returns what to wait for, or the response. A tool's refusals are results.
 
-    Raises Refusal for an unknown tool or a missing scope.
+    Raises McpError for an unknown tool.
     """
-    params: types.CallToolRequestParams = call.params
-    if params.name == GET_TASK:
-        return await _refused_as_result(call, _wait_for_task, incoming, call)
-    check_allowed(incoming.principal, WRITE)
-    if params.name == CANCEL_TASK:
-        return await _refused_as_result(call, _cancel_task, incoming, call)
-    return await _refused_as_result(call, _send, incoming, call)
-
-
-async def _refused_as_result(call: Call, act: Callable[..., Any], *arguments: Any) -> Turn | JSON:
-    """So that a model can do better (MCP 2025-11-25, Tools, Error Handling). Raises McpError."""
+    by_name: dict[str, Act] = {GET_TASK: _wait_for_task, CANCEL_TASK: _cancel_task}
+    act = by_name.get(call.params.name, _send)
     try:
-        done: Turn | JSON = await act(*arguments)
+        return await act(incoming, call)
     except McpError:
         raise
-    except Refusal as refusal:
+    except Refusal as refusal:  # so that a model can do better (MCP 2025-11-25, Tools, Error Handling)
         return call.result(types.CallToolResult(content=[types.TextContent(text=sentence_of(refusal))], is_error=True))
-    return done
 
 
 async def _send(incoming: AuthenticatedRequest, call: Call) -> Turn:
     principal, params = incoming.principal, call.params
-    prepared = await db.run(_prepare, principal, call)
+    agent, skill = tools.find_tool(incoming.agent, params.name)
+    needs_rows = params.request_state is not None or "task" in (params.arguments or {})
+    prepare = partial(_prepare, principal, agent, skill, call)
+    prepared = await db.run(prepare) if needs_rows else prepare()
     if isinstance(prepared, Turn):
         return prepared
     sent = await send(
@@ -220,9 +216,8 @@ async def _send(incoming: AuthenticatedRequest, call: Call) -> Turn:
     return Turn(call, principal, prepared.agent, params.name, sent, session, seconds, is_ours=call.is_modern)
 
 
-def _prepare(principal: Principal, call: Call) -> Prepared | Turn:
+def _prepare(principal: Principal, agent: Agent, skill: str, call: Call) -> Prepared | Turn:
     """The call as a message; the turn that asked, if nobody answered its form. Raises McpError, Refusal."""
-    agent, skill = tools.find_tool(principal, call.params.name)
     if call.params.request_state is None:
         return _message(principal, agent, skill, call.params.arguments or {})
     return _answer(principal, agent, call)

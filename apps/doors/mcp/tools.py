@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import mcp_types as types
 
-from apps.a2a.errors import AgentNotFound
 from apps.a2a.protojson import Base64, Line, ProtoMessage, Struct, Text, Url
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.doors.callers import open_agent
-from apps.doors.mcp.protocol import WITH_TASKS, invalid
+from apps.doors.mcp.protocol import WITH_TASKS, McpError, invalid
 from apps.plans.registry import definition_of
 from apps.record import wire
 from apps.record.events import JSON
@@ -118,14 +115,25 @@ def read_cursor(cursor: str, bound: str) -> Any:
         raise invalid("cursor: not one that this list gave to you.") from None
 
 
-def find_tool(principal: Principal, name: str) -> tuple[Agent, str]:
-    """The agent of a tool, and the id of its skill or "". Raises McpError for a tool that the caller is not offered."""
-    with suppress(AgentNotFound):
-        agent = open_agent(principal, name.partition(SKILL)[0])
-        for tool in names_of(agent) if agent.mcp_tools != Agent.McpTools.OFF else ():
+def slug_of(name: Any) -> str:
+    """The slug of the agent whose tool this could be, or ""."""
+    return name.partition(SKILL)[0] if isinstance(name, str) and name not in (GET_TASK, CANCEL_TASK) else ""
+
+
+def find_tool(agent: Agent | None, name: str) -> tuple[Agent, str]:
+    """The agent of a tool, and the id of its skill or "". `agent`: that of the slug, if the caller may use it.
+
+    Raises McpError for a tool that the caller is not offered.
+    """
+    if agent is not None and agent.mcp_tools != Agent.McpTools.OFF:
+        for tool in names_of(agent):
             if tool.name == name:
                 return agent, tool.skill
-    raise invalid(f"Unknown tool: {name[:LONGEST_NAME]}")
+    raise unknown_tool(name)
+
+
+def unknown_tool(name: str) -> McpError:
+    return invalid(f"Unknown tool: {name[:LONGEST_NAME]}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,21 +11,22 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
-from mcp_types import DEFAULT_NEGOTIATED_VERSION, EmptyResult
+from mcp_types import DEFAULT_NEGOTIATED_VERSION, EmptyResult, JSONRPCRequest
 from pydantic import BaseModel
 
 import db
 from apps.a2a import http
-from apps.a2a.errors import MethodNotAllowed, MethodNotFound, ParseError, Unauthenticated
+from apps.a2a.errors import AgentNotFound, MethodNotAllowed, MethodNotFound, ParseError
 from apps.a2a.http import AuthenticatedRequest, json_response
+from apps.accounts import challenges
 from apps.accounts.principals import READ, WRITE
-from apps.doors.callers import recheck
+from apps.doors.callers import authenticate_caller, recheck
 from apps.doors.mcp import calls, protocol, resources, tasks, tools
 from apps.doors.mcp.calls import Turn
 from apps.doors.mcp.protocol import VERSION_HEADER, Call, failure
 from apps.limits import current as limits
 from apps.record import wire
-from apps.record.errors import Kind, Refusal, check_allowed
+from apps.record.errors import Kind, Refusal
 from apps.record.events import JSON
 
 RESOURCE = "/mcp"
@@ -47,17 +48,30 @@ async def mcp(request: HttpRequest) -> HttpResponseBase:
             raise MethodNotAllowed(["POST"])
         _check_origin(request)
         http.check_content_type(request)
-        incoming = await http.authenticate_request(request, "", RESOURCE)
-        if not incoming.principal.is_known:
-            raise Unauthenticated
         message = protocol.read_request(await _read_body(request.body), version)
+        request_id = message.id if message else None
+        incoming = await _authenticate(request, message)
         if message is None:
             return HttpResponse(status=202)
-        request_id = message.id
         return await _answer(incoming, protocol.read_call(message, version, request.headers))
     except Exception as error:
+        challenges.asks_for(RESOURCE)
         failed = failure(error, version, request_id)
         return json_response(failed.response, failed.status, dict(failed.headers))
+
+
+async def _authenticate(request: HttpRequest, message: JSONRPCRequest | None) -> AuthenticatedRequest:
+    """The caller, with the agent whose tool is called, in one query.
+
+    Raises as `authenticate_caller`, but McpError for an unknown tool.
+    """
+    method, params = (message.method, message.params or {}) if message else ("", {})
+    name = params.get("name") if method == "tools/call" else None
+    changes = method == "tasks/cancel" or (method == "tools/call" and name != tools.GET_TASK)
+    try:
+        return await authenticate_caller(request, RESOURCE, WRITE if changes else READ, tools.slug_of(name))
+    except AgentNotFound:
+        raise tools.unknown_tool(str(name)) from None
 
 
 async def _read_body(content: bytes) -> Any:
@@ -86,7 +100,6 @@ async def _answer(incoming: AuthenticatedRequest, call: Call) -> HttpResponseBas
             return json_response(call.result(await db.run(tasks.created, done)))
         return await _settled(incoming, done) if isinstance(done, Turn) else json_response(done)
     if call.method == "tasks/result":
-        check_allowed(incoming.principal, READ)
         return await _settled(incoming, await db.run(tasks.wait_for_task, incoming.principal, call))
     return json_response(call.result(await db.run(_result, incoming, call)))
 
@@ -94,7 +107,6 @@ async def _answer(incoming: AuthenticatedRequest, call: Call) -> HttpResponseBas
 def _result(incoming: AuthenticatedRequest, call: Call) -> BaseModel:
     """Of a method that does not wait. Raises Refusal."""
     principal, cursor = incoming.principal, getattr(call.params, "cursor", None)
-    check_allowed(principal, WRITE if call.method == "tasks/cancel" else READ)
     match call.method:
         case "initialize":
             return protocol.initialize(call.params)
