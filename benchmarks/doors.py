@@ -20,6 +20,7 @@ async def sends(target: Target, scale: Scale) -> Figures:
     count = max(5, SENDS * scale.plans // 100)
     serving = "serve" if target.inside.is_embedded else "web"
     whole, web = dict.fromkeys(DOORS, 0.0), dict.fromkeys(DOORS, 0.0)
+    target.inside.manage("register_agent", "echo", "--handler", "examples.agents.echo:Echo", "--mcp-tools", "agent")
     async with target.client() as client:
         for send in DOORS.values():
             await send(client)
@@ -54,4 +55,13 @@ DOORS: dict[str, Callable[[Client], Awaitable[object]]] = {
         "/v1/chat/completions", lambda text: {"model": "echo", "messages": [{"role": "user", "content": text}]}
     ),
     "response": post("/v1/responses", lambda text: {"model": "echo", "input": text}),
+    "MCP tool": post(
+        "/mcp",
+        lambda text: {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "echo", "arguments": {"message": text}},
+        },
+    ),
 }

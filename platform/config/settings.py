@@ -259,6 +259,7 @@ REMOTE_HISTORY_MESSAGES = 10  # of a session, that a new agent gets
 REMOTE_INLINE_BYTES = 1024**2  # of a file; a larger one is sent as a link
 AGUI_ORIGINS = env.list("AGUI_ORIGINS", default=[])  # of front ends whose pages call /agui from another origin
 FILE_LINK_SECONDS = 24 * 3600  # validity of links to files in answers of other protocols
+MCP_WAIT_SECONDS = 45.0  # of a tool's call, before it names the task that goes on; many clients wait a minute
 REMOTE_LINK_SECONDS = 24 * 3600.0  # validity of such a link
 REMOTE_RETRY_SECONDS = 10.0  # of retries of an unsent message
 REMOTE_AWAY_SECONDS = 60.0  # unreachable, before its turn fails

@@ -42,6 +42,10 @@ class Speaking(SkillHandler):
             case "wait":
                 await task.progress("waiting")
                 return await self._wait()
+            case "steps":
+                await task.progress("half", 1, 2)
+                await task.progress("half, too")
+                return Completed("Both.")
             case "fail":
                 return Failed("The agent cannot do this.", "cannot")
             case "decline":

@@ -29,6 +29,7 @@ from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.doors.links import link_to
+from apps.doors.mcp.resources import uri_of
 from apps.doors.turns import File
 from apps.engine import accept
 from apps.engine.questions import slot_of
@@ -109,7 +110,7 @@ def fill(place: Place, echo: Agent) -> None:
 def _fill_agents(place: Place) -> None:
     mark = place.mark
     agent = register_hosted(f"closed-{mark}", ECHO)
-    fields = {"name": f"{mark} agent", "description": f"{mark} description"}
+    fields = {"name": f"{mark} agent", "description": f"{mark} description", "mcp_tools": "agent"}
     Agent.objects.filter(pk=agent.pk).update(workspace=place.workspace, access=Agent.Access.WORKSPACE, **fields)
     place.ids["agent"] = agent.slug
     definition = {
@@ -153,6 +154,7 @@ def _fill_sessions(place: Place, echo: Agent) -> None:
     Run.objects.filter(pk=run.pk).update(input={**run.input, "sent": snapshot})
     ids["file link"] = file_link(run.pk, 0, 2**33, "a").rsplit("/", 2)[1]
     made = File(ids["task of session"], ids["artifact of session"], 0, "a", "text/plain")
+    ids["resource of session"] = uri_of(ids["task of session"], ids["artifact of session"], 0)
     ids["link to a file"] = link_to(made, talk.pk).rsplit("/", 2)[1]
     asked = Message.objects.get(pk=ids["message of session"])
     ids["response"] = f"resp_{ids['task of session'].hex}_{asked.index}"

@@ -136,7 +136,7 @@ SHORT_ACCESS = {
 }
 short_access = column("access", lambda agent: SHORT_ACCESS[Agent.Access(agent.access)], "access")
 ACCESS_FIELDSET = ("Who may use it", {"fields": ("access", "groups")})
-LIST_FIELDSET = ("In lists", {"fields": ("listed", "category", "pinned")})
+LIST_FIELDSET = ("In lists", {"fields": ("listed", "category", "pinned", "mcp_tools")})
 NEGOTIATION_FIELDSET = ("Negotiation", {"fields": ("cost", "tools")})
 TOOL_POLICIES_FIELDSET = ("Tool policies", {"fields": ("tool_policies",)})
 POLICIES = (

@@ -26,6 +26,7 @@ POLICIES = (
     "listed",
     "category",
     "pinned",
+    "mcp_tools",
 )
 
 
@@ -83,6 +84,10 @@ class Command(QuickCommand):
         parser.add_argument("--category", metavar="NAME", help="its heading in lists")
         parser.add_argument(
             "--position", type=int, dest="pinned", metavar="N", help="pin it in lists, in this place; 1 is first"
+        )
+
+        parser.add_argument(
+            "--mcp-tools", choices=Agent.McpTools.values, help="what MCP clients are offered at /mcp; default: off"
         )
 
     def handle(self, *args: Any, slug: str, **options: Any) -> None:
