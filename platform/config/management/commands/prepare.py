@@ -6,8 +6,8 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandParser
 
 from apps.features.routing.router import register_router
-from apps.plans.planner import register_planner
 from apps.installation.safety import refuse_unsafe_settings
+from apps.plans.planner import register_planner
 from config import static_files
 
 
