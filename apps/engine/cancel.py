@@ -63,7 +63,7 @@ def cancel_children(parent: uuid.UUID) -> None:
             cancel_task(child)
 
 
-def _record_and_stop(task: Task, check: Check | None) -> None:
+def _record_and_stop(task: Task, check: Check | None = None) -> None:
     with ledger.writing(task.context_id) as log:
         if check is not None:
             check(log, task.pk)
