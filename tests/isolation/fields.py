@@ -44,7 +44,7 @@ PLACES = {"cursor", "since", "pageToken"}
 """Where a list goes on: what another's leads to is the caller's own."""
 _NAMELESS = """
     acceptedOutputModes[] access archived arguments asked at base before category credentials data decision
-    definition email events_limit events_since every_version expiresInDays extensions[] filename from graceSeconds
+    definition email events_limit events_since every_version expiresInDays extensions[] filename format from graceSeconds
     health historyLength Idempotency-Key include includeArtifacts index inline inputs keepFiles kind limit listed
     max_gap mediaType message metadata mode name note options pageSize part pinned publicKey q rating raw reason
     retry returnImmediately role running scheme scopes[] seen sha256 sharing size skill source speed state status
