@@ -16,6 +16,7 @@ from apps.api import (
     sessions,
     shares,
     tasks,
+    transfers,
     uploads,
     workspaces,
 )
@@ -34,6 +35,7 @@ PARTS: list[list[URLPattern]] = [
     agents.urlpatterns,
     artifacts.urlpatterns,
     tasks.urlpatterns,
+    transfers.urlpatterns,
     uploads.urlpatterns,
     plan_runs.urlpatterns,
     plans.urlpatterns,

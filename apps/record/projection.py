@@ -68,7 +68,8 @@ def fold(event: Event, rows: Rows) -> None:
     if "message" not in payload or "progress" in payload or "kept" in payload:
         return
     author = None
-    if event.type != EventType.USER_MESSAGE and (author := payload.get("agent")) is None:  # as in older logs
+    is_from_here = event.type != EventType.USER_MESSAGE and "imported" not in payload
+    if is_from_here and (author := payload.get("agent")) is None:  # as in older logs
         author = rows.task(event.task_id).agent_id if event.task_id else rows.context.agent_id
     message: JSON = payload["message"]
     is_user = event.type == EventType.USER_MESSAGE

@@ -65,6 +65,7 @@ urlpatterns = [
     path("settings/usage", usage.usage, name="settings-usage"),
     path("settings/data", data.my_data, name="settings-data"),
     path("settings/data/export", data.export, name="settings-export"),
+    path("settings/data/import", data.import_conversations, name="import-conversations"),
     path("settings/data/delete", data.delete_account, name="settings-delete"),
     path("credentials/", RedirectView.as_view(pattern_name="web:settings-credentials", permanent=True)),
     path("credentials/<str:token>", credentials.credential, name="credential"),

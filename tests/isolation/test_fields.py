@@ -19,6 +19,7 @@ from tests.isolation.world import World
 FIELDS = openapi_fields()
 METHODS = a2a_fields()
 MORE_BODIES: dict[str, Any] = {
+    "POST /api/v1/imports": {"agent": "echo", "uploadId": "00000000-0000-0000-0000-000000000001"},
     "POST /api/v1/keys": {"name": "k", "scopes": ["tasks:read"]},
     "POST /api/v1/plans": {"definition": PLAN},
     "POST /api/v1/plans/check": {"definition": PLAN},
