@@ -21,13 +21,13 @@ from apps.record.content import blobs
 from apps.record.content.parts import words_of
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import InvalidParams
-from apps.record.events import JSON, EventType
+from apps.record.events import JSON, EventType, Imported
 from apps.record.execution import Accepted
 from apps.record.models import Context, Task, TaskState
 from apps.record.models import Message as Recorded
-from apps.record.projection import AUTHOR_KEY
 
 UNNAMED = "-"  # a message without an id yet
+COPIED: Imported = {"source": "client"}  # of what a client says was said
 SAME_THREADS = 8  # answers to the same thread that are told apart
 
 
@@ -146,11 +146,11 @@ def _copy(principal: Principal, agent: Agent, messages: Sequence[Message]) -> Co
         for one in copied:
             said: JSON = {"messageId": str(uuid.uuid4()), "role": one.role, "parts": one.parts}
             if one.role == "ROLE_USER":
-                payload = accept.message_payload(log, principal, agent, said) | {"saved": True}
-                log.add(EventType.USER_MESSAGE, payload)
+                payload = accept.message_payload(log, principal, agent, said)
+                log.add(EventType.USER_MESSAGE, payload | {"imported": COPIED})
             else:
-                said |= {"contextId": log.context.context_id, "metadata": {AUTHOR_KEY: agent.slug}}
-                log.add(EventType.AGENT_MESSAGE, {"message": said, "agent": agent.pk})
+                said["contextId"] = log.context.context_id
+                log.add(EventType.AGENT_MESSAGE, {"message": said, "imported": COPIED})
         return log.context
 
 
