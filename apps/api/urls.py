@@ -13,6 +13,7 @@ from apps.api import (
     messages,
     plan_runs,
     plans,
+    schedules,
     sessions,
     shares,
     tasks,
@@ -37,6 +38,7 @@ PARTS: list[list[URLPattern]] = [
     uploads.urlpatterns,
     plan_runs.urlpatterns,
     plans.urlpatterns,
+    schedules.urlpatterns,
     keys.urlpatterns,
     workspaces.urlpatterns,
 ]
