@@ -77,6 +77,7 @@ USUAL = {
     "program": "program",
     "uidb64": "person",
     "resource": "resource",
+    "schedule": "schedule",
 }
 SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"^a2a/.*pushNotificationConfigs/{id}", {"slug": "agent of the task", "id": "webhook"}),
