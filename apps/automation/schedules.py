@@ -124,7 +124,7 @@ def save(principal: Principal, schedule: Schedule) -> Schedule:
     Raises InvalidFields, TooManySchedules.
     """
     now = sql.database_time()
-    if schedule.agent is None or not principal.is_known:
+    if schedule.agent is None or principal.user_id is None or principal.workspace_id is None:
         raise InvalidFields([("agent", targets.NO_AGENT)])
     targets.check_content(schedule.agent, schedule.text, schedule.inputs)
     if schedule._state.adding:
