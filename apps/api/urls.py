@@ -13,6 +13,7 @@ from apps.api import (
     messages,
     plan_runs,
     plans,
+    schedules,
     sessions,
     shares,
     tasks,
@@ -39,6 +40,7 @@ PARTS: list[list[URLPattern]] = [
     uploads.urlpatterns,
     plan_runs.urlpatterns,
     plans.urlpatterns,
+    schedules.urlpatterns,
     keys.urlpatterns,
     workspaces.urlpatterns,
 ]

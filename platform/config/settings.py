@@ -105,6 +105,7 @@ INSTALLED_APPS = [
     "apps.features.uploads",
     "apps.remote",
     "apps.plans",
+    "apps.automation",
     "examples",
     "apps.a2a",
     "apps.api",
@@ -356,6 +357,7 @@ CELERY_BEAT_SCHEDULE = {
         "search.index_all": 3600.0,
         "uploads.sweep": 600.0,
         "plans.sweep": SWEEP_SECONDS,
+        "automation.tick": 5.0,
         "remote.cancel": SWEEP_SECONDS,
         "remote.check": 5.0,  # which agents are due says REMOTE_CHECK_SECONDS
         "remote.verify": 30.0,  # signatures whose keys could not be fetched
@@ -384,6 +386,8 @@ ACTS_PER_MINUTE = env.int("ACTS_PER_MINUTE", default=120)  # forks, edits and st
 KEY_CHANGES_PER_MINUTE = 20  # API keys that one person makes or revokes
 LEAK_REPORTS_PER_MINUTE = 30  # of leaked API keys, from one address
 API_KEY_DAYS = env.int("API_KEY_DAYS", default=90)  # usual lifetime of new API keys; 0: for ever
+SCHEDULE_MIN_SECONDS = env.int("SCHEDULE_MIN_SECONDS", default=60)  # between two runs of a schedule
+SCHEDULES_PER_PERSON = 100  # in one workspace
 SHARED_VIEWS_PER_MINUTE = 120  # of shared links, from one address
 WORKSPACE_LIMITS = {  # of workspaces for which operators set none; 0: not limited
     "requests_per_minute": env.int("WORKSPACE_REQUESTS_PER_MINUTE", default=0),
@@ -429,6 +433,8 @@ SPECTACULAR_SETTINGS = {
         "TaskState": "apps.record.models.TaskState",
         "PlanStepPhase": "apps.plans.models.Step.Phase",
         "PlanStepState": "apps.plans.models.Step.State",
+        "ScheduleKind": "apps.automation.models.Schedule.Kind",
+        "ScheduledRunState": "apps.automation.models.ScheduledRun.State",
     },
 }
 

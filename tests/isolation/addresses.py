@@ -80,6 +80,7 @@ USUAL = {
     "resource": "resource",
     "model": "agent",
     "response_id": "response",
+    "schedule": "schedule",
 }
 SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"^a2a/.*pushNotificationConfigs/{id}", {"slug": "agent of the task", "id": "webhook"}),

@@ -28,6 +28,8 @@ from apps.accounts.permissions import Role
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from apps.automation import schedules
+from apps.automation.models import Schedule, ScheduledRun
 from apps.doors.links import link_to
 from apps.doors.mcp.resources import uri_of
 from apps.doors.turns import File
@@ -228,6 +230,9 @@ def _fill_account(place: Place, echo: Agent) -> None:
     ids["invitation"], ids["invitation link"] = invitation.pk, link.rpartition("/")[2]
     ids["workspace"], ids["member"] = place.workspace.pk, place.people[Role.MEMBER].pk
     Example.objects.create(agent=echo, text=f"{mark} example", created_by=owner)
+    planned = Schedule(name=f"{mark} schedule", agent=echo, text=f"{mark} text", kind="interval", every_seconds=86400)
+    ids["schedule"] = schedules.save(place.principal, planned).pk
+    ScheduledRun.objects.create(schedule=planned, due_at=timezone.now(), state="failed", reason=f"{mark} reason")
 
 
 def _program(place: Place) -> Program:
