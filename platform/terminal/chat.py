@@ -28,16 +28,18 @@ class Work:
 
     def settle(self, session: str, task: str, since: int) -> JSON:
         """The task once it has ended, or waits for an answer that nobody gives here."""
-        while True:
-            told = self._follow(session, task, since)
-            if told["state"] not in WAITING:
-                self._deliver(told)
-                return told
-            sent = None if self.screen.as_json else self._answer(told)
+        return self.resume(self._follow(session, task, since))
+
+    def resume(self, task: JSON) -> JSON:
+        """The same for a task that has ended or asks now."""
+        while task["state"] in WAITING:
+            sent = None if self.screen.as_json else self._answer(task)
             if sent is None:
-                self._point_to(told)
-                return told
-            since = sent["message"]["index"]
+                self._point_to(task)
+                return task
+            task = self._follow(task["sessionId"], task["id"], sent["message"]["index"])
+        self._deliver(task)
+        return task
 
     def _follow(self, session: str, task: str, since: int) -> JSON:
         """Ctrl-C cancels the task; a second one leaves."""
@@ -46,9 +48,9 @@ class Work:
             try:
                 for event in self.parley.follow(session, since, lambda: self.screen.note("Connecting again…")):
                     since = event["index"] if event else since
+                    self.watch(event)
                     if event and event["taskId"] == task:
                         self.screen.show(event)
-                    self.watch(event)
                     if event and event["taskId"] == task and _settles(event):
                         return self._task(task)
             except KeyboardInterrupt:
@@ -133,10 +135,14 @@ class Chat:
         content: JSON = ({"text": text} if text else {}) | ({"parts": parts} if parts else {})
         if not self.session:
             return self._settle(self.parley.post("/sessions", {"agent": self.slug, "message": content}))
-        asking = self.parley.get("/tasks", session=self.session, state=list(WAITING), limit=1)["items"]
-        if asking:
-            content["task"] = asking[0]["id"]
+        if asking := self._asking():
+            content["task"] = asking["id"]
         return self._settle(self.parley.post(path_of("sessions", self.session) + "/messages", content))
+
+    def _asking(self) -> JSON | None:
+        """The task that waits in the session."""
+        found = self.parley.get("/tasks", session=self.session, state=list(WAITING), limit=1)["items"]
+        return found[0] if found else None
 
     def _settle(self, sent: JSON) -> str:
         self.session = sent["session"]["id"]
@@ -151,6 +157,10 @@ class Chat:
     def talk(self, parts: list[JSON]) -> int:
         """The loop, until the person leaves. Returns the exit code."""
         self.screen.note(f"{self.agent['name']}. {HELP}")
+        if self.session and (asking := self._asking()):
+            self.screen.deliver_parts(self.parley, (asking["status"]["message"] or {}).get("parts", []))
+            if self._work.resume(asking)["state"] in WAITING:
+                return ASKS
         while True:
             try:
                 text, more = read_message(self.parley, self.screen)
@@ -165,7 +175,8 @@ class Chat:
             if not (text or parts):
                 continue
             try:
-                self.say(text, parts)
+                if self.say(text, parts) in WAITING:
+                    return ASKS
                 parts = []
             except Failure as failure:
                 self.screen.note(str(failure))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mimetypes
 import os
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further attempt
 SILENCE = 60.0  # seconds without a heartbeat, after which a stream is lost
 PIECE = 4 * 1024 * 1024  # bytes
 UNREACHABLE = 4
+ADDRESS = re.compile(r"https?://(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::\d{1,5})?(?:/[^\s?#@\\]*)?")
 
 
 class Failure(Exception):
@@ -81,15 +83,12 @@ def _stored_login() -> Login:
 
 def checked_url(given: str) -> str:
     """The base address, without a slash at its end. Raises Failure."""
-    text = given.strip().rstrip("/")
-    text = text if "://" in text else f"http://{text}" if text.startswith(("127.", "localhost")) else f"https://{text}"
-    try:
-        url = httpx.URL(text)
-    except httpx.InvalidURL:
-        url = httpx.URL("")
-    if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query or url.fragment:
+    text = given.strip()
+    if "://" not in text:
+        text = f"{'http' if text.startswith(('127.', 'localhost')) else 'https'}://{text}"
+    if not ADDRESS.fullmatch(text):
         raise Failure(f"{given!r} is not the address of a Parley. Give one such as {DEFAULT_URL}", code=2)
-    return text
+    return text.rstrip("/")
 
 
 def _checked_key(key: str) -> str:

@@ -139,7 +139,6 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
 
 def _add_tasks(parser: argparse.ArgumentParser) -> None:
     states = [*chat.ENDED, *chat.WAITING, "submitted", "working"]
-    parser.set_defaults(action="list", save=None)
     parser.add_argument("--state", action="append", choices=states, metavar="STATE", help=f"only: {', '.join(states)}")
     parser.add_argument("--agent", metavar="SLUG", help="only tasks of this agent")
     parser.add_argument("--waiting", action="store_true", help="only tasks that ask you something")
@@ -154,7 +153,6 @@ def _add_tasks(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_plans(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(action="list")
     _add_limit(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     started = actions.add_parser("run", help="run a plan, or follow a run by its id, until it ends")

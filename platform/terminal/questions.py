@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable
@@ -21,10 +22,13 @@ SKIPPED = object()
 def read_line(prompt: str) -> str:
     """Raises EOFError and KeyboardInterrupt. Answers alone are on standard output, unless people see it."""
     if sys.stdin.isatty() and sys.stdout.isatty():
+        with contextlib.suppress(ImportError):  # not everywhere; with it, `input` edits lines and has a history
+            import readline  # noqa: F401
         return input(prompt)
     sys.stderr.write(prompt)
     sys.stderr.flush()
     if not (line := sys.stdin.readline()):
+        sys.stderr.write("\n")
         raise EOFError
     return line.rstrip("\n")
 
@@ -66,7 +70,7 @@ class Form:
         self._files: list[JSON] = []
         if question.get("name") == APPROVAL:
             return {"data": self._decision()}
-        if not isinstance(schema, dict) or (schema.get("type", "object") == "object" and not schema.get("properties")):
+        if not isinstance(schema, dict) or not (schema.get("properties") or schema.get("type") or _choices(schema)):
             words, parts = "", list[JSON]()
             while not (words or parts):
                 words, parts = read_message(self.parley, self.screen)
@@ -75,6 +79,8 @@ class Form:
             data: Any = self._object(schema, question.get("order") or [])
         else:
             data = self._field("", schema, is_required=True)
+            if "type" not in schema:  # the server takes data for objects and for values of a known type
+                return {"text": str(data)}
         told = {} if data is SKIPPED or (data == {} and self._files) else {"data": data}
         return told | ({"parts": self._files} if self._files else {})
 

@@ -77,8 +77,9 @@ class Screen:
             print(line, file=self._said)
 
     def note(self, text: str) -> None:
-        """One plain line."""
-        self._close_line()
+        """One plain line. It breaks a streamed one only where both are seen together."""
+        if self._said.isatty():
+            self._close_line()
         print(f"{self._dim}{one_line(text)}{self._normal}", file=self._happened, flush=True)
 
     def show(self, event: JSON) -> None:

@@ -23,7 +23,7 @@ def agents(parley: Parley, screen: Screen, options: Any) -> int:
 
 def tasks(parley: Parley, screen: Screen, options: Any) -> int:
     """List, show or cancel."""
-    if options.action == "list":
+    if options.action is None:
         asked = {"state": options.state, "agent": options.agent, "waiting": "true" if options.waiting else None}
         rows = parley.items("/tasks", options.limit, **{name: value for name, value in asked.items() if value})
         _list(screen, rows, lambda row: (row["id"], row["state"], row["agent"], row["updatedAt"][:16], _words(row)))
@@ -57,7 +57,7 @@ def _list(screen: Screen, rows: list[JSON], cells: Any) -> None:
 
 
 def plans(parley: Parley, screen: Screen, options: Any) -> int:
-    if options.action == "list":
+    if options.action is None:
         rows = parley.items("/plans", options.limit)
         _list(screen, rows, lambda row: (row["slug"], f"{row['steps']} steps", row["name"], row["description"]))
         return 0
