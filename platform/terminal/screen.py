@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import mimetypes
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -72,9 +74,10 @@ class Screen:
         """Columns as wide as their content."""
         shown = [[one_line(cell) for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+        most = shutil.get_terminal_size().columns if self._said.isatty() else None
         for row in shown:
-            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            print(line, file=self._said)
+            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            print(line[:most].rstrip(), file=self._said)
 
     def note(self, text: str) -> None:
         """One plain line. It breaks a streamed one only where both are seen together."""
@@ -166,7 +169,8 @@ class Screen:
         wanted = file_name(part, name)
         folder = self.save
         if folder is None and self.is_interactive:
-            folder = Path() if input(f"Save the file {wanted}? [y/N] ").strip().lower() in ("y", "yes") else None
+            with contextlib.suppress(EOFError):
+                folder = Path() if input(f"Save the file {wanted}? [y/N] ").strip().lower() in ("y", "yes") else None
         if folder is None:
             self.note(f"The answer has the file {wanted}. --save DIR saves it.")
             return

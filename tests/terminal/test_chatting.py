@@ -120,7 +120,6 @@ def test_scripts_get_json_lines_and_no_prompts(parley: Type, fake: FakeParley) -
     fake.answers([token(2, "\x1b[31m")], [DONE])
     lines = [json.loads(line) for line in parley("chat", "bot", "hi", "--json").said.splitlines()]
     assert [line["type"] for line in lines] == ["session", "agent_token", "agent_status", "task"]
-    fake.on("GET", f"/tasks/{TASK}", task("input-required", QUESTION))
 
 
 def delivered(**part: object) -> dict[str, object]:

@@ -13,7 +13,6 @@ from terminal.program import run
 from tests.stack import Stack
 from tests.terminal.conftest import Printed
 
-pytestmark = pytest.mark.services("streams come through another web server and another worker")
 CSV = "city,people\nUlm,126000\nBonn,331000\nTrier,112000\n"
 
 
