@@ -10,7 +10,6 @@ import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from ag_ui.core import events, types
@@ -23,14 +22,13 @@ from pydantic import ValidationError
 
 import db
 from apps.a2a import http
-from apps.a2a.authentication import authenticate
-from apps.a2a.errors import AgentNotFound, MethodNotAllowed, problem
+from apps.a2a.errors import MethodNotAllowed, problem
 from apps.a2a.protojson import invalid_fields
 from apps.a2a.requests import SendMessageRequest, check_modes
-from apps.accounts.authentication import OpenStream
 from apps.accounts.principals import WRITE, Principal
 from apps.agents.models import Agent
 from apps.doors import turns
+from apps.doors.callers import called_agent, recheck
 from apps.doors.links import link_to, markdown_link
 from apps.doors.turns import End, File, Piece, Progress, Text, ToolCall, ToolResult
 from apps.engine import cancel
@@ -85,26 +83,24 @@ async def _run(request: HttpRequest, slug: str) -> HttpResponseBase:
         raise MethodNotAllowed(["POST"])
     http.check_content_type(request)
     incoming = await http.authenticate_request(request, slug, f"{RESOURCE}/{slug}")
-    principal, agent = incoming.principal, incoming.agent
-    if agent is None:
-        raise AgentNotFound
+    principal, agent = incoming.principal, called_agent(incoming)
     check_allowed(principal, WRITE)
     asked = _read(await http.read_object(request.body))
     after = _last_event_id(request)
     with ExitStack() as stack:
         stack.callback(limits.open_stream(principal, incoming.address, agent.pk))
-        if after:
-            sent = await db.run(_earlier, principal, agent, asked.run_id)
-            pieces = turns.follow(sent)
-        elif given_up := _given_up(asked):
+        if given_up := _given_up(asked):
             sent = await db.run(_cancel, principal, agent, given_up)
             pieces = _canceled()
         else:
-            sent = await _send(request, principal, agent, asked)
+            message = _message(agent, asked)
+            if after:
+                sent = await db.run(_earlier, principal, agent, asked.run_id)
+            else:
+                sent = await _send(request, principal, agent, asked, message)
             pieces = turns.follow(sent)
         run = Run(asked.thread_id, asked.run_id, sent, _own_state(asked), after)
-        recheck = partial(_recheck, request.headers.get("Authorization", ""), slug)
-        frames = http.checked_frames(_at_once(pieces), run.frames, run.error, recheck)
+        frames = http.checked_frames(_at_once(pieces), run.frames, run.error, recheck(request, slug, WRITE))
         return wire.EventStream(frames, stack.pop_all().close)
 
 
@@ -137,11 +133,6 @@ def _last_event_id(request: HttpRequest) -> int:
     return int(text)
 
 
-def _recheck(authorization: str, slug: str) -> None:
-    principal, _ = authenticate(authorization, slug, OpenStream())
-    check_allowed(principal, WRITE)
-
-
 def _earlier(principal: Principal, agent: Agent, run_id: str) -> Sent:
     """What this run's message led to, if the caller sent it before. Raises InvalidParams."""
     sent = _sent_before(principal, agent, run_id)
@@ -151,17 +142,20 @@ def _earlier(principal: Principal, agent: Agent, run_id: str) -> Sent:
 
 
 def _sent_before(principal: Principal, agent: Agent, run_id: str) -> Sent | None:
+    if not principal.is_known:
+        return None
     accepted = Accepted.objects.filter(sender=principal.sender, agent=agent, message_id=run_id).first()
-    if not principal.is_known or accepted is None or accepted.task_id is None:
+    if accepted is None or accepted.task_id is None:
         return None
     task = lookup.find_task(principal, accepted.task_id, "context")
     said = Message.objects.filter(task=task, message_id=run_id, role=Message.Role.USER).first() if task else None
     return Sent(said.context_id, said.index, task=accepted.task_id, repeated=True) if said else None
 
 
-async def _send(request: HttpRequest, principal: Principal, agent: Agent, asked: types.RunAgentInput) -> Sent:
+async def _send(
+    request: HttpRequest, principal: Principal, agent: Agent, asked: types.RunAgentInput, message: JSON
+) -> Sent:
     """Raises Refusal."""
-    message = _message(agent, asked)
     if "taskId" not in message:
         message |= await db.run(_place, principal, agent, asked)
     return await send(principal, agent, message, traceparent=request.headers.get("traceparent", ""))

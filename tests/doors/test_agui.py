@@ -207,12 +207,19 @@ async def test_what_is_refused_is_said_before_a_stream_begins(post, speaking, bo
     assert (await post(run(user("x")), key="")).status_code == 401
     assert (await post(run(user("x")), slug="absent")).status_code == 404
     no_question = run({"id": "a", "role": "assistant", "content": "x"})
-    for body in (b"{", b"[]", {}, {**run(user("x")), "runId": ""}, no_question):
-        response = await post(body)
+    nul = {**run(user("x")), "runId": "\0"}
+    for body in (b"{", b"[]", {}, nul, {**run(user("x")), "runId": ""}, no_question):
+        response = await post(body, **{"Last-Event-ID": "1"})
         assert (response.status_code, "message" in json.loads(response.content)["error"]) == (400, True)
+
+
+async def test_anothers_question_is_unknown(post, events, speaking, worker, bob_key):
+    asked = (await events(run(user("ask"))))[-1][1].outcome.interrupts[0].id
     for status in ("resolved", "cancelled"):
-        resume = [{"interruptId": str(uuid.uuid4()), "status": status, "payload": "x"}]
-        assert (await post(run(resume=resume))).status_code == 404
+        resumes = [[{"interruptId": one, "status": status, "payload": "x"}] for one in (asked, str(uuid.uuid4()))]
+        foreign, unknown = [await post(run(resume=resume), key=bob_key) for resume in resumes]
+        assert (foreign.status_code, foreign.content) == (404, unknown.content)
+    assert (await Task.objects.aget(pk=asked)).state == "input-required"
 
 
 async def test_pages_of_named_origins_may_call(post, speaking, settings):
