@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from functools import partial
+from contextlib import ExitStack, aclosing, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from ag_ui.core import events, types
@@ -23,14 +22,13 @@ from pydantic import ValidationError
 
 import db
 from apps.a2a import http
-from apps.a2a.authentication import authenticate
-from apps.a2a.errors import AgentNotFound, MethodNotAllowed, problem
+from apps.a2a.errors import MethodNotAllowed, problem
 from apps.a2a.protojson import invalid_fields
 from apps.a2a.requests import SendMessageRequest, check_modes
-from apps.accounts.authentication import OpenStream
 from apps.accounts.principals import WRITE, Principal
 from apps.agents.models import Agent
 from apps.doors import turns
+from apps.doors.callers import called_agent, recheck
 from apps.doors.links import link_to, markdown_link
 from apps.doors.turns import End, File, Piece, Progress, Text, ToolCall, ToolResult
 from apps.engine import cancel
@@ -44,6 +42,7 @@ from apps.record.models import Message, TaskState
 
 RESOURCE = "/agui"
 REASONS = {TaskState.INPUT_REQUIRED: "input_required", TaskState.AUTH_REQUIRED: "auth_required"}
+STATE: JSON = {"task": None, "session": "", "state": "working", "progress": None, "files": [], "question": None}
 LAST_EVENT_ID = re.compile(r"\d{1,18}", re.ASCII)
 CORS = {
     "Access-Control-Allow-Methods": "POST, OPTIONS",
@@ -84,33 +83,46 @@ async def _run(request: HttpRequest, slug: str) -> HttpResponseBase:
         raise MethodNotAllowed(["POST"])
     http.check_content_type(request)
     incoming = await http.authenticate_request(request, slug, f"{RESOURCE}/{slug}")
-    principal, agent = incoming.principal, incoming.agent
-    if agent is None:
-        raise AgentNotFound
+    principal, agent = incoming.principal, called_agent(incoming)
     check_allowed(principal, WRITE)
     asked = _read(await http.read_object(request.body))
     after = _last_event_id(request)
     with ExitStack() as stack:
         stack.callback(limits.open_stream(principal, incoming.address, agent.pk))
-        sent = await db.run(_earlier, principal, agent, asked.run_id) if after else None
-        if sent is None and (given_up := _given_up(asked)):
+        if given_up := _given_up(asked):
             sent = await db.run(_cancel, principal, agent, given_up)
             pieces = _canceled()
         else:
-            sent = sent or await _send(request, principal, agent, asked)
+            message = _message(agent, asked)
+            if after:
+                sent = await db.run(_earlier, principal, agent, asked.run_id)
+            else:
+                sent = await _send(request, principal, agent, asked, message)
             pieces = turns.follow(sent)
-        run = Run(asked.thread_id, asked.run_id, sent, after)
-        recheck = partial(_recheck, request.headers.get("Authorization", ""), slug)
-        frames = http.checked_frames(pieces, run.frames, run.error, recheck)
+        run = Run(asked.thread_id, asked.run_id, sent, _own_state(asked), after)
+        frames = http.checked_frames(_at_once(pieces), run.frames, run.error, recheck(request, slug, WRITE))
         return wire.EventStream(frames, stack.pop_all().close)
 
 
 def _read(body: JSON) -> types.RunAgentInput:
     """Raises InvalidFields."""
+    messages = body.get("messages")
+    for message in messages if isinstance(messages, list) else []:
+        if isinstance(message, dict) and isinstance(message.get("content"), list):
+            message["content"] = [_modern(part) for part in message["content"]]
     try:
         return types.RunAgentInput.model_validate(body)
     except ValidationError as error:
         raise invalid_fields(error) from None
+
+
+def _modern(part: Any) -> Any:
+    """A part as AG-UI 1.0 has it: clients before it send files as `binary`."""
+    if not isinstance(part, dict) or part.get("type") != "binary":
+        return part
+    kind = next((name for name in ("data", "url") if part.get(name)), "file")
+    source = {"type": kind, "value": part.get(kind, part.get("id")), "mimeType": part.get("mimeType")}
+    return {"type": "document", "source": source, "metadata": {"filename": part.get("filename")}}
 
 
 def _last_event_id(request: HttpRequest) -> int:
@@ -121,26 +133,31 @@ def _last_event_id(request: HttpRequest) -> int:
     return int(text)
 
 
-def _recheck(authorization: str, slug: str) -> None:
-    principal, _ = authenticate(authorization, slug, OpenStream())
-    check_allowed(principal, WRITE)
+def _earlier(principal: Principal, agent: Agent, run_id: str) -> Sent:
+    """What this run's message led to, if the caller sent it before. Raises InvalidParams."""
+    sent = _sent_before(principal, agent, run_id)
+    if sent is None:
+        raise InvalidParams("There is no run of yours with this runId to go on with. Leave it out.", "Last-Event-ID")
+    return sent
 
 
-def _earlier(principal: Principal, agent: Agent, run_id: str) -> Sent | None:
-    """What this run's message led to, if the caller sent it before."""
+def _sent_before(principal: Principal, agent: Agent, run_id: str) -> Sent | None:
+    if not principal.is_known:
+        return None
     accepted = Accepted.objects.filter(sender=principal.sender, agent=agent, message_id=run_id).first()
-    if not principal.is_known or accepted is None or accepted.task_id is None:
+    if accepted is None or accepted.task_id is None:
         return None
     task = lookup.find_task(principal, accepted.task_id, "context")
     said = Message.objects.filter(task=task, message_id=run_id, role=Message.Role.USER).first() if task else None
     return Sent(said.context_id, said.index, task=accepted.task_id, repeated=True) if said else None
 
 
-async def _send(request: HttpRequest, principal: Principal, agent: Agent, asked: types.RunAgentInput) -> Sent:
+async def _send(
+    request: HttpRequest, principal: Principal, agent: Agent, asked: types.RunAgentInput, message: JSON
+) -> Sent:
     """Raises Refusal."""
-    message = _message(agent, asked)
     if "taskId" not in message:
-        message |= await db.run(_waiting_task, principal, agent, asked.thread_id)
+        message |= await db.run(_place, principal, agent, asked)
     return await send(principal, agent, message, traceparent=request.headers.get("traceparent", ""))
 
 
@@ -150,12 +167,12 @@ def _message(agent: Agent, asked: types.RunAgentInput) -> JSON:
     The front end's state and context go along as metadata. Raises InvalidFields, ContentTypeNotSupported.
     """
     answered = next((entry for entry in asked.resume or [] if entry.status == "resolved"), None)
-    if answered is not None:
-        payload = answered.payload
+    payload = answered.payload if answered else _commanded(asked.forwarded_props)
+    if answered is not None or payload is not None:
         parts = [{"text": payload} if isinstance(payload, str) else {"data": payload}]
     else:
         parts = [part for message in _newest(asked.messages) for part in _parts(message)]
-    told = {"state": asked.state, "context": [one.model_dump(by_alias=True) for one in asked.context or []]}
+    told = {"state": _own_state(asked), "context": [one.model_dump(by_alias=True) for one in asked.context or []]}
     told |= {"forwardedProps": asked.forwarded_props}
     metadata = {name: value for name, value in told.items() if value}
     said: JSON = {"messageId": asked.run_id, "contextId": asked.thread_id, "role": "ROLE_USER", "parts": parts}
@@ -167,6 +184,19 @@ def _message(agent: Agent, asked: types.RunAgentInput) -> JSON:
         raise InvalidFields([(_agui_name(path), sentence) for path, sentence in refused.violations]) from None
     check_modes(agent, stored["parts"], [])
     return stored
+
+
+def _commanded(forwarded: Any) -> Any:
+    """The answer of front ends that know interrupts as LangGraph's: `forwardedProps.command.resume`."""
+    command = forwarded.get("command") if isinstance(forwarded, dict) else None
+    return command.get("resume") if isinstance(command, dict) else None
+
+
+def _own_state(asked: types.RunAgentInput) -> Any:
+    """The front end's state without what came from here."""
+    if not isinstance(asked.state, dict):
+        return asked.state
+    return {name: value for name, value in asked.state.items() if name not in STATE}
 
 
 def _agui_name(path: str) -> str:
@@ -196,13 +226,22 @@ def _parts(message: types.UserMessage) -> Iterator[JSON]:
         source = part.source
         if isinstance(source, types.FileSource):
             raise InvalidParams("Send the content or a link: files by id are not kept here.", "messages.content.source")
-        kind = {"mediaType": source.mime_type} if source.mime_type else {}
-        yield {"raw" if isinstance(source, types.DataSource) else "url": source.value, **kind}
+        about = {"mediaType": source.mime_type} if source.mime_type else {}
+        name = part.metadata.get("filename") if isinstance(part.metadata, dict) else None
+        about |= {"filename": name} if name else {}
+        yield {"raw" if isinstance(source, types.DataSource) else "url": source.value, **about}
 
 
-def _waiting_task(principal: Principal, agent: Agent, thread: str) -> JSON:
-    """The thread's newest task, if it waits for an answer. Raises InvalidParams."""
-    context = lookup.find_context(principal, agent, thread)
+def _place(principal: Principal, agent: Agent, asked: types.RunAgentInput) -> JSON:
+    """The task that the message goes on with, if any: the thread's newest, if it waits for an answer.
+
+    For a message that was sent before, the task of then. Raises InvalidParams.
+    """
+    earlier = _sent_before(principal, agent, asked.run_id)
+    if earlier is not None:
+        is_answer = Message.objects.filter(task=earlier.task, index__lt=earlier.index).exists()
+        return {"taskId": str(earlier.task)} if is_answer else {}
+    context = lookup.find_context(principal, agent, asked.thread_id)
     newest = lineage.newest_task(context) if context else None
     return {"taskId": str(newest.pk)} if newest and TaskState(newest.state).is_interrupted else {}
 
@@ -224,36 +263,60 @@ async def _canceled() -> AsyncGenerator[list[tuple[int, Piece]]]:
     yield [(0, End(TaskState.CANCELED))]
 
 
+async def _at_once(
+    pieces: AsyncGenerator[list[tuple[int, Piece]]],
+) -> AsyncGenerator[list[tuple[int, Piece]]]:
+    """The pieces after an empty batch, so that a run begins before its agent says something."""
+    yield []
+    async with aclosing(pieces):
+        async for batch in pieces:
+            yield batch
+
+
 @dataclass(slots=True)
 class Run:
-    """The events of a run, made of its pieces; those up to event `after` of the record were sent before."""
+    """The events of a run, made of its pieces; those up to event `after` of the record were sent before.
+
+    `own_state` is the front end's part of the state.
+    """
 
     thread: str
     id: str
     sent: Sent
+    own_state: Any = None
     after: int = 0
+    _state: JSON = field(init=False)
     _has_begun: bool = False
     _messages: int = 0
     _is_open: bool = False
 
+    def __post_init__(self) -> None:
+        self._state = self.own_state if isinstance(self.own_state, dict) else {}
+        self._state |= {**STATE, "task": self._task, "session": self.thread, "files": []}
+
     def frames(self, pieces: list[tuple[int, Piece]]) -> bytes:
         """Server-sent events. An id comes with the last event of each event of the record."""
+        fresh = [(index, piece) for index, piece in pieces if index > self.after or isinstance(piece, End)]
+        for _, piece in pieces[: len(pieces) - len(fresh)]:
+            list(self._events(piece))
         frames = []
-        if not self._has_begun:
+        reached = pieces[-1][0] if pieces else 0
+        if not self._has_begun and (fresh or reached >= self.after):
             self._has_begun = True
-            begun = [events.RunStartedEvent(thread_id=self.thread, run_id=self.id)]
-            snapshot = events.StateSnapshotEvent(
-                snapshot={"task": self._task, "state": "working", "progress": None, "files": []}
-            )
-            frames += [_frame(one) for one in (*begun, snapshot)]
-        for place, (index, piece) in enumerate(pieces):
+            frames += [_frame(one) for one in self._begin()]
+        for place, (index, piece) in enumerate(fresh):
             made = list(self._events(piece))
-            if index <= self.after and not isinstance(piece, End):
-                continue
-            is_last = place + 1 == len(pieces) or pieces[place + 1][0] != index
+            is_last = place + 1 == len(fresh) or fresh[place + 1][0] != index
             frames += [_frame(one) for one in made[:-1]]
             frames += [_frame(one, index if is_last and index else None) for one in made[-1:]]
         return b"".join(frames)
+
+    def _begin(self) -> Iterator[events.BaseEvent]:
+        """Clients check each stream by itself, so one that goes on opens the cut message again."""
+        yield events.RunStartedEvent(thread_id=self.thread, run_id=self.id)
+        yield events.StateSnapshotEvent(snapshot=self._state)
+        if self._is_open:
+            yield events.TextMessageStartEvent(message_id=self._message, role="assistant")
 
     def error(self, error: Exception) -> bytes:
         refused = problem(error)
@@ -264,7 +327,11 @@ class Run:
             case Text(text):
                 yield from self._say(text)
             case Progress(text, done, total):
-                yield _changed("replace", "/progress", {"text": text, "done": done, "total": total})
+                progress = {"text": text, "done": done, "total": total}
+                yield self._set("progress", progress)
+                yield events.ActivitySnapshotEvent(
+                    message_id=f"{self.id}-progress", activity_type="progress", content=progress
+                )
             case ToolCall():
                 yield from self._close()
                 yield events.ToolCallStartEvent(tool_call_id=piece.id, tool_call_name=piece.name)
@@ -276,6 +343,7 @@ class Run:
                 yield events.ToolCallResultEvent(message_id=key, tool_call_id=piece.id, content=text)
             case File():
                 about = {"name": piece.name, "mediaType": piece.media_type, "url": link_to(piece, self.sent.context)}
+                self._state["files"].append(about)
                 yield _changed("add", "/files/-", about)
                 yield from self._say(markdown_link(piece, self.sent.context))
             case End():
@@ -283,19 +351,18 @@ class Run:
                 yield from self._end(piece)
 
     def _say(self, text: str) -> Iterator[events.BaseEvent]:
-        key = f"{self.id}-{self._messages}"
         if not self._is_open:
             self._is_open = True
-            yield events.TextMessageStartEvent(message_id=key, role="assistant")
-        yield events.TextMessageContentEvent(message_id=key, delta=text)
+            yield events.TextMessageStartEvent(message_id=self._message, role="assistant")
+        yield events.TextMessageContentEvent(message_id=self._message, delta=text)
 
     def _close(self) -> Iterator[events.BaseEvent]:
         if self._is_open:
-            yield events.TextMessageEndEvent(message_id=f"{self.id}-{self._messages}")
+            yield events.TextMessageEndEvent(message_id=self._message)
             self._is_open, self._messages = False, self._messages + 1
 
     def _end(self, end: End) -> Iterator[events.BaseEvent]:
-        yield _changed("replace", "/state", str(end.state))
+        yield self._set("state", str(end.state))
         usage = [_usage(model, counts) for model, counts in end.usage.get("models", {}).items()] or None
         if end.state in (TaskState.FAILED, TaskState.REJECTED):
             code = end.code or str(end.state)
@@ -305,14 +372,23 @@ class Run:
         if end.state == TaskState.CANCELED:
             outcome = events.RunFinishedCancelledOutcome()
         elif end.state.is_interrupted:
+            yield self._set("question", {"text": end.words, "schema": (end.slot or {}).get("schema")})
             outcome = events.RunFinishedInterruptOutcome(interrupts=[self._interrupt(end)])
         yield events.RunFinishedEvent(thread_id=self.thread, run_id=self.id, outcome=outcome, usage=usage)
+
+    def _set(self, name: str, value: Any) -> events.StateDeltaEvent:
+        self._state[name] = value
+        return _changed("replace", f"/{name}", value)
 
     def _interrupt(self, end: End) -> types.Interrupt:
         schema = (end.slot or {}).get("schema")
         return types.Interrupt(
             id=self._task or "", reason=REASONS[end.state], message=end.words, response_schema=schema
         )
+
+    @property
+    def _message(self) -> str:
+        return f"{self.id}-{self._messages}"
 
     @property
     def _task(self) -> str | None:

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 import db
 from apps.doors import agui
 from apps.record.errors import Refusal
-from apps.record.models import Context, Task
+from apps.record.models import Context, Message, Task
 from tests.doors.test_openai_requests import ANYTHING
 from tests.engine.delegating import until
 
@@ -104,6 +104,30 @@ async def test_a_question_is_an_interrupt_and_resume_answers_it(events, speaking
     assert await db.run(Task.objects.count) == 1
 
 
+async def test_a_question_is_part_of_the_state(events, speaking, worker):
+    changes = [event.delta[0] for _, event in await events(run(user("ask"))) if event.type.value == "STATE_DELTA"]
+    asked = next(change.value for change in changes if change.path == "/question")
+    assert asked["text"] == "Which word?"
+
+
+async def test_a_resumed_command_answers_a_question(events, speaking, worker):
+    await events(run(user("ask")))
+    assert text(await events(run(forwardedProps={"command": {"resume": "red"}}))) == "It was red."
+
+
+async def test_progress_is_an_activity_and_the_front_ends_own_state_stays(events, speaking, worker):
+    found = await events(run(user("steps"), state={"theme": "dark", "files": ["old"]}))
+    assert (found[1][1].snapshot["theme"], found[1][1].snapshot["files"]) == ("dark", [])
+    shown = [event for _, event in found if event.type.value == "ACTIVITY_SNAPSHOT"]
+    assert [one.content for one in shown] == [
+        {"text": "half", "done": 1, "total": 2},
+        {"text": "half, too", "done": None, "total": None},
+    ]
+    assert len({one.message_id for one in shown}) == 1
+    said = await Message.objects.filter(role="user").afirst()
+    assert said.metadata["agui"] == {"state": {"theme": "dark"}}
+
+
 async def test_a_message_answers_a_question_too_and_a_question_can_be_given_up(events, speaking, worker):
     await events(run(user("ask")))
     assert text(await events(run(user("green")))) == "It was green."
@@ -120,6 +144,9 @@ async def test_files_go_in_and_come_back_in_the_state(events, speaking, worker):
     }
     found = await events(run(user([{"type": "text", "text": "look"}, picture])))
     assert "image/png 5" in text(found)
+    binary = {"type": "binary", "mimeType": "image/png", "data": picture["source"]["value"], "filename": "a.png"}
+    found = await events(run(user([{"type": "text", "text": "older clients"}, binary])))
+    assert "a.png image/png 5" in text(found)
     found = await events(run(user("file")))
     changes = [event.delta[0] for _, event in found if event.type.value == "STATE_DELTA"]
     [added] = [change.value for change in changes if change.op == "add"]
@@ -131,7 +158,33 @@ async def test_a_run_that_is_sent_again_goes_on_where_it_was_cut(events, speakin
     whole = await events(body)
     cut = next(at for at, (index, event) in enumerate(whole) if event.type.value == "TEXT_MESSAGE_CONTENT" and index)
     rest = await events(body, **{"Last-Event-ID": str(whole[cut][0])})
-    assert [event for _, event in rest[2:]] == [event for _, event in whole[cut + 1 :]]
+    assert kinds(rest)[:3] == ["RUN_STARTED", "STATE_SNAPSHOT", "TEXT_MESSAGE_START"]  # as clients check each stream
+    assert [event for _, event in rest[3:]] == [event for _, event in whole[cut + 1 :]]
+    assert await db.run(Task.objects.count) == 1
+
+
+async def test_who_goes_on_after_the_last_event_sees_the_whole_state(events, speaking, worker):
+    body = run(user("file"))
+    last = (await events(body))[-1][0]
+    rest = await events(body, **{"Last-Event-ID": str(last)})
+    state = rest[1][1].snapshot
+    assert ([file["name"] for file in state["files"]], state["session"]) == (["table.csv"], "thread")
+    assert (text(rest), kinds(rest)[-1]) == ("", "RUN_FINISHED")
+
+
+async def test_questions_and_answers_that_are_sent_twice_are_asked_and_answered_once(events, speaking, worker):
+    for body, kind in ((run(user("ask")), "interrupt"), (run(user("green")), "success")):
+        first, again = await events(body), await events(body)
+        assert (first[-1][1].outcome.type, again) == (kind, first)
+    assert await db.run(Task.objects.count) == 1
+
+
+async def test_only_a_run_of_ones_own_goes_on(post, events, speaking, worker, bob_key):
+    body = run(user("stream"))
+    await events(body)
+    foreign = await post(body, key=bob_key, **{"Last-Event-ID": "2"})
+    unknown = await post(run(user("stream")), key=bob_key, **{"Last-Event-ID": "2"})
+    assert (foreign.status_code, foreign.content) == (400, unknown.content)
     assert await db.run(Task.objects.count) == 1
 
 
@@ -154,12 +207,19 @@ async def test_what_is_refused_is_said_before_a_stream_begins(post, speaking, bo
     assert (await post(run(user("x")), key="")).status_code == 401
     assert (await post(run(user("x")), slug="absent")).status_code == 404
     no_question = run({"id": "a", "role": "assistant", "content": "x"})
-    for body in (b"{", b"[]", {}, {**run(user("x")), "runId": ""}, no_question):
-        response = await post(body)
+    nul = {**run(user("x")), "runId": "\0"}
+    for body in (b"{", b"[]", {}, nul, {**run(user("x")), "runId": ""}, no_question):
+        response = await post(body, **{"Last-Event-ID": "1"})
         assert (response.status_code, "message" in json.loads(response.content)["error"]) == (400, True)
+
+
+async def test_anothers_question_is_unknown(post, events, speaking, worker, bob_key):
+    asked = (await events(run(user("ask"))))[-1][1].outcome.interrupts[0].id
     for status in ("resolved", "cancelled"):
-        resume = [{"interruptId": str(uuid.uuid4()), "status": status, "payload": "x"}]
-        assert (await post(run(resume=resume))).status_code == 404
+        resumes = [[{"interruptId": one, "status": status, "payload": "x"}] for one in (asked, str(uuid.uuid4()))]
+        foreign, unknown = [await post(run(resume=resume), key=bob_key) for resume in resumes]
+        assert (foreign.status_code, foreign.content) == (404, unknown.content)
+    assert (await Task.objects.aget(pk=asked)).state == "input-required"
 
 
 async def test_pages_of_named_origins_may_call(post, speaking, settings):
