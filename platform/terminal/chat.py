@@ -28,10 +28,18 @@ class Work:
 
     def settle(self, session: str, task: str, since: int) -> JSON:
         """The task once it has ended, or waits for an answer that nobody gives here."""
-        return self.resume(self._follow(session, task, since))
+        return self._resume(self._follow(session, task, since))
 
-    def resume(self, task: JSON) -> JSON:
-        """The same for a task that has ended or asks now."""
+    def join(self, session: str, task: str) -> JSON:
+        """The same from how things are now, for a task whose beginning was not followed here."""
+        now = self.parley.get(path_of("sessions", session), include="tasks")
+        told: JSON = next((one for one in now["tasks"] if one["id"] == task), {}) or self._task(task)
+        if not _is_settled(told["state"], told["question"]):
+            return self.settle(session, task, now["session"]["revision"])
+        self.screen.deliver_parts(self.parley, (told["status"]["message"] or {}).get("parts", []))
+        return self._resume(told)
+
+    def _resume(self, task: JSON) -> JSON:
         while task["state"] in WAITING:
             sent = None if self.screen.as_json else self._answer(task)
             if sent is None:
@@ -108,11 +116,14 @@ class Work:
 
 
 def _settles(event: JSON) -> bool:
-    """Does the task end or ask? A credential comes by a link: then the task continues by itself."""
     payload = event["payload"]
-    if event["type"] != "agent_status" or payload.get("progress"):
-        return False
-    return payload["state"] in ENDED or (payload["state"] in WAITING and not (payload.get("slot") or {}).get("service"))
+    is_change = event["type"] == "agent_status" and not payload.get("progress")
+    return is_change and _is_settled(payload["state"], payload.get("slot"))
+
+
+def _is_settled(state: str, question: JSON | None) -> bool:
+    """Has the task ended, or does it ask? A credential comes by a link: then the task continues by itself."""
+    return state in ENDED or (state in WAITING and not (question or {}).get("service"))
 
 
 class Chat:
@@ -126,7 +137,7 @@ class Chat:
         """Find the agent and the session. Raises Failure."""
         self.agent = find(self.parley, "agents", self.slug, "agent", "parley agents")
         if self.session:
-            told = find(self.parley, "sessions", self.session, "session", "parley tasks")["session"]
+            told = find(self.parley, "sessions", self.session, "session", "parley tasks", include="tasks")["session"]
             if told["metadata"]["agent"] != self.slug:
                 raise Failure(f"This session is with {told['metadata']['agent']}. Give that name instead.")
 
@@ -157,10 +168,9 @@ class Chat:
     def talk(self, parts: list[JSON]) -> int:
         """The loop, until the person leaves. Returns the exit code."""
         self.screen.note(f"{self.agent['name']}. {HELP}")
-        if self.session and (asking := self._asking()):
-            self.screen.deliver_parts(self.parley, (asking["status"]["message"] or {}).get("parts", []))
-            if self._work.resume(asking)["state"] in WAITING:
-                return ASKS
+        asking = self._asking() if self.session else None
+        if asking and self._work.join(self.session, asking["id"])["state"] in WAITING:
+            return ASKS
         while True:
             try:
                 text, more = read_message(self.parley, self.screen)
@@ -198,10 +208,10 @@ def chat(parley: Parley, screen: Screen, options: Any, piped: str) -> int:
     return CODES.get(state, FAILED)
 
 
-def find(parley: Parley, kind: str, name: str, noun: str, way: str) -> JSON:
+def find(parley: Parley, kind: str, name: str, noun: str, way: str, **query: str) -> JSON:
     """Raises Failure, with the command that lists what there is."""
     try:
-        told: JSON = parley.get(f"/{kind}{path_of(name)}")
+        told: JSON = parley.get(f"/{kind}{path_of(name)}", **query)
         return told
     except Failure as failure:
         if failure.status not in (NOT_FOUND, INVALID) or failure.code != FAILED:

@@ -146,7 +146,7 @@ class Parley:
         """A part that names the file. After a lost connection, it continues where the server is."""
         size, media_type = path.stat().st_size, mimetypes.guess_type(path.name)[0] or "application/octet-stream"
         told = self.post("/uploads", {"filename": path.name, "size": size, "mediaType": media_type})
-        address = f"/uploads/{told['id']}"
+        address, failed = f"/uploads/{told['id']}", 0
         with path.open("rb") as file:
             while told["offset"] < size:
                 file.seek(told["offset"])
@@ -154,9 +154,12 @@ class Parley:
                     raise Failure(f"{path} became shorter while it was sent. Send it again.")
                 try:
                     headers = {"Upload-Offset": str(told["offset"]), "Content-Type": "application/octet-stream"}
-                    told = self._answer(self._http.request("PATCH", address, content=piece, headers=headers))
-                except httpx.TransportError:
-                    told = self.get(address)
+                    told, failed = self._answer(self._http.request("PATCH", address, content=piece, headers=headers)), 0
+                except httpx.TransportError as error:
+                    if failed == len(PAUSES):
+                        raise self._lost(error) from None
+                    time.sleep(PAUSES[failed])
+                    told, failed = self.get(address), failed + 1
         return {"uploadId": told["id"]}
 
     def follow(self, session: str, since: int, lost: Callable[[], None] = lambda: None) -> Iterator[JSON | None]:

@@ -61,14 +61,14 @@ def plans(parley: Parley, screen: Screen, options: Any) -> int:
         rows = parley.items("/plans", options.limit)
         _list(screen, rows, lambda row: (row["slug"], f"{row['steps']} steps", row["name"], row["description"]))
         return 0
-    if _is_id(options.plan):
-        run = find(parley, "plans/runs", options.plan, "run of a plan", "parley tasks")
-    else:
-        run = _start(parley, options)
+    is_run = _is_id(options.plan)
+    named = find(parley, "plans/runs", options.plan, "run of a plan", "parley tasks") if is_run else None
+    run = named or _start(parley, options)
     watched = Watched(parley, screen, run["id"])
     screen.note(f"Run {run['id']} of {run['plan']}.")
-    task = Work(parley, screen, watched.see).settle(run["sessionId"], run["id"], 0)
     watched.see(None)
+    followed = Work(parley, screen, watched.see)
+    task = followed.join(run["sessionId"], run["id"]) if named else followed.settle(run["sessionId"], run["id"], 0)
     return CODES.get(task["state"], FAILED)
 
 

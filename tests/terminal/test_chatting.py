@@ -110,6 +110,21 @@ def test_a_question_that_nobody_answers_waits_for_the_session_to_continue(parley
     assert fake.bodies("POST", f"/sessions/{SESSION}/messages") == [{"text": "Ulm", "task": TASK}]
 
 
+def test_a_run_of_a_plan_that_waits_is_joined_and_its_steps_asked(parley: Type, fake: FakeParley) -> None:
+    steps = [{"key": "a", "item": 1, "round": 2, "state": state, "title": "Ask", "agent": "bot", "why": ""}
+             for state in ("asking", "done")]  # fmt: skip
+    run = {"id": TASK, "plan": "trip", "sessionId": SESSION}
+    fake.on("GET", f"/plans/runs/{TASK}", *[run | {"steps": [step]} for step in (steps[0], *steps)])
+    asking = task("input-required", QUESTION) | {"status": {"message": {"parts": [{"text": "Which city?"}]}}}
+    fake.on("GET", f"/sessions/{SESSION}", {"session": {"revision": 8}, "tasks": [asking]})
+    fake.on("POST", f"/tasks/{TASK}/answer", sent(index=9))
+    fake.answers([status(10, "completed", "Fine")])
+    done = parley("plans", "run", TASK, typed="Ulm\n")
+    assert (done.code, done.said) == (0, "Which city?\nFine\n")
+    assert "Ask 2 (round 2): asking\n" in done.happened
+    assert "Ask 2 (round 2): done\n" in done.happened
+
+
 def test_a_credential_comes_by_its_link_and_the_task_is_followed_meanwhile(parley: Type, fake: FakeParley) -> None:
     asked = status(2, "auth-required", "Open https://parley.example/c/1", slot={"name": "key", "service": "mail"})
     fake.answers([asked, DONE])
@@ -163,3 +178,12 @@ def test_a_file_is_uploaded_in_pieces_from_where_the_server_is(
     assert [one.content for one in fake.asked("PATCH", "/uploads/u")] == [b"0123", b"4567", b"6789"]
     assert fake.bodies("POST", "/sessions")[0]["message"]["parts"] == [{"uploadId": "u"}]
     assert "no file" in parley("chat", "bot", "hi", "--file", "gone.txt").happened
+
+
+def test_a_file_that_never_arrives_is_given_up(parley: Type, fake: FakeParley, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"0123456789")
+    fake.agent()
+    fake.on("POST", "/uploads", {"id": "u", "offset": 0})
+    fake.on("GET", "/uploads/u", {"id": "u", "offset": 0})
+    fake.on("PATCH", "/uploads/u", httpx.WriteError("cut"))
+    assert parley("chat", "bot", "hi", "--file", "a.txt").code == client.UNREACHABLE

@@ -59,4 +59,6 @@ def test_a_plan_runs_step_by_step_to_its_result(parley: Callable[..., Printed]) 
     assert done.code == 0, done.happened
     assert "Itinerary: done" in done.happened
     assert "Lisbon" in Path("trip/itinerary.md").read_text()
+    again = parley("plans", "run", done.happened.split()[1])
+    assert (again.code, "Itinerary: done" in again.happened) == (0, True)
     assert parley("plans", "run", "trip").code == 1
