@@ -144,6 +144,7 @@ def count_job(task: Any = None, state: str | None = None, **_: Any) -> None:
 
 
 EMBEDDED_NODE = "parley@embedded"
+WORKER_START_SECONDS = 10.0
 WORKER_STOP_SECONDS = 10.0
 POLL_SECONDS = 0.1
 
@@ -151,9 +152,10 @@ POLL_SECONDS = 0.1
 @contextmanager
 def embedded_worker(*, grace: float = 5.0) -> Iterator[None]:
     """A Celery worker and its beat in threads of this process. Its runs are released at the end."""
+    has_started = threading.Event()
     controller = current_app.WorkController(
         app=current_app, hostname=EMBEDDED_NODE, pool="threads", without_heartbeat=True, without_mingle=True,
-        without_gossip=True, quiet=True,
+        without_gossip=True, quiet=True, ready_callback=lambda consumer: has_started.set(),
     )  # fmt: skip
     if not _uses_memory_broker():
         controller.timer.call_repeatedly(POLL_SECONDS, lambda: None)  # or its loop would miss `should_stop`
@@ -171,6 +173,7 @@ def embedded_worker(*, grace: float = 5.0) -> Iterator[None]:
         yield
     finally:
         beat.service.stop()  # it may still sleep for a while
+        has_started.wait(WORKER_START_SECONDS)  # a controller that is told to stop earlier starts all the same
         _stop_worker(controller, threads[0])
         close_current_worker(grace)
 

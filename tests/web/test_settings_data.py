@@ -169,6 +169,7 @@ class TestDeleting:
 
 
 IN_THE_EXPORT = {
+    "automation.schedule.owner": "schedules.json",
     "accounts.workspace.personal_of": "workspaces.json",
     "accounts.membership.user": "workspaces.json",
     "accounts.apikey.user": "keys.json",

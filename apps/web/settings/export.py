@@ -21,6 +21,7 @@ import db
 from apps.accounts.audit_models import ActorKind, AuditEntry
 from apps.accounts.models import ApiKey, Membership, User
 from apps.agents.models import AgentVersion
+from apps.automation.models import Schedule
 from apps.features.credentials.models import Credential
 from apps.features.sharing.downloads import Bundle, UniqueNames, ZipStream, bundle_of_session
 from apps.features.sharing.models import Share
@@ -47,6 +48,7 @@ workspaces.json your workspaces and roles
 activity.json   what the audit says that you did, the newest {most_acts:,} acts
 elsewhere.json  what you wrote in sessions of others
 made.json       the agents and plans whose newest version you wrote
+schedules.json  what starts by itself for you
 shares.json     your links to sessions, without the links themselves
 sessions/       a folder for each session, archived ones included:
   session.md    to read
@@ -143,6 +145,10 @@ KEY_FIELDS = ("name", "prefix", "scopes", "created_at", "expires_at", "last_used
 
 
 SHARE_FIELDS = ("upto", "title", "with_artifacts", "with_branches", "created_at", "expires_at", "revoked_at")
+SCHEDULE_FIELDS = (
+    "name", "agent__slug", "text", "inputs", "kind", "cron", "every_seconds", "at", "time_zone", "overlap", "catch_up",
+    "next_at", "paused_at", "created_at",
+)  # fmt: skip
 ACT_FIELDS = ("at", "action", "object_type", "object_label", "address", "user_agent")
 
 
@@ -191,6 +197,7 @@ def _about(person: User) -> dict[str, Any]:
         ),
         "elsewhere.json": _written_elsewhere(person),
         "made.json": _made(person),
+        "schedules.json": list(Schedule.objects.filter(owner=person).order_by("created_at").values(*SCHEDULE_FIELDS)),
         "shares.json": list(
             Share.objects.filter(context__owner=person).order_by("created_at").values("context", *SHARE_FIELDS)
         ),
