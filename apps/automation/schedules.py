@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 from django.conf import settings
 from django.core.mail import send_mail
-from django.db.models import Count, Q
+from django.db.models import Min, Q
 
 from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded
@@ -114,6 +114,12 @@ def preview(schedule: Schedule, now: datetime.datetime, count: int = SHOWN) -> l
     return found[:count]
 
 
+EDITED = (
+    "agent", "name", "text", "inputs", "kind", "cron", "every_seconds", "at", "time_zone", "overlap", "catch_up",
+    "catch_up_limit", "next_at", "failures", "updated_at",
+)  # fmt: skip
+
+
 class TooManySchedules(UnsupportedOperation):
     """You have as many schedules as one person may have. Delete one first."""
 
@@ -134,7 +140,10 @@ def save(principal: Principal, schedule: Schedule) -> Schedule:
         schedule.created_at = now
     schedule.next_at = preview(schedule, now, 1)[0]
     schedule.failures = 0
-    schedule.save()
+    if schedule._state.adding:
+        schedule.save()
+    else:  # a pause or a deletion meanwhile stays
+        schedule.save(update_fields=EDITED)
     return schedule
 
 
@@ -217,9 +226,9 @@ def _missed(schedule: Schedule, now: datetime.datetime) -> list[tuple[datetime.d
 def start_waiting() -> int:
     """Start what waits, whoever claimed it. Returns the number of runs that were started."""
     waiting = ScheduledRun.objects.filter(state=State.WAITING).values("schedule")
-    found = waiting.annotate(runs=Count("pk")).order_by("schedule").values_list("schedule", flat=True)
+    found = waiting.annotate(first=Min("due_at")).order_by("first").values_list("schedule", flat=True)
     started = 0
-    for schedule in list(found[:AT_ONCE]):
+    for schedule in list(found):  # all of them: those that wait for an earlier run must not be in others' way
         try:
             started += start_runs_of(schedule)
         except Exception:
@@ -279,7 +288,9 @@ def _start(run: ScheduledRun) -> bool:
 
 def _settle(run: ScheduledRun, state: State, reason: str = "", **fields: object) -> bool:
     run.state = state
-    waits = ScheduledRun.objects.filter(pk=run.pk, state=State.WAITING)
+    # What has started is recorded also if the schedule was paused at that moment.
+    before = (State.WAITING, State.SKIPPED) if state == State.STARTED else (State.WAITING,)
+    waits = ScheduledRun.objects.filter(pk=run.pk, state__in=before)
     return bool(waits.update(state=state, reason=reason[:500], **fields))
 
 

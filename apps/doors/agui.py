@@ -37,7 +37,6 @@ from apps.limits import current as limits
 from apps.record import lineage, lookup, wire
 from apps.record.errors import InvalidFields, InvalidParams, TaskNotCancelable, check_allowed
 from apps.record.events import JSON
-from apps.record.execution import Accepted
 from apps.record.models import Message, TaskState
 
 RESOURCE = "/agui"
@@ -135,21 +134,10 @@ def _last_event_id(request: HttpRequest) -> int:
 
 def _earlier(principal: Principal, agent: Agent, run_id: str) -> Sent:
     """What this run's message led to, if the caller sent it before. Raises InvalidParams."""
-    sent = _sent_before(principal, agent, run_id)
+    sent = turns.sent_before(principal, agent, run_id)
     if sent is None:
         raise InvalidParams("There is no run of yours with this runId to go on with. Leave it out.", "Last-Event-ID")
     return sent
-
-
-def _sent_before(principal: Principal, agent: Agent, run_id: str) -> Sent | None:
-    if not principal.is_known:
-        return None
-    accepted = Accepted.objects.filter(sender=principal.sender, agent=agent, message_id=run_id).first()
-    if accepted is None or accepted.task_id is None:
-        return None
-    task = lookup.find_task(principal, accepted.task_id, "context")
-    said = Message.objects.filter(task=task, message_id=run_id, role=Message.Role.USER).first() if task else None
-    return Sent(said.context_id, said.index, task=accepted.task_id, repeated=True) if said else None
 
 
 async def _send(
@@ -237,7 +225,7 @@ def _place(principal: Principal, agent: Agent, asked: types.RunAgentInput) -> JS
 
     For a message that was sent before, the task of then. Raises InvalidParams.
     """
-    earlier = _sent_before(principal, agent, asked.run_id)
+    earlier = turns.sent_before(principal, agent, asked.run_id)
     if earlier is not None:
         is_answer = Message.objects.filter(task=earlier.task, index__lt=earlier.index).exists()
         return {"taskId": str(earlier.task)} if is_answer else {}

@@ -15,13 +15,18 @@ from mimetypes import guess_extension
 from typing import Any
 
 import db
+from apps.a2a.tasks import is_private_again
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
 from apps.engine.finish import default_text
 from apps.engine.send import Sent
-from apps.record import feed, lineage
+from apps.record import feed, lineage, wire
 from apps.record.content import blobs
 from apps.record.content.parts import is_file, media_type_of
 from apps.record.events import JSON, EventType
-from apps.record.models import Artifact, Context, Event, TaskState
+from apps.record.execution import Accepted
+from apps.record.lookup import find_task, restore_answer
+from apps.record.models import Artifact, Context, Event, Message, TaskState
 
 SHOWN_TYPES = ("text/plain", "text/markdown")
 BETWEEN = "\n\n"
@@ -94,14 +99,38 @@ class End:
 Piece = Text | Progress | ToolCall | ToolResult | File | End
 
 
-async def follow(sent: Sent) -> AsyncGenerator[list[tuple[int, Piece]]]:
-    """The pieces of what follows, each with its event's index, until the turn has settled. Close it (`aclosing`)."""
+def sent_before(principal: Principal, agent: Agent, message_id: str) -> Sent | None:
+    """What a message of this id led to, if the caller sent it to the agent before and still sees it."""
+    if not principal.is_known:
+        return None
+    known = Accepted.objects.filter(sender=principal.sender, agent=agent, message_id=message_id)
+    accepted = known.first()
+    if accepted is not None and accepted.task_id is None and accepted.answer_id is None:
+        accepted = known.first() if restore_answer(accepted) else None
+    if accepted is None:
+        return None
+    if accepted.answer is not None:
+        seen = Context.objects.visible_to(principal).filter(pk=accepted.answer.context_id).first()
+        said = wire.message(accepted.answer, seen) if seen else None
+        return Sent(seen.pk, accepted.answer.index, answer=said, repeated=True) if seen else None
+    task = find_task(principal, accepted.task_id, "context") if accepted.task_id else None
+    row = Message.objects.filter(task=task, message_id=message_id, role=Message.Role.USER).first() if task else None
+    return Sent(row.context_id, row.index, task=accepted.task_id, repeated=True) if row else None
+
+
+async def follow(sent: Sent, *, is_of_others: bool = False) -> AsyncGenerator[list[tuple[int, Piece]]]:
+    """The pieces of what follows, each with its event's index, until the turn has settled. Close it (`aclosing`).
+
+    `is_of_others`: it ends when the session is private again.
+    """
     if sent.task is None:
         yield [(sent.index, piece) for piece in _direct(sent.answer or {"parts": []})]
         return
     turn = Turn(sent.task)
     async with aclosing(feed.follow(sent.context, sent.index, since=sent.since)) as batches:
         async for events in batches:
+            if is_of_others and any(is_private_again(event) for event in events):
+                return
             own = [event for event in events if event.task_id == sent.task]
             if blobs.stored_parts(own) or turn.needs_rows(own):
                 pieces = await db.run_for_stream(turn.read, own)
@@ -135,6 +164,7 @@ class Turn:
         self._with_files: set[str] = set()
         self._usage: JSON = {}
         self._code = ""
+        self._end_state = TaskState.WORKING
 
     def needs_rows(self, events: Sequence[Event]) -> bool:
         """Whether `read` asks the database."""
@@ -145,9 +175,13 @@ class Turn:
         """The pieces of the next events, up to the one that settles the turn."""
         pieces: list[tuple[int, Piece]] = []
         for event in events:
-            pieces += [(event.index, piece) for piece in self._pieces(event)]
             if self.has_ended:
-                break
+                if event.type == EventType.USER_MESSAGE or self._end_state.is_terminal:
+                    break
+                # It went on without a message: a credential or an approval came.
+                pieces = [one for one in pieces if not isinstance(one[1], End)]
+                self.has_ended = False
+            pieces += [(event.index, piece) for piece in self._pieces(event)]
         return pieces
 
     def _pieces(self, event: Event) -> Iterator[Piece]:
@@ -201,7 +235,7 @@ class Turn:
             if message and (progress := payload.get("progress")) is not None:
                 yield Progress(words_of(message), progress.get("done"), progress.get("total"))
             return
-        self.has_ended = True
+        self.has_ended, self._end_state = True, state
         if state == TaskState.COMPLETED or state.is_interrupted:
             yield from self._last_words(words_of(message) if message else "")
         if state == TaskState.COMPLETED and self._with_files:

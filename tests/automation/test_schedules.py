@@ -236,3 +236,14 @@ def test_run_now_works_while_it_is_paused(hourly: Make) -> None:
     run = schedules.run_now(schedule)
     assert (run.state, run.is_manual) == (State.STARTED, True)
     assert isinstance(run.task_id, uuid.UUID)
+
+
+def test_an_edit_does_not_undo_a_pause_that_came_meanwhile(ada, echo):
+    about = {"name": "Nightly", "agent": echo, "text": "Hello", "kind": "cron", "cron": "0 3 * * *"}
+    made = schedules.save(ada.principal, Schedule(**about))
+    edited = Schedule.objects.select_related("agent").get(pk=made.pk)
+    schedules.pause(made)
+    edited.name = "Every night"
+    schedules.save(ada.principal, edited)
+    now = Schedule.objects.get()
+    assert (now.name, now.paused_at is not None) == ("Every night", True)

@@ -94,6 +94,14 @@ async def test_with_a_key_the_same_request_is_answered_once(client, speaking, wo
     assert refused.value.param == "Idempotency-Key"
 
 
+async def test_a_key_works_in_the_middle_of_a_thread_too(client, speaking, worker):
+    first = await answer(client, user("hello"))
+    thread = [user("hello"), assistant(first), user("again")]
+    again = {"extra_headers": {"Idempotency-Key": "once"}}
+    assert [await answer(client, *thread, **again) for _ in range(2)] == ["again | user: hello | agent: hello"] * 2
+    assert (await db.run(sessions), await db.run(Task.objects.count)) == (1, 2)
+
+
 async def test_a_session_of_the_same_name_is_another_persons_own(client, openai_for, bob_key, speaking, worker):
     await answer(client, user("secret"), metadata={"session": "talk"})
     assert await answer(openai_for(bob_key), user("hello"), metadata={"session": "talk"}) == "hello"

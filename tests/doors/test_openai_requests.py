@@ -87,6 +87,8 @@ CHATTING = {"model": "speaking", "messages": HELLO}
         (CHAT, {**CHATTING, "n": 2}, "n"),
         (CHAT, {**CHATTING, "tool_choice": "required"}, "tool_choice"),
         (CHAT, {**CHATTING, "metadata": {"session": 1}}, "metadata.session"),
+        (CHAT, {**CHATTING, "stream": True, "metadata": {"session": "a\nb"}}, "metadata.session"),
+        (RESPONSES, {"model": "speaking", "input": "x", "user": f"session:{'a' * 300}"}, "metadata.session"),
         (CHAT, holding("odd"), "content.type"),
         (CHAT, holding("file", file={"file_id": "f"}), "file_data"),
         (CHAT, holding("image_url", image_url={"url": "http://127.0.0.1/"}), "content[0].url"),

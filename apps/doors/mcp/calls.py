@@ -60,6 +60,7 @@ class Turn:
     seconds: float | None
     is_ours: bool = False
     may_ask: bool = True
+    is_of_others: bool = False
     progress: float = field(default=0.0, init=False)
 
     async def messages(self) -> AsyncGenerator[list[JSON]]:
@@ -81,7 +82,7 @@ class Turn:
 
     async def _pieces(self) -> AsyncGenerator[list[tuple[int, Piece]]]:
         deadline = None if self.seconds is None else asyncio.get_running_loop().time() + self.seconds
-        async with aclosing(turns.follow(self.sent)) as batches:
+        async with aclosing(turns.follow(self.sent, is_of_others=self.is_of_others)) as batches:
             while True:
                 try:
                     async with asyncio.timeout_at(deadline):
@@ -291,7 +292,8 @@ def turn_of(
     index = asked.values_list("index", flat=True).first() or task.first_event
     sent = Sent(task.context_id, index, task.pk)
     session = task.context.name_for(principal)
-    return Turn(call, principal, task.agent, tool, sent, session, seconds, may_ask=may_ask)
+    is_of_others = principal.user_id not in (task.owner_id, task.context.owner_id)
+    return Turn(call, principal, task.agent, tool, sent, session, seconds, may_ask=may_ask, is_of_others=is_of_others)
 
 
 async def _wait_for_task(incoming: AuthenticatedRequest, call: Call) -> Turn:

@@ -94,14 +94,19 @@ def _check_origin(request: HttpRequest) -> None:
 
 async def _answer(incoming: AuthenticatedRequest, call: Call) -> HttpResponseBase:
     """Raises Refusal."""
-    if call.method == "tools/call":
+    if call.method not in ("tools/call", "tasks/result"):
+        return json_response(call.result(await db.run(_result, incoming, call)))
+    with ExitStack() as stack:  # before anything is sent
+        agent = incoming.agent.pk if incoming.agent else None
+        stack.callback(limits.open_stream(incoming.principal, incoming.address, agent))
+        if call.method == "tasks/result":
+            return await _settled(incoming, await db.run(tasks.wait_for_task, incoming.principal, call), stack)
         done = await calls.begin(incoming, call)
-        if isinstance(done, Turn) and call.params.task is not None and call.version == protocol.WITH_TASKS:
+        if not isinstance(done, Turn):
+            return json_response(done)
+        if call.params.task is not None and call.version == protocol.WITH_TASKS:
             return json_response(call.result(await db.run(tasks.created, done)))
-        return await _settled(incoming, done) if isinstance(done, Turn) else json_response(done)
-    if call.method == "tasks/result":
-        return await _settled(incoming, await db.run(tasks.wait_for_task, incoming.principal, call))
-    return json_response(call.result(await db.run(_result, incoming, call)))
+        return await _settled(incoming, done, stack)
 
 
 def _result(incoming: AuthenticatedRequest, call: Call) -> BaseModel:
@@ -132,18 +137,16 @@ def _result(incoming: AuthenticatedRequest, call: Call) -> BaseModel:
             raise MethodNotFound
 
 
-async def _settled(incoming: AuthenticatedRequest, turn: Turn) -> HttpResponseBase:
-    """The turn's result: in a stream if the client wants its progress, or it may take long. Raises QuotaExceeded."""
+async def _settled(incoming: AuthenticatedRequest, turn: Turn, stack: ExitStack) -> HttpResponseBase:
+    """The turn's result: in a stream if the client wants its progress, or it may take long. It closes the stack."""
     call, request = turn.call, incoming.request
-    with ExitStack() as stack:
-        stack.callback(limits.open_stream(incoming.principal, incoming.address, turn.agent.pk))
-        is_stream = call.progress_token is not None or turn.seconds is None
-        if not (is_stream and request.accepts("text/event-stream")):
-            async with aclosing(turn.messages()) as messages:
-                last = [batch async for batch in messages][-1][-1]
-            return json_response(last)
-        frames = http.checked_frames(turn.messages(), _frames, _error_frame(call), recheck(request, turn.agent.slug))
-        return wire.EventStream(frames, stack.pop_all().close)
+    is_stream = call.progress_token is not None or turn.seconds is None
+    if not (is_stream and request.accepts("text/event-stream")):
+        async with aclosing(turn.messages()) as messages:
+            last = [batch async for batch in messages][-1][-1]
+        return json_response(last)
+    frames = http.checked_frames(turn.messages(), _frames, _error_frame(call), recheck(request, turn.agent.slug))
+    return wire.EventStream(frames, stack.pop_all().close)
 
 
 def _frames(batch: list[JSON]) -> bytes:

@@ -118,11 +118,15 @@ def user_message(agent: Agent, messages: Sequence[Message], message_id: str, **f
     try:
         stored = SendMessageRequest.read({"message": said}, agent).message.stored()
     except InvalidFields as refused:
-        raise InvalidFields(
-            [(path.replace("message.parts", "content"), text) for path, text in refused.violations]
-        ) from None
+        raise InvalidFields([(_named(path), sentence) for path, sentence in refused.violations]) from None
     check_modes(agent, stored["parts"], [])
     return stored
+
+
+def _named(path: str) -> str:
+    """The client's name for a field of the A2A message."""
+    names = {"message.contextId": f"metadata.{SESSION}", "message.messageId": "Idempotency-Key"}
+    return names.get(path, path.replace("message.parts", "content"))
 
 
 def _parts(content: Content) -> Iterator[JSON]:

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.http import HttpRequest
@@ -19,7 +19,7 @@ from django.http.response import HttpResponseBase
 
 import db
 from apps.a2a.http import AuthenticatedRequest, json_response
-from apps.accounts.principals import Principal
+from apps.accounts.principals import READ, Principal
 from apps.agents.models import Agent
 from apps.doors import turns
 from apps.doors.callers import called_agent
@@ -58,7 +58,7 @@ async def create(incoming: AuthenticatedRequest, body: Any) -> HttpResponseBase:
         turn = await serving.begin(incoming, agent, request.messages, session, require_task=True)
         response = Response(turn, request.model, request.background, request.previous_response_id or None)
         if request.stream:
-            pieces = turn.pieces(is_kept=request.background)
+            pieces = replace(turn, is_kept=turn.is_kept or request.background).pieces()
             close = stack.pop_all().close
             return serving.event_stream(incoming.request, agent, pieces, response.frames(), close, response.headers)
         if not request.background:
@@ -79,13 +79,14 @@ async def show(incoming: AuthenticatedRequest, response_id: str) -> HttpResponse
     request, principal = incoming.request, incoming.principal
     after = _starting_after(request)
     index, task = await db.run(_find, principal, response_id)
-    turn = Turn(incoming, task.agent, Sent(task.context_id, index, task.pk), task.context.name_for(principal))
+    sent, session = Sent(task.context_id, index, task.pk), task.context.name_for(principal)
+    is_of_others = principal.user_id not in (task.owner_id, task.context.owner_id)
+    turn = Turn(incoming, task.agent, sent, session, is_kept=True, is_of_others=is_of_others)
     response = Response(turn, task.agent.slug, True, created=int(task.created_at.timestamp()))
     if request.GET.get("stream") == "true":
         with serving.open_stream(incoming, task.agent) as stack:
             frames, close = response.frames(after), stack.pop_all().close
-        pieces = turn.pieces(is_kept=True)
-        return serving.event_stream(request, task.agent, pieces, frames, close, response.headers)
+        return serving.event_stream(request, task.agent, turn.pieces(), frames, close, response.headers, READ)
     response.read(await db.run(turns.recorded, task.context, task.pk, index))
     response.begin(TaskState(task.state))
     return json_response(response.as_json(), headers=response.headers)

@@ -41,21 +41,23 @@ class Turn:
     agent: Agent
     sent: Sent
     session: str  # the caller's name for it
+    is_kept: bool = False  # the task goes on if the client leaves
+    is_of_others: bool = False
 
     @property
     def principal(self) -> Principal:
         return self.incoming.principal
 
-    async def pieces(self, *, is_kept: bool = False) -> Pieces:
+    async def pieces(self) -> Pieces:
         """What follows. A task whose client leaves is canceled, unless it `is_kept`."""
         has_ended = False
         try:
-            async with aclosing(turns.follow(self.sent)) as batches:
+            async with aclosing(turns.follow(self.sent, is_of_others=self.is_of_others)) as batches:
                 async for batch in batches:
                     has_ended = isinstance(batch[-1][1], turns.End)
                     yield batch
         finally:
-            if self.sent.task is not None and not has_ended and not is_kept:
+            if self.sent.task is not None and not has_ended and not self.is_kept:
                 db.later(_stop, self.principal, self.agent, self.sent.task)
 
 
@@ -72,15 +74,17 @@ async def begin(
     `options` are those of `send`.
     """
     principal, key = incoming.principal, incoming.request.headers.get(IDEMPOTENCY_HEADER, "")
+    message = threads.message_of(agent, messages, session, key)
+    if key and (sent := await db.run(threads.sent_before, principal, agent, message)) is not None:
+        return Turn(incoming, agent, sent, session or str(sent.context), is_kept=True)
     if session:
-        message = await db.run(threads.message_in_session, principal, agent, messages, session)
-    else:
-        message = threads.message_of(agent, messages)
-        if len(messages) > 1:
-            message |= await db.run(threads.place_of, principal, agent, messages)
+        message |= await db.run(threads.place_in, principal, agent, session)
+    elif len(messages) > 1:
+        message |= await db.run(threads.place_of, principal, agent, messages)
     if key or session:
         with idempotency_key_errors():
-            return await _send(incoming, agent, {**message, "messageId": key or str(uuid.uuid4())}, options)
+            message["messageId"] = key or str(uuid.uuid4())
+            return await _send(incoming, agent, message, options, is_kept=bool(key))
     for message_id in threads.message_ids(messages):
         try:
             turn = await _send(incoming, agent, {**message, "messageId": message_id}, options)
@@ -93,10 +97,12 @@ async def begin(
     return await _send(incoming, agent, {**message, "messageId": str(uuid.uuid4())}, options)
 
 
-async def _send(incoming: AuthenticatedRequest, agent: Agent, message: JSON, options: JSON) -> Turn:
+async def _send(
+    incoming: AuthenticatedRequest, agent: Agent, message: JSON, options: JSON, *, is_kept: bool = False
+) -> Turn:
     trace = incoming.request.headers.get("traceparent", "")
     sent = await send(incoming.principal, agent, message, traceparent=trace, **options)
-    return Turn(incoming, agent, sent, message.get("contextId") or str(sent.context))
+    return Turn(incoming, agent, sent, message.get("contextId") or str(sent.context), is_kept)
 
 
 async def collect(pieces: Pieces) -> list[tuple[int, Piece]]:
@@ -112,13 +118,14 @@ def event_stream(
     encode: Callable[[list[tuple[int, Piece]]], bytes],
     close: Callable[[], None],
     headers: dict[str, str],
+    scope: str = WRITE,
 ) -> wire.EventStream:
     """What `encode` makes of the pieces, as server-sent events."""
 
     def error_frame(error: Exception) -> bytes:
         return wire.sse_frame(error_json(error))
 
-    frames = checked_frames(pieces, encode, error_frame, recheck(request, agent.slug, WRITE))
+    frames = checked_frames(pieces, encode, error_frame, recheck(request, agent.slug, scope))
     return wire.EventStream(frames, close, headers)
 
 

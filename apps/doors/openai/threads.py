@@ -14,8 +14,11 @@ from itertools import groupby
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
+from apps.api.framework.views import IDEMPOTENCY_HEADER
+from apps.doors import turns
 from apps.doors.openai.requests import Message, user_message
-from apps.engine import accept
+from apps.engine import accept, activity
+from apps.engine.send import Sent
 from apps.record import ledger, lineage, lookup
 from apps.record.content import blobs
 from apps.record.content.parts import words_of
@@ -31,15 +34,30 @@ COPIED: Imported = {"source": "client"}  # of what a client says was said
 SAME_THREADS = 8  # answers to the same thread that are told apart
 
 
-def message_in_session(principal: Principal, agent: Agent, messages: Sequence[Message], session: str) -> JSON:
-    """The A2A message for a session that the client names: all after the last answer. Raises InvalidParams."""
-    said = message_of(agent, messages)
-    return said | _place(lookup.find_context(principal, agent, session), session)
+def message_of(agent: Agent, messages: Sequence[Message], session: str = "", message_id: str = "") -> JSON:
+    """The A2A message of the user's words after the last answer. Raises InvalidParams.
+
+    `session`: the client's name of the conversation.
+    """
+    place = {"contextId": session} if session else {}
+    return user_message(agent, _newest(messages), message_id or UNNAMED, **place, **_instructions(messages))
 
 
-def message_of(agent: Agent, messages: Sequence[Message]) -> JSON:
-    """The A2A message of the user's words after the last answer. Raises InvalidParams."""
-    return user_message(agent, _newest(messages), UNNAMED, **_instructions(messages))
+def sent_before(principal: Principal, agent: Agent, message: JSON) -> Sent | None:
+    """What the message led to, if it was sent before. Raises InvalidParams if its key was used for another one."""
+    sent = turns.sent_before(principal, agent, message["messageId"])
+    if sent is None:
+        return None
+    same = Recorded.objects.filter(context=sent.context, message_id=message["messageId"], role=Recorded.Role.USER)
+    row = same.first()
+    if row is None or row.parts != blobs.store_large(message["parts"]):
+        raise InvalidParams("This key was used for another message. Use a new one.", IDEMPOTENCY_HEADER)
+    return sent
+
+
+def place_in(principal: Principal, agent: Agent, session: str) -> JSON:
+    """The fields of a message that goes on with a session of this name. Raises InvalidParams."""
+    return _place(lookup.find_context(principal, agent, session), session)
 
 
 def message_ids(messages: Sequence[Message]) -> list[str]:
@@ -122,6 +140,8 @@ def _ends_with(context: Context, answer: str) -> bool:
 
 
 def _context_of(principal: Principal, accepted: Accepted) -> Context | None:
+    if accepted.task_id is None and accepted.answer_id is None and lookup.restore_answer(accepted):
+        accepted.refresh_from_db()
     task = Task.objects.filter(pk=accepted.task_id).first() if accepted.task_id else None
     key = task.context_id if task else accepted.answer.context_id if accepted.answer else None
     found = Context.objects.of(principal).filter(pk=key, deleted_at=None).first() if key else None
@@ -141,7 +161,9 @@ class _Copied:
 def _copy(principal: Principal, agent: Agent, messages: Sequence[Message]) -> Context:
     """A new session with these messages. Nobody answers them. Raises Refusal where the agent takes no message now."""
     accept.check_obstacles(principal, agent)
+    activity.check_accepts(agent, is_delegated=False)
     copied = [_copied(agent, role, group) for role, group in _turns(iter(messages))]
+    blobs.check_room(principal.workspace_id, [part for one in copied for part in one.parts])
     with ledger.writing(Context()) as log:
         for one in copied:
             said: JSON = {"messageId": str(uuid.uuid4()), "role": one.role, "parts": one.parts}

@@ -15,6 +15,7 @@ from apps.record.errors import InvalidParams
 from apps.record.events import JSON, Imported
 
 EXPORT_FORMAT, EXPORT_VERSION = "parley-session-export", 1
+MOST_VALUES = 3_000_000  # in a file
 MAX_FILE_BYTES = 50 * 1024**2  # of JSON, unpacked
 MAX_ZIP_ENTRIES = 100_000
 MAX_CONVERSATIONS = 10_000  # of one file
@@ -94,6 +95,8 @@ def _bounded(content: bytes, room: int = MAX_FILE_BYTES) -> bytes:
 
 
 def _parse(text: bytes) -> Any:
+    if sum(map(text.count, (b"{", b"[", b","))) > MOST_VALUES:  # in memory each takes many times its bytes
+        raise InvalidParams(f"The file has more than {MOST_VALUES:,} values. Split it.", "file")
     try:
         return strict_json.to_storable(strict_json.parse(text.removeprefix(b"\xef\xbb\xbf")))
     except strict_json.InvalidJSON as error:
