@@ -15,6 +15,6 @@ def use_the_project_interpreter() -> None:
 
 if __name__ == "__main__":
     use_the_project_interpreter()
-    from console.commands import main
+    from console.program import main
 
     main()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from benchmarks import (
     big,
     crowd,
+    doors,
     flood,
     forking,
     orchestrating,
@@ -52,6 +53,7 @@ class Benchmark:
 BENCHMARKS = (
     Benchmark("nothing", "GET /healthz, for comparison", sending.nothing),
     Benchmark("send", "Blocking SendMessage of echo", sending.send),
+    Benchmark("doors", "Sends of echo through other protocols", doors.sends, inside=True, any_broker=True),
     Benchmark("first-event", "SendStreamingMessage of echo", streaming.first_event),
     Benchmark(
         "noisy-neighbor",

@@ -14,16 +14,29 @@ from pydantic.alias_generators import to_snake
 
 from apps.a2a import http
 from apps.a2a.errors import JSON, InvalidRequest, MethodNotAllowed, MethodNotFound, Problem, problem
-from apps.a2a.operations import EXTENSION_METHODS, OPERATIONS, Execute, execute, execute_old
+from apps.a2a.operations import (
+    EXTENSION_METHODS,
+    OPERATIONS,
+    STREAMING_OPERATIONS,
+    Execute,
+    execute,
+    execute_old,
+)
 from apps.a2a.protojson import read_query
 from apps.a2a.v0_3 import HTTP_JSON, JSON_RPC, METHODS
+from apps.a2a.v1_1 import execute_next
+from apps.record import wire
 from apps.record.content.strict_json import UNSTORABLE
-from apps.record.errors import InvalidFields
+from apps.record.errors import InvalidFields, Refusal
 from telemetry import metrics
 
 Id = str | int | None
-EXECUTE: dict[str, Execute] = {http.V1_0: execute, http.V0_3: partial(execute_old, form=JSON_RPC)}
-REST_EXECUTE: dict[str, Execute] = {http.V1_0: execute, http.V0_3: partial(execute_old, form=HTTP_JSON)}
+EXECUTE: dict[str, Execute] = {
+    http.V1_0: execute,
+    http.V0_3: partial(execute_old, form=JSON_RPC),
+    http.V1_1: execute_next,
+}
+REST_EXECUTE: dict[str, Execute] = EXECUTE | {http.V0_3: partial(execute_old, form=HTTP_JSON)}
 
 
 @csrf_exempt
@@ -37,9 +50,11 @@ async def jsonrpc(request: HttpRequest, slug: str = "") -> HttpResponseBase:
         http.check_content_type(request)
         incoming = await http.authenticate_request(request, slug)
         body = await http.read_body(request.body)
-        request_id = _read_id(body)
+        request_id, has_id = _read_id(body)
         version = http.version_of(request)
         method = _read_method(body, version)
+        if not has_id:
+            raise _refusal_without_id(method, body, version)
         answer = await EXECUTE[version](incoming, method, body.get("params", {}))
         _count(method, began)
         if answer.is_stream:
@@ -48,6 +63,8 @@ async def jsonrpc(request: HttpRequest, slug: str = "") -> HttpResponseBase:
     except Exception as error:
         refused = problem(error)
         _count(method, began, str(refused.row.code))
+        if _wants_stream_of_error(request, method, refused):
+            return _one_event(request_id, refused)
         return _jsonrpc_refusal(request_id, refused)
 
 
@@ -58,20 +75,28 @@ def _count(method: str, began: float, code: str = "ok") -> None:
     metrics.A2A_SECONDS[name].observe(time.perf_counter() - began)
 
 
-def _read_id(body: Any) -> Id:
-    """Raises InvalidRequest."""
+def _read_id(body: Any) -> tuple[Id, bool]:
+    """The id, and whether there is one. Raises InvalidRequest."""
     if isinstance(body, list):
         raise InvalidRequest("A batch is not taken: send one request at a time.")
     if not isinstance(body, dict):
         raise InvalidRequest
-    if "id" not in body:
-        raise InvalidRequest("The id is missing: A2A knows no notifications.")
-    request_id = body["id"]
+    request_id = body.get("id")
     if isinstance(request_id, bool) or not isinstance(request_id, str | int | None):
         raise InvalidRequest("The id must be a string, an integer or null.")
     if isinstance(request_id, str) and UNSTORABLE.search(request_id):
         raise InvalidRequest("The id must not contain U+0000 or half of a surrogate pair.")
-    return request_id
+    return request_id, "id" in body
+
+
+def _refusal_without_id(method: str, body: JSON, version: str) -> Refusal:
+    """Why a request without an id is refused. In 0.3, what is wrong in it comes first."""
+    if version == http.V0_3:
+        try:
+            METHODS[method].upgrade(body.get("params", {}), JSON_RPC)
+        except Refusal as error:
+            return error
+    return InvalidRequest("The id is missing: A2A knows no notifications.")
 
 
 def _read_method(body: JSON, version: str) -> str:
@@ -81,13 +106,13 @@ def _read_method(body: JSON, version: str) -> str:
         raise InvalidRequest('A JSON-RPC request says "jsonrpc": "2.0".')
     if not isinstance(method, str):
         raise InvalidRequest("The method must be a string.")
-    if version not in EXECUTE:
+    if not http.is_served(version):
         raise http.version_refusal(version)
     if version == http.V0_3 and method in OPERATIONS:
         raise MethodNotFound(
             f"{method} is a method of A2A {http.V1_0}. Send the header {http.VERSION_HEADER}: {http.V1_0}."
         )
-    if version == http.V1_0 and method in METHODS:
+    if version != http.V0_3 and method in METHODS:
         raise MethodNotFound(
             f"{method} is a method of A2A {http.V0_3}. "
             f"In A2A {http.V1_0}, which the request speaks, it is {METHODS[method].operation}."
@@ -108,6 +133,23 @@ def _jsonrpc_stream(request_id: Id, answer: http.Answer) -> HttpResponseBase:
 def _jsonrpc_refusal(request_id: Id, refused: Problem) -> HttpResponse:
     status = refused.row.http if refused.row.keeps_status else 200
     return http.json_response(_error_object(request_id, refused), status, refused.http_headers)
+
+
+def _wants_stream_of_error(request: HttpRequest, method: str, refused: Problem) -> bool:
+    """Whether a client of 0.3 wants a stream and no JSON, in which it would not find the error's code.
+
+    It reads an HTTP status, if the error has one. The SDK's sends `*/*`, too.
+    """
+    accepted = {one.partition(";")[0].strip() for one in request.headers.get("Accept", "").split(",")}
+    wants_only_events = "text/event-stream" in accepted and accepted <= {"text/event-stream", "*/*"}
+    is_stream = method in METHODS and METHODS[method].operation in STREAMING_OPERATIONS
+    return is_stream and wants_only_events and not refused.row.keeps_status
+
+
+def _one_event(request_id: Id, refused: Problem) -> HttpResponse:
+    """A stream of one event: the error."""
+    frame = wire.sse_frame(_error_object(request_id, refused))
+    return HttpResponse(frame, content_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
 def _error_object(request_id: Id, refused: Problem) -> JSON:
@@ -151,7 +193,7 @@ async def rest(
         method = _operation_of(request, operations)
         _check_rest_body(request)
         incoming = await http.authenticate_request(request, slug)
-        http.check_version(request, version)
+        version = http.check_version(request, version)
         params = _merge_path(await _request_fields(request), path_fields)
         answer = await REST_EXECUTE[version](incoming, method, params)
         _count(method, began)

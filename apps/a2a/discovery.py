@@ -1,6 +1,7 @@
 """Signed agent cards, public keys and identities at well-known addresses, with headers for caches.
 
-`agent-card.json` is of A2A 1.0 (§8.2), or of 0.3 if the request names it; `agent.json` is of 0.3 (0.3 §5.3).
+`agent-card.json` is of A2A 1.0 (§8.2), or of 0.3 if the request names it, or of both where that is switched on;
+`agent.json` is of 0.3 (0.3 §5.3).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Max
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -22,7 +24,7 @@ import db
 from apps.a2a import http
 from apps.a2a.authentication import check_access, find_agent
 from apps.a2a.errors import JSON, AgentNotFound, ExtendedAgentCardNotConfigured, MethodNotAllowed, Unauthenticated
-from apps.a2a.v0_3 import downgrade_card
+from apps.a2a.v0_3 import downgrade_card, with_old_fields
 from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.principals import Principal
 from apps.accounts.refusals import refusals
@@ -52,14 +54,14 @@ def read_only(view: View) -> View:
 @read_only
 async def agent_card(request: HttpRequest, slug: str, is_old: bool = False) -> HttpResponseBase:
     """`GET /a2a/<slug>/.well-known/agent-card.json`."""
-    agent, card, changed = await db.run(_signed_agent_card, request, slug)
+    agent, card, changed = await db.run(_signed_agent_card, request, slug, is_old)
     return _card_response(request, card, changed, is_old=is_old, private=is_private(agent))
 
 
 @read_only
 async def platform_card(request: HttpRequest, is_old: bool = False) -> HttpResponseBase:
     """`GET /.well-known/agent-card.json`: one card of all listed agents whose own card is open."""
-    card, changed = await db.run(signed_platform_card)
+    card, changed = await db.run(signed_platform_card, _widening(request, is_old, settings.CARDS_FOR_OLD_CLIENTS))
     return _card_response(request, card, changed, is_old=is_old, private=False)
 
 
@@ -79,13 +81,14 @@ def extended_card(principal: Principal, agent: Agent) -> JSON:
     return card_signatures.signed_card(cards.extended_card(agent), agent)
 
 
-def signed_platform_card() -> tuple[JSON, datetime.datetime]:
+def signed_platform_card(widen: Widen | None = None) -> tuple[JSON, datetime.datetime]:
     """The platform's signed card, and when an agent last changed. Raises AgentNotFound if there is none to show."""
     agents = list(Agent.objects.listed().with_open_card().order_by("name", "pk"))
     if not agents:
         raise AgentNotFound("There is no agent here that everybody may see.")
     newest: datetime.datetime = Agent.objects.aggregate(newest=Max("updated_at"))["newest"]
-    return card_signatures.signed_card(cards.platform_card(agents), None), card_signatures.card_changed_at(newest, None)
+    signed = card_signatures.signed_card(cards.platform_card(agents), None, widen)
+    return signed, card_signatures.card_changed_at(newest, None)
 
 
 def _check_visible(request: HttpRequest, agent: Agent) -> Agent:
@@ -103,10 +106,17 @@ def is_private(agent: Agent) -> bool:
     return not agent.has_open_card
 
 
-def _signed_agent_card(request: HttpRequest, slug: str) -> tuple[Agent, JSON, datetime.datetime]:
+def _signed_agent_card(request: HttpRequest, slug: str, is_old: bool) -> tuple[Agent, JSON, datetime.datetime]:
     agent = _check_visible(request, find_agent(slug))
-    signed = card_signatures.signed_card(cards.agent_card(agent), agent)
+    widen = _widening(request, is_old, agent.card_for_old_clients or settings.CARDS_FOR_OLD_CLIENTS)
+    signed = card_signatures.signed_card(cards.agent_card(agent), agent, widen)
     return agent, signed, card_signatures.card_changed_at(agent.updated_at, agent)
+
+
+def _widening(request: HttpRequest, is_old: bool, is_for_both: bool) -> Widen | None:
+    """Clients of 0.3 name no version. Who names one gets its card alone."""
+    names_version = is_old or http.version_of(request, default="")
+    return with_old_fields if is_for_both and not names_version else None
 
 
 def _card_response(
@@ -154,6 +164,7 @@ def _visible_identity(request: HttpRequest, slug: str) -> tuple[Agent, JSON]:
 MAX_AGE = 300  # seconds
 
 View = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
+Widen = Callable[[JSON], JSON]
 
 
 def document_response(

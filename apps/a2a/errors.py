@@ -57,6 +57,10 @@ class VersionNotSupported(Refusal):
     """This version of A2A is not supported. Send the header A2A-Version: 1.0."""
 
 
+class TaskGenerationMismatch(Refusal):
+    """The task has changed since the client read it (A2A 1.1). Read it again with GetTask."""
+
+
 class UnsupportedMediaType(ContentTypeNotSupported):
     """Send the request as JSON in UTF-8: Content-Type: application/json, without a Content-Encoding."""
 
@@ -110,6 +114,7 @@ TABLE: dict[type[Exception] | Kind, Row] = {
     ExtendedAgentCardNotConfigured: Row(-32007, 400, "FAILED_PRECONDITION", "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
     ExtensionSupportRequired: Row(-32008, 400, "FAILED_PRECONDITION", "EXTENSION_SUPPORT_REQUIRED"),
     VersionNotSupported: Row(-32009, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED"),
+    TaskGenerationMismatch: Row(-32010, 409, "ABORTED", "TASK_GENERATION_MISMATCH"),
     ParseError: Row(-32700, 400, "INVALID_ARGUMENT"),
     InvalidRequest: Row(-32600, 400, "INVALID_ARGUMENT"),
     MethodNotFound: Row(-32601, 404, "NOT_FOUND"),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 import db
@@ -48,9 +49,9 @@ def check_content_type(request: HttpRequest) -> None:
         raise UnsupportedMediaType
 
 
-async def authenticate_request(request: HttpRequest, slug: str) -> AuthenticatedRequest:
-    """Raises as `authenticate`. An empty slug means the front door."""
-    challenges.asks_for(f"/a2a/{slug}" if slug else "/a2a")
+async def authenticate_request(request: HttpRequest, slug: str, resource: str = "") -> AuthenticatedRequest:
+    """Raises as `authenticate`. An empty slug means the front door. `resource`: the path of another door."""
+    challenges.asks_for(resource or (f"/a2a/{slug}" if slug else "/a2a"))
     authorization, address = request.headers.get("Authorization", ""), str(request.META.get("REMOTE_ADDR", ""))
     db.caller.set(quotas.presumed_key(authorization, address))
     try:
@@ -84,6 +85,7 @@ async def read_object(body: bytes) -> JSON:
 VERSION_HEADER = "A2A-Version"
 V1_0 = "1.0"
 V0_3 = "0.3"
+V1_1 = "1.1"  # a draft, for who asks for it where A2A_PREVIEW is on
 
 
 def version_of(request: HttpRequest, default: str = V0_3) -> str:
@@ -93,10 +95,16 @@ def version_of(request: HttpRequest, default: str = V0_3) -> str:
     return numbers[1] if numbers else text
 
 
-def check_version(request: HttpRequest, served: str) -> None:
-    """Raises VersionNotSupported unless the request has the version `served`."""
-    if (version := version_of(request)) != served:
-        raise version_refusal(version, served)
+def is_served(version: str) -> bool:
+    return version in (V1_0, V0_3) or (version == V1_1 and settings.A2A_PREVIEW)
+
+
+def check_version(request: HttpRequest, served: str) -> str:
+    """The request's version. Raises VersionNotSupported unless it is `served`, or a draft after it."""
+    version = version_of(request)
+    if version == served or (served == V1_0 and version == V1_1 and is_served(version)):
+        return version
+    raise version_refusal(version, served)
 
 
 def version_refusal(version: str, served: str = V1_0) -> VersionNotSupported:
@@ -192,12 +200,7 @@ class StreamFormat:
 
 
 def event_stream(answer: Answer, stream_format: StreamFormat) -> wire.EventStream:
-    """Each update has its event's index as `id`."""
-    return wire.EventStream(_frames(answer, stream_format), answer.close, answer.headers)
-
-
-async def _frames(answer: Answer, stream_format: StreamFormat) -> AsyncGenerator[bytes]:
-    """One chunk for each batch. If the caller loses access, an error ends the stream."""
+    """Each update has its event's index as `id`. If the caller loses access, an error ends the stream."""
 
     def encode(batch: list[Update]) -> bytes:
         return b"".join(wire.text_frame(stream_format.update(shared.text), id_=index) for index, shared in batch)
@@ -205,16 +208,28 @@ async def _frames(answer: Answer, stream_format: StreamFormat) -> AsyncGenerator
     def error_frame(error: Exception) -> bytes:
         return wire.sse_frame(stream_format.error(error), event=stream_format.error_event)
 
+    frames = checked_frames(answer.content, encode, error_frame, answer.recheck)
+    return wire.EventStream(frames, answer.close, answer.headers)
+
+
+async def checked_frames[T](
+    batches: AsyncGenerator[T],
+    encode: Callable[[T], bytes],
+    error_frame: Callable[[Exception], bytes],
+    recheck: partial[None],
+) -> AsyncGenerator[bytes]:
+    """What `encode` makes of each batch, and heartbeats. An error, also of `Answer.recheck`, ends the stream."""
+
     def find_refusal() -> Exception | None:
         try:
-            answer.recheck()
+            recheck()
         except (BadCredentials, Refusal) as refusal:
             return refusal
         return None
 
-    check = wire.AccessCheck.shared(answer.recheck.args, find_refusal)
+    check = wire.AccessCheck.shared(recheck.args, find_refusal)
     try:
-        frames = wire.until_revoked(wire.with_heartbeats(answer.content, encode, check=check), check, error_frame)
+        frames = wire.until_revoked(wire.with_heartbeats(batches, encode, check=check), check, error_frame)
         async with aclosing(frames):
             async for frame in frames:
                 yield frame

@@ -6,10 +6,12 @@ An operation returns a JSON object, or updates to stream. It raises Refusal befo
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from django.http import HttpRequest
@@ -37,20 +39,27 @@ from apps.accounts import audit
 from apps.accounts.authentication import OpenStream
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
+from apps.engine import cancel
 from apps.engine.send import send, wait_for
 from apps.features.sessions import commands, deletion
 from apps.limits import current as limits
 from apps.record import task_json
-from apps.record.errors import InvalidParams, Refusal, UnsupportedOperation, check_allowed
+from apps.record.errors import InvalidParams, Refusal, TaskNotCancelable, UnsupportedOperation, check_allowed
+from apps.record.ledger import Ledger
+from apps.record.models import TaskState
 
 Execute = Callable[[http.AuthenticatedRequest, str, Any], Awaitable[http.Answer]]
 """Runs an operation by its name in some version. Raises record.errors.Refusal."""
 
 
 async def execute(
-    incoming: http.AuthenticatedRequest, method: str, params: Any, version: str = http.V1_0
+    incoming: http.AuthenticatedRequest,
+    method: str,
+    params: Any,
+    version: str = http.V1_0,
+    operations: Mapping[str, Operation] = MappingProxyType({}),
 ) -> http.Answer:
-    """Run an operation for a caller of `version`. Raises Refusal, QuotaExceeded."""
+    """Run an operation, or its form in `operations`, for a caller of `version`. Raises Refusal, QuotaExceeded."""
     request, principal = incoming.request, incoming.principal
     check_scope(principal, method)
     agent = incoming.agent
@@ -62,7 +71,7 @@ async def execute(
     with ExitStack() as stack:
         if is_stream:
             stack.callback(limits.open_stream(principal, incoming.address, agent.pk))
-        operation = OPERATIONS.get(method) or EXTENSION_METHODS[method]
+        operation = operations.get(method) or OPERATIONS.get(method) or EXTENSION_METHODS[method]
         recheck = partial(_recheck, request.headers.get("Authorization", ""), agent.slug, method)
         return http.Answer(await operation(call), headers, is_stream, stack.pop_all().close, recheck)
 
@@ -104,6 +113,7 @@ class Call:
     params: Any
     version: str  # of the caller, and of its webhooks
     is_stream: bool
+    check: cancel.Check | None = None  # may refuse, in the transaction that writes
 
 
 Operation = Callable[[Call], Awaitable[JSON | str | Updates]]
@@ -120,14 +130,14 @@ async def _send(call: Call) -> JSON | str | Updates:
         _require_streaming(call.agent)
     request = SendMessageRequest.read(call.params, call.agent)
     configuration = request.configuration
-    webhook, extra_writes = configuration.task_push_notification_config, None
+    webhook, extra_writes = configuration.task_push_notification_config, call.check
     if webhook is not None and not call.agent.calls_webhooks:
         raise PushNotificationNotSupported
     message = request.message.stored()
     check_modes(call.agent, message["parts"], configuration.accepted_output_modes or [])
     if webhook is not None:
         await webhooks.vet_url(webhook, "configuration.taskPushNotificationConfig.url")
-        extra_writes = webhooks.create_with_task(webhook, call.version)
+        extra_writes = webhooks.create_with_task(webhook, call.version, call.check)
     span = call.request.headers.get("traceparent", "")  # W3C Trace Context
     sent = await send(call.principal, call.agent, message, extra_writes=extra_writes, traceparent=span)
     history_length = configuration.history_length
@@ -158,7 +168,14 @@ async def _list(call: Call) -> str:
 
 async def _cancel(call: Call) -> str:
     request = TaskRequest.read(call.params, call.agent)
-    return await db.run(tasks.cancel_task, call.principal, call.agent, request.id)
+    check = _refuse_canceled if call.version == http.V0_3 else call.check
+    return await db.run(tasks.cancel_task, call.principal, call.agent, request.id, check)
+
+
+def _refuse_canceled(log: Ledger, task: uuid.UUID) -> None:
+    """In 0.3 a canceled task cannot be canceled again."""
+    if log.task(task).state == TaskState.CANCELED:
+        raise TaskNotCancelable
 
 
 async def _subscribe(call: Call) -> Updates:

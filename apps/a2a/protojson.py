@@ -76,8 +76,12 @@ class ProtoMessage(BaseModel):
         try:
             return cls.model_validate(params, context=context)
         except ValidationError as error:
-            details = error.errors(include_url=False, include_input=False)
-            raise InvalidFields([(_path(one["loc"]), _sentence(one)) for one in details[:MAX_VIOLATIONS]]) from None
+            raise invalid_fields(error) from None
+
+
+def invalid_fields(error: ValidationError) -> InvalidFields:
+    details = error.errors(include_url=False, include_input=False)
+    return InvalidFields([(_path(one["loc"]), _sentence(one)) for one in details[:MAX_VIOLATIONS]])
 
 
 SENTENCES = {
@@ -104,7 +108,8 @@ def _sentence(error: ErrorDetails) -> str:
     context = error.get("ctx", {})
     if error["type"] == "value_error":
         return str(context["error"])
-    return SENTENCES.get(error["type"], error["msg"]).format(**context)
+    known = SENTENCES.get(error["type"])
+    return known.format(**context) if known else error["msg"]  # which may hold braces of the input
 
 
 def _path(location: tuple[str | int, ...]) -> str:

@@ -57,9 +57,9 @@ def find_task(principal: Principal, agent: Agent, task_id: str, history_length: 
     return lookup.read_agent_task(principal, agent, task_id, find).json
 
 
-def cancel_task(principal: Principal, agent: Agent, task_id: str) -> str:
-    """Raises TaskNotFound, TaskNotCancelable."""
-    cancel.cancel_by_id(principal, agent, task_id)
+def cancel_task(principal: Principal, agent: Agent, task_id: str, check: cancel.Check | None = None) -> str:
+    """Raises TaskNotFound, TaskNotCancelable, and what `check` raises."""
+    cancel.cancel_by_id(principal, agent, task_id, check)
     return find_task(principal, agent, task_id)
 
 
@@ -165,7 +165,7 @@ async def _follow(snapshot: Snapshot, after: int, is_last_state: ClosingRule) ->
     ended_at = snapshot.index if snapshot.state.is_terminal else None
     async with aclosing(feed.follow(snapshot.context.pk, after)) as batches:
         async for events in batches:
-            if snapshot.is_of_others and any(_is_private_again(event) for event in events):
+            if snapshot.is_of_others and any(is_private_again(event) for event in events):
                 return
             own = [event for event in events if event.task_id == snapshot.task_id]
             last = next((at for at, event in enumerate(own) if _is_closing(event, is_last_state)), None)
@@ -176,7 +176,8 @@ async def _follow(snapshot: Snapshot, after: int, is_last_state: ClosingRule) ->
                 return
 
 
-def _is_private_again(event: Event) -> bool:
+def is_private_again(event: Event) -> bool:
+    """Whether a shared session is only its owner's from here on."""
     return event.type == EventType.SESSION_SHARED and event.payload["sharing"] == Context.Sharing.PRIVATE
 
 

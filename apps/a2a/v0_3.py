@@ -272,10 +272,10 @@ def _upgrade_part(part: OldFields, form: Form) -> JSON:
 
 
 def _kind_of(part: OldFields, form: Form) -> str:
-    """The stated kind, which must be present, or that of the content."""
+    """The stated kind, whose content must be present; over HTTP that of the content."""
     has = [kind for kind in PART_KINDS if part.raw(kind) is not None]
-    stated = part.raw("kind") if form.has_kinds else None
-    if stated is None:
+    stated = part.raw("kind")
+    if not form.has_kinds:
         if len(has) == 1:
             return has[0]
         part.refuse("", "Must have exactly one of text, file and data.")
@@ -465,6 +465,26 @@ def downgrade_card(card: JSON) -> JSON:
         "protocolVersion": PROTOCOL_VERSION,
         "additionalInterfaces": [main, *shown.get("additionalInterfaces", ())],
     }
+
+
+def with_old_fields(card: JSON) -> JSON:
+    """The card of 1.0 with the fields of 0.3 beside its own; unchanged if it has no interface of 0.3.
+
+    A security scheme has the fields of both in one object: the SDK's client of 1.0 reads one with a `type` as old.
+    """
+    try:
+        old = downgrade_card(card)
+    except AgentNotFound:
+        return card
+    schemes = old.get("securitySchemes", {})
+    shared = {
+        "skills": [before | skill for before, skill in zip(old["skills"], card["skills"], strict=True)],
+        "securitySchemes": {
+            name: schemes.get(name, {}) | next(iter(new.values())) | new
+            for name, new in card.get("securitySchemes", {}).items()
+        },
+    }
+    return old | card | {name: value for name, value in shared.items() if value}
 
 
 FieldPath = Callable[[str, Form], str]

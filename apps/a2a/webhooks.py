@@ -75,10 +75,15 @@ def create_config(principal: Principal, agent: Agent, request: CreateWebhookRequ
     return _config_json(config)
 
 
-def create_with_task(webhook: Webhook, version: str) -> accept.ExtraWrites:
-    """Saves a webhook in the transaction that accepts the message, so that it gets every later event."""
+def create_with_task(webhook: Webhook, version: str, check: accept.ExtraWrites | None = None) -> accept.ExtraWrites:
+    """Saves a webhook in the transaction that accepts the message, so that it gets every later event.
+
+    `check` comes first, and may refuse.
+    """
 
     def save(log: Ledger, task: uuid.UUID) -> None:
+        if check is not None:
+            check(log, task)
         _save_config(task, webhook, version)
         _mark_watched(log.context)
 

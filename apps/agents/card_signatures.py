@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -22,15 +23,18 @@ ANY_JSON_TYPES = "google.protobuf."  # types of any JSON value, without defaults
 DEFAULTS: tuple[Any, ...] = ("", [], {}, False, 0)
 
 
-def signed_card(card: JSON, agent: Agent | None) -> JSON:
+def signed_card(card: JSON, agent: Agent | None, widen: Callable[[JSON], JSON] | None = None) -> JSON:
     """The card's content, signed by the agent (None: the platform). Mostly without a query.
 
-    The signature covers everything that is sent.
+    The first signature covers everything that is sent. What `widen` adds is no content of A2A 1.0, so a second one
+    covers the content alone, for verifiers that drop unknown fields before they verify (as the SDK).
     """
-    shown = card_content(card)
+    content = card_content(card)
+    forms = [content] if widen is None else [widen(content), content]
     signer = signer_of(agent)
-    protected, signature = _sign(rfc8785.dumps(shown), signer, identity.key_set_url())
-    return {**shown, "signatures": [{"protected": protected, "signature": signature}]}
+    signed = [_sign(rfc8785.dumps(form), signer, identity.key_set_url()) for form in forms]
+    signatures = [{"protected": protected, "signature": signature} for protected, signature in signed]
+    return {**forms[0], "signatures": signatures}
 
 
 def card_content(card: JSON) -> JSON:

@@ -80,6 +80,11 @@ class Agent(models.Model):
         REJECT = "reject", "refuse the message"
         INTERRUPT = "interrupt", "stop the current turn and run the message"
 
+    class McpTools(models.TextChoices):
+        OFF = "off", "no tool"
+        AGENT = "agent", "one tool"
+        SKILLS = "skills", "a tool for each skill"
+
     class Health(models.TextChoices):
         OK = "ok", "Healthy"
         DEGRADED = "degraded", "Degraded"
@@ -99,6 +104,13 @@ class Agent(models.Model):
     kind = models.CharField(max_length=10, choices=Kind, default=Kind.HOSTED)
     listed = models.BooleanField(
         default=True, help_text="Show it where people choose an agent. If off, only other agents and plans use it."
+    )
+    mcp_tools = models.CharField(
+        "MCP tools",
+        max_length=10,
+        choices=McpTools,
+        default=McpTools.OFF,
+        help_text="What MCP clients of those who may use it are offered at /mcp.",
     )
     category = models.CharField(
         max_length=MAX_CATEGORY_LENGTH,
@@ -139,6 +151,9 @@ class Agent(models.Model):
     retry_safe = models.BooleanField(default=False, help_text="Run a turn again after a crash.")
     keep_thoughts = models.BooleanField(default=False, help_text="Record the agent's thoughts.")
     sign_artifacts = models.BooleanField(default=False, help_text="Sign the files that the agent produces.")
+    card_for_old_clients = models.BooleanField(
+        default=False, help_text="Clients of A2A 0.3 can read the card at agent-card.json, too."
+    )
     cost = models.FloatField(
         default=0.0,
         validators=[MinValueValidator(0.0)],

@@ -53,6 +53,7 @@ def agent_json(agent: Agent) -> JSON:
         "kind": agent.kind,
         "access": agent.access,
         "listed": agent.listed,
+        "mcpTools": agent.mcp_tools,
         "category": agent.category,
         "url": cards.agent_url(agent),
         "cardUrl": f"{cards.agent_url(agent)}/.well-known/agent-card.json",
@@ -182,6 +183,9 @@ class AgentShape(Shape):
     access = serializers.ChoiceField(Agent.Access.choices)
     listed = serializers.BooleanField(
         help_text="Whether people choose from it. Otherwise only other agents and plans use it."
+    )
+    mcp_tools = serializers.ChoiceField(
+        Agent.McpTools.choices, help_text="What MCP clients are offered: nothing, one tool, or a tool for each skill."
     )
     category = serializers.CharField(help_text="The heading under which lists show the agent. Empty if it has none.")
     url = serializers.CharField(help_text="The agent's A2A URL.")

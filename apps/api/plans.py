@@ -20,6 +20,8 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+import db
+from apps.accounts import quotas
 from apps.accounts.models import User
 from apps.accounts.principals import READ, Principal
 from apps.agents import cards
@@ -30,8 +32,9 @@ from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, Struct, page_of
 from apps.api.framework.views import Endpoint
 from apps.api.shapes import JSON, timestamp
-from apps.plans import definitions, progress, registry
+from apps.plans import definitions, drafting, progress, registry
 from apps.plans.definitions import MOST_BYTES, PlanDefinition, as_yaml, check_size
+from apps.plans.drafting import LONGEST_GOAL
 from apps.plans.pictures import graph_svg
 from apps.plans.registry import may_change, register_plan
 from apps.record.errors import InvalidFields
@@ -171,6 +174,35 @@ class Plans(Endpoint):
             raise InvalidFields([("slug", f"There is an agent {asked['slug']} already. Choose another slug.")])
         saved = _save(_user(request), asked["slug"], asked)
         return Response(whole_plan_json(saved, saved.current_version, _user(request)), status=201)
+
+
+class DraftAsked(Body):
+    goal = serializers.CharField(
+        max_length=LONGEST_GOAL, help_text="What should be done. Name the steps if you know them."
+    )
+
+
+@extend_schema_serializer(component_name="PlanDraft")
+class DraftShape(Shape):
+    """A plan that could be saved, and that is not saved yet."""
+
+    definition = Struct(help_text="The definition as JSON. `/plans/schema` describes its format.")
+    yaml = serializers.CharField(help_text="The same as YAML.")
+    by_model = serializers.BooleanField(
+        help_text="Whether a language model wrote it. Otherwise each part of the goal goes to the agent whose skills "
+        "fit it best."
+    )
+
+
+class DraftPlan(Endpoint):
+    @documented("plans_draft", "Draft a plan from a goal", body=DraftAsked, answers={200: DraftShape}, refuses=[409])
+    async def post(self, request: Request) -> Response:
+        """The steps are done by agents that you may use. Nothing is saved; status 409 means that no agent fits."""
+        asked = await db.run(self.body, DraftAsked)
+        quotas.count_act(self.principal)
+        draft = await drafting.draft_plan(self.principal, asked["goal"])
+        content = draft.definition.as_json
+        return Response({"definition": content, "yaml": as_yaml(content), "byModel": draft.by_model})
 
 
 class OnePlan(Endpoint):
@@ -385,6 +417,7 @@ urlpatterns = [
     path("plans/schema", PlanSchema.as_view(), name="plan-schema"),
     path("plans", Plans.as_view(), name="plans"),
     path("plans/check", Check.as_view(), name="plan-check"),
+    path("plans/draft", DraftPlan.as_view(), name="plan-draft"),
     path("plans/<str:slug>", OnePlan.as_view(), name="plan"),
     path("plans/<str:slug>/picture", Picture.as_view(), name="plan-picture"),
 ]

@@ -13,9 +13,11 @@ from apps.api import (
     messages,
     plan_runs,
     plans,
+    schedules,
     sessions,
     shares,
     tasks,
+    transfers,
     uploads,
     workspaces,
 )
@@ -34,9 +36,11 @@ PARTS: list[list[URLPattern]] = [
     agents.urlpatterns,
     artifacts.urlpatterns,
     tasks.urlpatterns,
+    transfers.urlpatterns,
     uploads.urlpatterns,
     plan_runs.urlpatterns,
     plans.urlpatterns,
+    schedules.urlpatterns,
     keys.urlpatterns,
     workspaces.urlpatterns,
 ]

@@ -1,6 +1,7 @@
 """Cancels a task and its children."""
 
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -16,34 +17,37 @@ from apps.record.ledger import Ledger
 from apps.record.models import Context, Task, TaskState
 from telemetry import metrics
 
+Check = Callable[[Ledger, uuid.UUID], None]
+"""Refuses to cancel a task, under the lock of its context."""
 
-def cancel_by_id(principal: Principal, agent: Agent, task_id: str) -> uuid.UUID:
+
+def cancel_by_id(principal: Principal, agent: Agent, task_id: str, check: Check | None = None) -> uuid.UUID:
     """Cancel the caller's task and return its id. Does nothing if it is canceled already.
 
-    Raises TaskNotFound, TaskNotCancelable.
+    Raises TaskNotFound, TaskNotCancelable, and what `check` raises.
     """
     task = lookup.find_seen_task(principal, agent, task_id)
-    cancel_for(principal, task)
+    cancel_for(principal, task, check)
     return task.pk
 
 
-def cancel_for(principal: Principal, task: Task) -> None:
+def cancel_for(principal: Principal, task: Task, check: Check | None = None) -> None:
     """Cancel a task, with its context, that the caller sees: their own, or one of their session.
 
     Raises NotYourTask, TaskNotFound, TaskNotCancelable.
     """
     if principal.user_id not in (task.owner_id, task.context.owner_id):
         raise lookup.NotYourTask("Only the person who began this task, or the session's owner, can cancel it.")
-    cancel_task(task)
+    cancel_task(task, check)
 
 
-def cancel_task(task: Task) -> None:
+def cancel_task(task: Task, check: Check | None = None) -> None:
     """Cancel a task and its children.
 
     Raises TaskNotFound, and TaskNotCancelable, which leaves a note in the last run.
     """
     try:
-        _record_and_stop(task)
+        _record_and_stop(task, check)
     except TaskNotCancelable:
         runs.add_late_note(task.pk, "A cancel came after the task had ended.")
         raise
@@ -59,8 +63,10 @@ def cancel_children(parent: uuid.UUID) -> None:
             cancel_task(child)
 
 
-def _record_and_stop(task: Task) -> None:
+def _record_and_stop(task: Task, check: Check | None = None) -> None:
     with ledger.writing(task.context_id) as log:
+        if check is not None:
+            check(log, task.pk)
         state = TaskState(log.task(task.pk).state)
         if state == TaskState.CANCELED:
             return

@@ -246,8 +246,8 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         log.add(EventType.AGENT_COMPLETE, made | ({"usage": ending.usage} if ending.usage else {}), task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _failure_code(outcome), "discarded": ids}, task=task.pk)
-    default_text = f"Here is {', '.join(names)}." if names and isinstance(outcome, Completed) else "Done."
-    message = agent_message(log, task, parts or [{"text": default_text}], outcome.metadata)
+    said = parts or [{"text": default_text(names if isinstance(outcome, Completed) else [])}]
+    message = agent_message(log, task, said, outcome.metadata)
     link = None
     if isinstance(outcome, AuthRequired) and ending.child is None:
         link = hook("CREDENTIAL_LINK")(outcome)
@@ -262,6 +262,11 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         log.extra_rows.append(link.request(task, event.at))
     if state.is_terminal and ending.turn > 1:  # earlier turns may have left memory behind
         Run.objects.filter(task=task).update(memory={})
+
+
+def default_text(names: Sequence[str]) -> str:
+    """What an agent says that ended without a word, with artifacts of these names."""
+    return f"Here is {', '.join(names)}." if names else "Done."
 
 
 def _signatures(log: Ledger, task: Task, made: Sequence[Delivered], inputs: dict[uuid.UUID, str]) -> JSON:

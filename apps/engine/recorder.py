@@ -333,6 +333,8 @@ def event_of(emission: Emission) -> NewEvent:
             optional = {name: getattr(emission, name) for name in ("name", "description", "metadata", "extensions")}
             artifact |= {name: value for name, value in optional.items() if value}
             payload = {"artifact": artifact, "append": emission.append, "lastChunk": emission.last}
+            if emission.joined:
+                payload["joined"] = True
             return NewEvent(EventType.ARTIFACT_UPDATE, payload, emission.artifact_id)
         case Thought():
             return NewEvent(EventType.AGENT_THOUGHT, {"text": emission.text})

@@ -22,7 +22,7 @@ from apps.plans import graphs
 from apps.plans.definitions import PlanDefinition, listed
 from apps.plans.graphs import Problems
 
-RESERVED_SLUGS = frozenset({"new", "check", "runs", "schema", "questions"})  # used by the URLs of pages
+RESERVED_SLUGS = frozenset({"new", "check", "draft", "runs", "schema", "questions"})  # used by the URLs of pages
 
 
 EXAMPLE_PLAN = """\

@@ -57,8 +57,19 @@ class NewTask(TypedDict):
     metadata: NotRequired[JSON]
 
 
+class Imported(TypedDict):
+    """Where a message was before. `at`: its time there, in ISO 8601."""
+
+    source: str
+    at: NotRequired[str]
+    model: NotRequired[str]
+    leftOut: NotRequired[int]
+
+
 class UserMessage(TypedDict):
     """It unarchives its session. `title`: for a session without one, or a new fork. `saved`: not sent to an agent.
+
+    `imported`: from another program; no agent here got it.
 
     `by`: the key of the member who wrote it; absent: the session's owner. A task that it opens belongs to them.
     """
@@ -66,6 +77,7 @@ class UserMessage(TypedDict):
     message: JSON
     by: NotRequired[int]
     saved: NotRequired[bool]
+    imported: NotRequired[Imported]
     opens: NotRequired[Opening]
     task: NotRequired[NewTask]
     title: NotRequired[str]
@@ -141,9 +153,13 @@ class AgentStatus(TypedDict):
 
 
 class AgentMessage(TypedDict):
-    """`agent`: the author; absent in older logs. `version`: of the agent, if it answered without a run."""
+    """`agent`: the author; absent in older logs. `version`: of the agent, if it answered without a run.
+
+    `imported`: another program's agent wrote it, none of this installation.
+    """
 
     message: JSON
+    imported: NotRequired[Imported]
     agent: NotRequired[int]
     version: NotRequired[int]
 
@@ -189,11 +205,15 @@ class AgentToolResult(TypedDict):
 
 
 class ArtifactUpdate(TypedDict):
-    """One chunk: `artifact` in the A2A shape, with this chunk's parts."""
+    """One chunk: `artifact` in the A2A shape, with this chunk's parts.
+
+    `joined`: its first text goes on with the last text of the chunk before.
+    """
 
     artifact: JSON
     append: bool
     lastChunk: bool
+    joined: NotRequired[bool]
 
 
 class AgentComplete(TypedDict):

@@ -496,7 +496,7 @@ class Event(models.Model):
     @property
     def answers(self) -> bool:
         """Does it end or interrupt a task, or answer without one?"""
-        return self.settles or self.type == EventType.AGENT_MESSAGE
+        return self.settles or (self.type == EventType.AGENT_MESSAGE and "imported" not in self.payload)
 
     @property
     def settles(self) -> bool:

@@ -68,7 +68,8 @@ def fold(event: Event, rows: Rows) -> None:
     if "message" not in payload or "progress" in payload or "kept" in payload:
         return
     author = None
-    if event.type != EventType.USER_MESSAGE and (author := payload.get("agent")) is None:  # as in older logs
+    is_from_here = event.type != EventType.USER_MESSAGE and "imported" not in payload
+    if is_from_here and (author := payload.get("agent")) is None:  # as in older logs
         author = rows.task(event.task_id).agent_id if event.task_id else rows.context.agent_id
     message: JSON = payload["message"]
     is_user = event.type == EventType.USER_MESSAGE
@@ -188,9 +189,30 @@ def _discard(event: Event, rows: Rows) -> None:
 def assemble_parts(chunks: list[Event]) -> list[Any]:
     """The whole artifact's parts: those of its chunks, or its tokens as one text."""
     if chunks and chunks[0].type == EventType.ARTIFACT_UPDATE:
-        return [part for chunk in chunks for part in chunk.payload["artifact"]["parts"]]
+        return _joined_parts(chunks)
     text = "".join(chunk.payload.get("text", "") for chunk in chunks)
     return [{"text": text, "mediaType": "text/plain"}]
+
+
+def _joined_parts(chunks: list[Event]) -> list[Any]:
+    """The parts of chunks; texts of a remote agent's stream are one, as its task has them."""
+    parts: list[JSON] = []
+    texts: list[list[str]] = []  # of each part
+    for chunk in chunks:
+        is_joined = chunk.payload.get("joined", False)
+        for part in chunk.payload["artifact"]["parts"]:
+            if is_joined and parts and _continues(parts[-1], part):
+                texts[-1].append(part["text"])
+            else:
+                parts.append(part)
+                texts.append([part["text"]] if "text" in part else [])
+            is_joined = False
+    return [{**part, "text": "".join(said)} if len(said) > 1 else part for part, said in zip(parts, texts, strict=True)]
+
+
+def _continues(before: JSON, part: JSON) -> bool:
+    """Whether both are texts of the same name, type and metadata."""
+    return "text" in before and {**before, "text": ""} == {**part, "text": ""}
 
 
 def _renamed(event: Event, rows: Rows) -> None:

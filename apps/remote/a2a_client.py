@@ -289,12 +289,14 @@ def _check_artifact(artifact: Any) -> None:
 def to_json(message: Message, sent: Any = None) -> JSON:
     """The message as A2A 1.0 JSON.
 
-    The original JSON, `sent`, adds what protobuf loses: unknown fields and states, and exact numbers.
+    The original JSON, `sent`, adds what protobuf loses: unknown fields and states, and exact numbers. Whole numbers are
+    integers: many agents get `[1]`, and make `[1.0]` of it on the way through protobuf.
     """
     value: JSON = json_format.MessageToDict(message)
     if isinstance(sent, dict):
         _complete(value, sent, message.DESCRIPTOR)
-    return value
+    whole: JSON = whole_numbers(value)
+    return whole
 
 
 def _complete(value: JSON, sent: JSON, kind: Descriptor) -> None:
@@ -335,7 +337,7 @@ def with_exact_message(message: JSON) -> Callable[[JSON], JSON]:
 
 
 def whole_numbers(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, dict):
         return {name: whole_numbers(inner) for name, inner in value.items()}

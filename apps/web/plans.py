@@ -18,6 +18,7 @@ from django.http import FileResponse, Http404, HttpRequest, HttpResponse, HttpRe
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.text import slugify
 from django.views.decorators.http import require_http_methods, require_POST
 
 import db
@@ -26,8 +27,9 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine.cancel import cancel_task
 from apps.engine.send import send
-from apps.plans import graphs, progress, registry, runs
+from apps.plans import graphs, planner, progress, registry, runs
 from apps.plans.definitions import OWN_INPUTS, PlanDefinition, as_yaml, line_of
+from apps.plans.drafting import PLANNER
 from apps.plans.graphs import plan_at
 from apps.plans.models import PlanRun, Step
 from apps.plans.person import waiting_in_run
@@ -100,7 +102,9 @@ def plans(request: HttpRequest) -> HttpResponse:
         last_at=Subquery(newest.values("created_at")[:1]),
     )
     listed = list(found.order_by("name")[:MOST_PLANS])
-    return page(request, "web/plans.html", plans=listed, runs=list(runs_of(principal)[:RECENT_RUNS]))
+    about = {"plans": listed, "runs": list(runs_of(principal)[:RECENT_RUNS])}
+    about["planner"] = PLANNER if Agent.objects.visible_to(principal).filter(slug=PLANNER).exists() else ""
+    return page(request, "web/plans.html", **about)
 
 
 @reader_view
@@ -234,9 +238,11 @@ def edit_plan(request: HttpRequest, slug: str = "") -> HttpResponse:
     if plan and not may_change(user, plan):
         raise PermissionDenied
     version = plan.current_version if plan else None
-    number, text = (str(version.number), as_yaml(version.content)) if version else ("", registry.EXAMPLE_PLAN)
+    number, text = (str(version.number), as_yaml(version.content)) if version else ("", "")
+    draft = "" if plan else _draft(user.principal, request.GET.get("draft", ""))
     is_sent = request.method == "POST"
-    form = PlanForm.read(request) if is_sent else PlanForm(text, slug, plan.access if plan else "", number)
+    shown = text or draft or registry.EXAMPLE_PLAN
+    form = PlanForm.read(request) if is_sent else PlanForm(shown, slug, plan.access if plan else "", number)
     slug = slug or form.slug
     form.validate(user, slug)
     if is_sent and plan and form.base != number:
@@ -247,7 +253,18 @@ def edit_plan(request: HttpRequest, slug: str = "") -> HttpResponse:
         form.problems.append(("slug", _slug_is_taken(slug)))
     if is_sent and _save(user, form, slug, plan):
         return redirect("web:plan", slug)
-    return page(request, "web/plan_edit.html", form=form, plan=plan, choices=_access_choices(user, plan))
+    if draft and not form.slug and form.definition:
+        form.slug = slugify(form.definition.name)[:63]
+    about = {"form": form, "plan": plan, "is_draft": bool(draft), "choices": _access_choices(user, plan)}
+    return page(request, "web/plan_edit.html", **about)
+
+
+def _draft(principal: Principal, task: str) -> str:
+    """The planner's draft in a task of this id; "" if there is none."""
+    try:
+        return planner.draft_of(principal, uuid.UUID(task)) if task else ""
+    except ValueError:
+        return ""
 
 
 @require_POST

@@ -29,6 +29,7 @@ NEEDED: dict[str, Permission] = {
     "new-plan": Permission.BUILD,
     "plan-edit": Permission.BUILD,
     "plan-check": Permission.READ,
+    "schedule-preview": Permission.READ,
     "sample-key": Permission.READ,
     "try-token": Permission.READ,
     "revoke": Permission.READ,  # a credential of one's own

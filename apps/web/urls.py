@@ -4,7 +4,7 @@ from django.contrib.auth.views import LogoutView
 from django.urls import path
 from django.views.generic import RedirectView
 
-from apps.web import agent_usage, agents, credentials, home, inbox, plans, service_worker, shell, tasks
+from apps.web import agent_usage, agents, credentials, home, inbox, plans, schedules, service_worker, shell, tasks
 from apps.web.first_steps import dismiss_first_steps
 from apps.web.people import invitations
 from apps.web.people.passwords import Welcome, confirm_address, forgotten
@@ -65,6 +65,7 @@ urlpatterns = [
     path("settings/usage", usage.usage, name="settings-usage"),
     path("settings/data", data.my_data, name="settings-data"),
     path("settings/data/export", data.export, name="settings-export"),
+    path("settings/data/import", data.import_conversations, name="import-conversations"),
     path("settings/data/delete", data.delete_account, name="settings-delete"),
     path("credentials/", RedirectView.as_view(pattern_name="web:settings-credentials", permanent=True)),
     path("credentials/<str:token>", credentials.credential, name="credential"),
@@ -114,6 +115,12 @@ urlpatterns = [
     path("sessions/<uuid:session>/task", tasks.session_task, name="session-task"),
     path("sessions/<uuid:session>/replay", views.replay, name="replay"),
     path("sessions/<uuid:session>/replay/entries", views.replay_entries, name="replay-entries"),
+    path("schedules", schedules.schedule_list, name="schedules"),
+    path("schedules/new", schedules.edit_schedule, name="new-schedule"),
+    path("schedules/preview", schedules.preview_schedule, name="schedule-preview"),
+    path("schedules/<uuid:schedule>", schedules.one_schedule, name="schedule"),
+    path("schedules/<uuid:schedule>/edit", schedules.edit_schedule, name="schedule-edit"),
+    path("schedules/<uuid:schedule>/act", schedules.act_on_schedule, name="schedule-act"),
     path("plans/new", plans.edit_plan, name="new-plan"),
     path("plans/check", plans.check_plan, name="plan-check"),
     path("plans/<slug:slug>/edit", plans.edit_plan, name="plan-edit"),

@@ -6,7 +6,7 @@
 
 - `input-required` and `auth-required`, with any other members. Used are `prompt` (or `message`, or `question`: the text
   for the person), `auth_type`, `service`, `slot` and `schema`. The status message's metadata also has `prompt`,
-  `auth_type` and `service`.
+  `auth_type` and `service`, and all members that are not used.
 - `completed`, `failed` and `rejected`, only with a text (`prompt` or `message`), and no other members but `code` and
   `metadata`, so that a report about a task remains data. It must be the whole answer.
 
@@ -43,6 +43,7 @@ ASKING_STATES = ("input-required", "auth-required")
 ENDING_STATES = ("completed", "failed", "rejected")
 MESSAGE_KEYS = ("prompt", "message", "question")
 METADATA_KEYS = ("prompt", "auth_type", "service")
+USED_KEYS = frozenset({"state", *MESSAGE_KEYS, *METADATA_KEYS, "slot", "schema", "metadata"})
 ENVELOPES = ("response", "result", "output", "answer")
 DEFAULT_PROMPTS = {"input-required": "Please say more.", "auth-required": "A credential is needed to go on."}
 MAX_NESTING = 8
@@ -107,6 +108,8 @@ def _directive(value: Mapping[str, Any], surrounding: str, *, whole: bool, needs
         return None
     if state in ASKING_STATES:
         metadata = {name: value[name] for name in METADATA_KEYS if isinstance(value.get(name), str) and value[name]}
+        metadata |= {name: given for name, given in value.items() if name not in USED_KEYS and _is_json(given)}
+        metadata = (_typed(value, "metadata", dict) or {}) | metadata
         return Directive(
             cast(State, state),
             said or surrounding or DEFAULT_PROMPTS[state],
@@ -122,6 +125,15 @@ def _directive(value: Mapping[str, Any], surrounding: str, *, whole: bool, needs
     return Directive(
         cast(State, state), said, _typed(value, "metadata", dict) or {}, code=_typed(value, "code", str) or ""
     )
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a member can be kept; a dict of Python may have others."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _typed[T](value: Mapping[str, Any], name: str, kind: type[T]) -> T | None:

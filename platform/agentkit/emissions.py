@@ -49,6 +49,7 @@ class Chunk:
     last: bool
     metadata: dict[str, Any] = field(default_factory=dict)
     extensions: Sequence[str] = ()
+    joined: bool = False  # its first text goes on with the last text of the chunk before
 
     @classmethod
     def whole(cls, artifact: Artifact) -> "Chunk":

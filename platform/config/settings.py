@@ -105,9 +105,11 @@ INSTALLED_APPS = [
     "apps.features.uploads",
     "apps.remote",
     "apps.plans",
+    "apps.automation",
     "examples",
     "apps.a2a",
     "apps.api",
+    "apps.doors",
     "apps.web",
     "apps.operators",
 ]
@@ -256,6 +258,9 @@ OBSERVE_SECONDS = 30.0  # between measurements and health checks of agents
 REMOTE_RUNS_PER_PROCESS = 2_000  # concurrent turns of remote agents, besides others
 REMOTE_HISTORY_MESSAGES = 10  # of a session, that a new agent gets
 REMOTE_INLINE_BYTES = 1024**2  # of a file; a larger one is sent as a link
+AGUI_ORIGINS = env.list("AGUI_ORIGINS", default=[])  # of front ends whose pages call /agui from another origin
+FILE_LINK_SECONDS = 24 * 3600  # validity of links to files in answers of other protocols
+MCP_WAIT_SECONDS = 45.0  # of a tool's call, before it names the task that goes on; many clients wait a minute
 REMOTE_LINK_SECONDS = 24 * 3600.0  # validity of such a link
 REMOTE_RETRY_SECONDS = 10.0  # of retries of an unsent message
 REMOTE_AWAY_SECONDS = 60.0  # unreachable, before its turn fails
@@ -352,6 +357,7 @@ CELERY_BEAT_SCHEDULE = {
         "search.index_all": 3600.0,
         "uploads.sweep": 600.0,
         "plans.sweep": SWEEP_SECONDS,
+        "automation.tick": 5.0,
         "remote.cancel": SWEEP_SECONDS,
         "remote.check": 5.0,  # which agents are due says REMOTE_CHECK_SECONDS
         "remote.verify": 30.0,  # signatures whose keys could not be fetched
@@ -380,6 +386,8 @@ ACTS_PER_MINUTE = env.int("ACTS_PER_MINUTE", default=120)  # forks, edits and st
 KEY_CHANGES_PER_MINUTE = 20  # API keys that one person makes or revokes
 LEAK_REPORTS_PER_MINUTE = 30  # of leaked API keys, from one address
 API_KEY_DAYS = env.int("API_KEY_DAYS", default=90)  # usual lifetime of new API keys; 0: for ever
+SCHEDULE_MIN_SECONDS = env.int("SCHEDULE_MIN_SECONDS", default=60)  # between two runs of a schedule
+SCHEDULES_PER_PERSON = 100  # in one workspace
 SHARED_VIEWS_PER_MINUTE = 120  # of shared links, from one address
 WORKSPACE_LIMITS = {  # of workspaces for which operators set none; 0: not limited
     "requests_per_minute": env.int("WORKSPACE_REQUESTS_PER_MINUTE", default=0),
@@ -425,8 +433,15 @@ SPECTACULAR_SETTINGS = {
         "TaskState": "apps.record.models.TaskState",
         "PlanStepPhase": "apps.plans.models.Step.Phase",
         "PlanStepState": "apps.plans.models.Step.State",
+        "ScheduleKind": "apps.automation.models.Schedule.Kind",
+        "ScheduledRunState": "apps.automation.models.ScheduledRun.State",
     },
 }
+
+# A2A
+CARDS_FOR_OLD_CLIENTS = env.bool("CARDS_FOR_OLD_CLIENTS", default=False)  # whether agent-card.json serves 0.3 too
+A2A_PREVIEW = env.bool("A2A_PREVIEW", default=False)  # whether A2A 1.1, which is a draft, is served
+A2A_POLL_SECONDS = 25.0  # the longest wait of a GetTask with `currentGeneration`
 
 # A2A extensions of our own
 EXTENSION_PAGES = ASSETS / "docs" / "extensions"  # <name>-v<version>.md is served at /ext/<name>/v<version>

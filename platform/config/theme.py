@@ -33,6 +33,8 @@ SIDEBAR = {
     "Plans": [
         ("plans", "plan", "Plans", "account_tree"),
         ("plans", "planrun", "Plan runs", "schema"),
+        ("automation", "schedule", "Schedules", "schedule"),
+        ("automation", "scheduledrun", "Scheduled runs", "history"),
     ],
     "Webhooks": [
         ("a2a", "pushconfig", "Webhooks", "webhook"),

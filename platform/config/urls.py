@@ -18,6 +18,7 @@ admin.autodiscover()
 urlpatterns = [
     path("", include("apps.a2a.urls")),
     path("api/v1/", include("apps.api.urls")),
+    path("", include("apps.doors.urls")),
     path("", include("apps.web.urls")),
     path("", include("apps.web.people.urls")),
     path("", include("apps.web.oauth")),

@@ -1,40 +1,16 @@
-"""Commands: the program that runs them, and their bases."""
+"""Bases of commands."""
 
-import os
 import shutil
 import sys
 import time
 from contextvars import ContextVar
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
-from django.core.management import execute_from_command_line
 from django.core.management.base import BaseCommand
 
 PROGRESS_SECONDS = 0.2  # between two lines
 running_command: ContextVar[str] = ContextVar("running_command", default="")
 """The name of the command that runs in this thread, for the audit."""
-DISTRIBUTION = "parley-platform"
-
-
-def main() -> None:
-    """The program `parley` of an installed package, and `manage.py` of a checkout."""
-    if sys.argv[1:] in (["version"], ["--version"]):
-        print(f"Parley {version(DISTRIBUTION)}")
-        return
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    try:
-        execute_from_command_line(sys.argv)
-    except ImproperlyConfigured as error:  # a sentence for whoever wrote the settings
-        sys.exit(f"{program()}: {error}")
-
-
-def program() -> str:
-    """What people type before a command's name, here."""
-    name = Path(sys.argv[0]).name
-    return "parley" if name == "parley" else "./manage.py"
 
 
 class QuickCommand(BaseCommand):

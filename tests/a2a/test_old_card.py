@@ -1,10 +1,20 @@
 """Clients of 0.3 find their card at its old path, or by version."""
 
-import pytest
-from a2a.compat.v0_3 import types as old
+import json
 
+import jwt
+import pytest
+import rfc8785
+from a2a.client.card_resolver import parse_agent_card
+from a2a.compat.v0_3 import types as old
+from a2a.types import a2a_pb2
+from a2a.utils.signing import create_signature_verifier
+from google.protobuf import json_format
+
+import db
 from apps.a2a.v0_3 import downgrade_card
-from apps.agents import cards
+from apps.agents import card_signatures, cards, identity, signing
+from apps.remote.card_schema import validate_card
 from tests.a2a.old_calling import strictly_read, told
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -50,6 +60,52 @@ async def test_who_names_a_version_gets_its_card(async_client, echo, subtests):
             shown = (await card(async_client, path, version)).json()
             assert ("url" in shown) == is_old
             assert ("supportedInterfaces" in shown) != is_old
+
+
+SWITCHES = {"the agent's switch": (True, False), "the setting": (False, True)}
+
+
+@pytest.mark.parametrize("switched_on_by", SWITCHES)
+async def test_one_card_can_serve_both_versions(async_client, echo, settings, switched_on_by):
+    echo.capabilities = {"extensions": [{"uri": "https://example.com/ext/v1", "params": {"most": 5}}]}
+    echo.card_for_old_clients, settings.CARDS_FOR_OLD_CLIENTS = SWITCHES[switched_on_by]
+    await echo.asave()
+    both, new, former = [(await card(async_client, PATH, version)).json() for version in ("", "1.0", "0.3")]
+    shown = old.AgentCard.model_validate(both)
+    alone = old.AgentCard.model_validate(former)
+    alone.signatures, alone.capabilities = shown.signatures, shown.capabilities
+    assert shown == alone
+    unsigned = {name: value for name, value in new.items() if name != "signatures"}
+    named = {name: value for name, value in both.items() if name in unsigned and name != "securitySchemes"}
+    assert named == {name: value for name, value in unsigned.items() if name != "securitySchemes"}
+    read = parse_agent_card(json.loads(json.dumps(both)))
+    read.ClearField("signatures")
+    assert read == json_format.ParseDict(unsigned, a2a_pb2.AgentCard()), "the SDK's client of 1.0 reads the same"
+    assert validate_card(both) == validate_card(new | {"signatures": both["signatures"]}), "and so does another Parley"
+
+
+async def test_the_card_for_both_is_signed_as_one_and_for_who_knows_only_1_0(async_client, echo, settings):
+    settings.CARDS_FOR_OLD_CLIENTS = True
+    both = (await card(async_client, PATH)).json()
+    whole, known = both["signatures"]
+    keys = await db.run(identity.key_set)
+    content = {name: value for name, value in both.items() if name != "signatures"}
+    for signature, covered in ((whole, content), (known, card_signatures.card_content(both))):
+        detached = f"{signature['protected']}..{signature['signature']}"
+        kid = signing.unverified_header(detached)["kid"]
+        [key] = [one for one in keys["keys"] if one["kid"] == kid]
+        signing.verify_foreign(detached, rfc8785.dumps(covered), key)
+    by_id = {one["kid"]: jwt.PyJWK(one) for one in keys["keys"]}
+    create_signature_verifier(lambda kid, jku: by_id[str(kid)], ["EdDSA"])(parse_agent_card(both))
+
+
+async def test_the_front_door_serves_both_where_a_router_answers(async_client, echo, settings):
+    settings.CARDS_FOR_OLD_CLIENTS, settings.ROUTER_AGENT = True, "router"
+    assert "url" not in (await card(async_client, "/.well-known/agent-card.json")).json()
+    settings.ROUTER_AGENT = "echo"
+    shown = (await card(async_client, "/.well-known/agent-card.json")).json()
+    assert old.AgentCard.model_validate(shown).url == "http://127.0.0.1:8000/a2a"
+    assert shown["supportedInterfaces"][0]["protocolVersion"] == "1.0"
 
 
 async def test_the_card_of_1_0_has_no_old_fields_and_names_the_old_version(echo):

@@ -1,5 +1,6 @@
 """The 0.3 methods at the same endpoint give the same facts as 1.0."""
 
+import json
 from contextlib import aclosing
 from typing import Any
 
@@ -99,7 +100,7 @@ async def test_a_send_that_does_not_block_answers_at_once_and_its_task_is_cancel
     assert task["status"]["state"] == "submitted"
     canceled = (await old_at("echo").call("tasks/cancel", {"id": task["id"]})).result
     assert canceled["status"]["state"] == "canceled"
-    assert (await old_at("echo").call("tasks/cancel", {"id": task["id"]})).result == canceled
+    assert (await old_at("echo").call("tasks/cancel", {"id": task["id"]})).code == -32002
 
 
 @pytest.mark.parametrize("begun_by", ["0.3", "1.0"])
@@ -160,7 +161,8 @@ INVALID = {
     "no messageId": (asked(messageId=...), "message.messageId"),
     "no parts": (asked(parts=...), "message.parts"),
     "a string as part": (part("hello"), "message.parts[0]"),
-    "a part of nothing": (part({}), "message.parts[0]"),
+    "a part of nothing": (part({}), "message.parts[0].kind"),
+    "a part that does not say what it is": (part({"text": "a"}), "message.parts[0].kind"),
     "a part of another kind": (part({"kind": "image"}), "message.parts[0].kind"),
     "a text without text": (part({"kind": "text", "data": {}}), "message.parts[0].text"),
     "U+0000 in a text": (part({"kind": "text", "text": "a\0"}), "message.parts[0].text"),
@@ -193,9 +195,50 @@ async def test_params_that_are_wrong_are_refused_by_their_old_names(old_at, echo
     assert not await Context.objects.aexists()
 
 
-async def test_a_part_says_what_it_is_or_has_one_thing(worker, old_at, echo):
-    task = (await old_at("echo").send(said(parts=[{"text": "no kind"}], kind=...) | {"kind": "message"})).result
-    assert task["history"][0]["parts"] == [{"kind": "text", "text": "no kind"}]
+STREAM_ONLY = {"Accept": "text/event-stream"}
+
+
+async def test_an_error_is_an_event_for_who_reads_only_events(old_at, ada_at, echo):
+    for method, params, code, accept in (
+        ("message/stream", part({}), -32602, "text/event-stream"),
+        ("message/stream", asked(taskId=MISSING), -32001, "*/*, text/event-stream"),  # the SDK's
+        ("tasks/resubscribe", {"id": MISSING}, -32001, "text/event-stream"),
+    ):
+        body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
+        plain = await old_at("echo").post(body)
+        response = await old_at("echo").client.post(
+            "/a2a/echo", body, content_type="application/json", headers=old_at("echo").headers({"Accept": accept})
+        )
+        assert (response.status_code, response["Content-Type"]) == (200, "text/event-stream")
+        assert response.content.count(b"data: ") == 1
+        assert json.loads(response.content.removeprefix(b"data: ")) == plain.body
+        assert (plain.code, plain.body["id"]) == (code, 7)
+    unknown = await OldCaller("echo", "parley_000000000000_wrong").call("message/stream", {}, STREAM_ONLY)
+    assert (unknown.status, unknown.code) == (401, 401), "an HTTP status is not lost"
+    both = {"Accept": "application/json, text/event-stream"}
+    for caller, method, params, headers in (
+        (old_at("echo"), "message/send", part({}), STREAM_ONLY),
+        (old_at("echo"), "tasks/get", {"id": MISSING}, STREAM_ONLY),
+        (old_at("echo"), "message/stream", part({}), both),
+        (ada_at("echo"), "SubscribeToTask", {"id": MISSING}, STREAM_ONLY),
+    ):
+        answer = await caller.call(method, params, headers)
+        assert answer.headers["Content-Type"] == "application/json"
+    assert not await Task.objects.aexists()
+
+
+async def test_a_request_without_id_gets_the_error_of_its_content_and_does_nothing(old_at, ada_at, echo):
+    for caller, content, code in (
+        (old_at("echo"), {"method": "message/send", "params": "hi"}, -32602),
+        (old_at("echo"), {"method": "message/send", "params": part({})}, -32602),
+        (old_at("echo"), {"method": "message/sent", "params": {}}, -32601),
+        (old_at("echo"), {"method": "message/send", "params": asked()}, -32600),
+        (ada_at("echo"), {"method": "SendMessage", "params": "hi"}, -32600),
+        (ada_at("echo"), {"method": "Sent", "params": {}}, -32601),
+    ):
+        answer = await caller.post({"jsonrpc": "2.0"} | content)
+        assert (answer.status, answer.code, answer.body["id"]) == (200, code, None)
+    assert not await Task.objects.aexists()
 
 
 async def test_somebody_elses_task_is_not_found(worker, old_at, bob_key, echo):

@@ -19,7 +19,8 @@ def form(**values) -> dict[str, object]:
     empty = dict.fromkeys(("name", "description", "version", "input_modes", "output_modes", "workspace"), "")
     standing = {
         "slug": "greeter", "kind": "hosted", "handler": HELLO, "is_enabled": "on", "skills": "[]", "capabilities": "{}",
-        "extended_card": "{}", "access": "authenticated", "on_busy": "enqueue", "time_limit": "600.0", "attempts": "3",
+        "extended_card": "{}", "access": "authenticated", "mcp_tools": "off", "on_busy": "enqueue",
+        "time_limit": "600.0", "attempts": "3",
     }  # fmt: skip
     return {**empty, **standing, **values}
 

@@ -36,7 +36,7 @@ def form(skills=(), servers=(), **values):
     standing = {
         "name": "Clerk", "slug": "clerk", "description": "Answers letters.", "is_enabled": "on", "opened": "",
         "instructions": "Answer in one sentence.", "model": "", "temperature": "", "max_tokens": "", "max_steps": "10",
-        "streaming": "on", "input_modes": "text/*", "access": "authenticated", "on_busy": "enqueue",
+        "streaming": "on", "input_modes": "text/*", "access": "authenticated", "mcp_tools": "off", "on_busy": "enqueue",
         "time_limit": "600", "attempts": "3", "workspace": "", "note": "",
     }  # fmt: skip
     sent = {**standing, **rows("skills", *skills), **rows("mcp_servers", *servers), **values}

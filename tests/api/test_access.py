@@ -26,6 +26,7 @@ BODIES: dict[str, Any] = {
     "messages_create": {"text": "a"},
     "messages_edit": {"text": "a"},
     "plans_runs_again": {},
+    "schedules_update": {"name": "Theirs"},
     "plans_update": {"definition": {**PLAN, "name": "Theirs"}},
     "queue_add": {"text": "a"},
     "queue_update": {"text": "a"},
@@ -71,6 +72,8 @@ async def ids(ada_calls: Caller, made: Making, _plan: Agent, ada: User) -> JSON:
     plan = (await ada_calls.post("/plans/runs", {"plan": "mine"})).body["run"]["id"]
     ids = {"session": done.context, "message": said, "share": share, "slug": "mine", "key": upload, "task": done.task}
     of_queue = {"session": asked.context, "message": waits}
+    daily = {"name": "Daily", "agent": "echo", "text": "a", "kind": "cron", "cron": "0 9 * * *"}
+    ids["schedule"] = (await ada_calls.post("/schedules", daily)).body["id"]
     ids |= {"workspace": ada.membership.workspace_id, "member": ada.pk}
     return {**ids, "artifact": "one", "run": done.run, "plans": {"run": plan}, "queue": of_queue}
 

@@ -146,3 +146,14 @@ async def test_anybody_reads_the_schema_which_says_what_a_plan_may_be(anybody: C
     assert "max-age" in answer.headers["cache-control"]
     again = await anybody.get("/plans/schema", if_none_match=answer.headers["etag"])
     assert (again.status, again.content) == (304, b"")
+
+
+async def test_a_plan_is_drafted_from_a_goal_and_not_saved(ada_calls, echo, countdown):
+    drafted = await ada_calls.post("/plans/draft", {"goal": "Count down from 5. Then echo the text."})
+    assert drafted.status == 200, drafted.body
+    assert [step["agent"] for step in drafted.body["definition"]["steps"].values()] == ["countdown", "echo"]
+    assert (await ada_calls.post("/plans/check", {"yaml": drafted.body["yaml"]})).body["problems"] == []
+    assert not await Agent.objects.filter(kind="plan").aexists()
+    assert (await ada_calls.post("/plans/draft", {"goal": ""})).status == 422
+    await Agent.objects.aupdate(is_enabled=False)
+    assert (await ada_calls.post("/plans/draft", {"goal": "Count down"})).status == 409

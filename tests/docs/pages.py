@@ -22,6 +22,7 @@ PAGES = (
     ROOT / "platform" / "agentkit" / "README.md",
     ROOT / "docs" / "reference" / "agentkit.md",
     ROOT / "docs" / "reference" / "conformance.md",
+    *sorted((ROOT / "docs" / "doors").glob("*.md")),
     *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
     *sorted((ROOT / "docs" / "how-to").glob("*.md")),
 )

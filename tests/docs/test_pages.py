@@ -27,6 +27,7 @@ NOT_RUN = {
     ),
     ("docs/how-to/federation.md", "./manage.py peer share report      # here"),
     ("README.md", "make run"),
+    ("docs/doors/ag-ui.md", 'import { HttpAgent } from "@ag-ui/client";'),
     ("docs/reference/conformance.md", 'make test TESTS="tests/conformance tests/a2a"'),
     ("docs/tutorials/first-agent.md", "export PYTHONPATH=~/agents"),
     ("docs/how-to/archives.md", "zcat SESSION.jsonl.gz | head -n 1 | python3 -m json.tool"),

@@ -53,6 +53,7 @@ LITERALS = {
     "version": 1,
     "provider_id": "none",
     "format": "csv",
+    "rest": "nowhere",
 }
 """Parameters that name nothing by themselves."""
 
@@ -77,6 +78,9 @@ USUAL = {
     "program": "program",
     "uidb64": "person",
     "resource": "resource",
+    "model": "agent",
+    "response_id": "response",
+    "schedule": "schedule",
 }
 SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"^a2a/.*pushNotificationConfigs/{id}", {"slug": "agent of the task", "id": "webhook"}),
@@ -105,8 +109,9 @@ SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"settings/credentials/{number}", {"number": "credential"}),
     (r"settings/security/passkeys/{pk}", {"pk": "passkey"}),
     (r"^gateway/files/", {"named": "file link"}),
+    (r"^v1/files/", {"signed": "link to a file"}),
 ]
-LINKS = {"share token", "invitation link", "file link", "address link", "password link"}
+LINKS = {"share token", "invitation link", "file link", "link to a file", "address link", "password link"}
 """Secrets that are made to be handed on: whoever has one may use it, so no two answers are compared for it."""
 FIXED = LINKS | {"sample", "document", "file number"}
 """Not exchanged for another: links, and names that are the same everywhere."""
@@ -149,6 +154,8 @@ def made_up(value: Any) -> Any:
         return 987_654_321
     if "universe" in value:
         return re.sub(r"\w+universe", f"no{secrets.token_hex(3)}universe", value)
+    if value.startswith("resp_"):
+        return f"resp_{secrets.token_hex(16)}_1"
     if re.fullmatch(r"[0-9a-f]+", value):
         return "0" * len(value)
     return secrets.token_urlsafe(len(value))[: len(value)]

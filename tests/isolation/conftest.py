@@ -25,7 +25,7 @@ def db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[No
 
 @pytest.fixture(scope="module")
 def two(db: None) -> World:
-    return world.make(register_hosted("echo", world.ECHO))
+    return world.make(register_hosted("echo", world.ECHO, mcp_tools="agent"))
 
 
 @pytest.fixture(scope="module")

@@ -43,12 +43,13 @@ SPECIAL_NAMES = {
 PLACES = {"cursor", "since", "pageToken"}
 """Where a list goes on: what another's leads to is the caller's own."""
 _NAMELESS = """
-    acceptedOutputModes[] access archived arguments asked at base before category credentials data decision
-    definition email events_limit events_since every_version expiresInDays extensions[] filename from graceSeconds
-    health historyLength Idempotency-Key include includeArtifacts index inline inputs keepFiles kind limit listed
-    max_gap mediaType message metadata mode name note options pageSize part pinned publicKey q rating raw reason
-    retry returnImmediately role running scheme scopes[] seen sha256 sharing size skill source speed state status
-    statusTimestampAfter step tag text title to token type types unfinished Upload-Offset url version wait waiting
+    acceptedOutputModes[] access archived arguments asked at base before catchUp catchUpLimit category
+    credentials cron data decision definition email events_limit events_since every_version everySeconds
+    expiresInDays extensions[] filename format from goal graceSeconds health historyLength Idempotency-Key
+    include includeArtifacts index inline inputs keepFiles kind limit listed max_gap mediaType message metadata
+    mode name note options overlap pageSize part pinned publicKey q rating raw reason retry returnImmediately
+    role running scheme scopes[] seen sha256 sharing size skill source speed state status statusTimestampAfter
+    step tag text timeZone title to token type types unfinished Upload-Offset url version wait waiting
     whose withArtifacts withBranches yaml
 """
 NAMELESS = frozenset(_NAMELESS.split())

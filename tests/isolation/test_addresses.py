@@ -61,7 +61,7 @@ def methods_of(address: Address) -> tuple[str, ...]:
     return ("GET", "POST", "PUT", "PATCH", "DELETE") if is_program else ("GET", "POST")
 
 
-TOLD_TO_SIGN_IN = ("a2a/{slug}", "credentials/{token}")
+TOLD_TO_SIGN_IN = ("a2a/{slug}", "agui/{slug}", "credentials/{token}")
 """Nobody in particular is asked to sign in there: by every agent that is not public, and by a credential's link."""
 SHARED_FILE = "shared/{token}/files/{branch}/{kind}/{index}/{number}"
 SAME_FOR_ALL = {

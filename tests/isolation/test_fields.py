@@ -19,10 +19,12 @@ from tests.isolation.world import World
 FIELDS = openapi_fields()
 METHODS = a2a_fields()
 MORE_BODIES: dict[str, Any] = {
+    "POST /api/v1/imports": {"agent": "echo", "uploadId": "00000000-0000-0000-0000-000000000001"},
     "POST /api/v1/keys": {"name": "k", "scopes": ["tasks:read"]},
     "POST /api/v1/plans": {"definition": PLAN},
     "POST /api/v1/plans/check": {"definition": PLAN},
     "POST /api/v1/plans/runs": {"text": "a"},
+    "POST /api/v1/schedules": {"name": "s", "text": "a", "kind": "interval", "everySeconds": 86400},
     "POST /api/v1/sessions": {"agent": "echo", "message": {"text": "a"}},
     "POST /api/v1/sessions/{session}/fork": {"title": "Ours"},
 }
@@ -104,6 +106,46 @@ def test_what_a_field_of_a2a_0_3_names_of_theirs_never_was(
             answers = [call(caller, method, put(base, path, str(one)), "0.3") for one in named]
             about = f"{caller.name}: {method} {path}"
             check(two, about, answers, values_of(named), is_done="reference" in path)
+
+
+TOLD: dict[str, Any] = {"arguments": {"message": "a"}, "task": {}}
+MCP_FIELDS: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "get_task": ("tools/call", {"name": "get_task", "arguments": {}}, "arguments.task", "task of session"),
+    "cancel_task": ("tools/call", {"name": "cancel_task", "arguments": {}}, "arguments.task", "task of session"),
+    "a tool": ("tools/call", TOLD, "name", "agent"),
+    "an answer": ("tools/call", {"name": "echo", **TOLD}, "arguments.task", "task of session"),
+    "a session": ("tools/call", {"name": "echo", **TOLD}, "arguments.session", "contextId"),
+    "tasks/get": ("tasks/get", {}, "taskId", "task of session"),
+    "tasks/result": ("tasks/result", {}, "taskId", "task of session"),
+    "tasks/cancel": ("tasks/cancel", {}, "taskId", "task of session"),
+    "resources/read": ("resources/read", {}, "uri", "resource of session"),
+}
+"""What MCP's requests name: method, parameters, the field, and its kind."""
+
+
+@pytest.mark.parametrize("what", MCP_FIELDS)
+def test_what_a_field_of_mcp_names_of_theirs_never_was(
+    what: str, two: World, everybody: list[Caller], theirs_unchanged: None
+) -> None:
+    kind = MCP_FIELDS[what][-1]
+    theirs = ids_of(two.theirs)[kind]
+    for caller in everybody[:-1]:
+        named = (theirs, made_up(theirs))
+        answers = [ask_mcp(caller, what, one) for one in named]
+        check(two, f"{caller.name}: {what}", answers, values_of(named), is_done=kind == "contextId")
+
+
+@pytest.mark.parametrize("what", [one for one in MCP_FIELDS if one != "a session"])
+def test_their_owner_gets_it_by_mcp(what: str, two: World, their_owner: Caller) -> None:
+    named = (one := ids_of(two.theirs)[MCP_FIELDS[what][-1]], made_up(one))
+    answers = [ask_mcp(their_owner, what, value).without(named) for value in named]
+    assert answers[0] != answers[1]
+
+
+def ask_mcp(caller: Caller, what: str, value: Any) -> Answer:
+    method, params, path, _ = MCP_FIELDS[what]
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": put(params, path, str(value))}
+    return caller.ask("POST", "/mcp", body, **{"MCP-Protocol-Version": "2025-11-25"})
 
 
 SAME_FOR_ALL = {

@@ -28,6 +28,11 @@ from apps.accounts.permissions import Role
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from apps.automation import schedules
+from apps.automation.models import Schedule, ScheduledRun
+from apps.doors.links import link_to
+from apps.doors.mcp.resources import uri_of
+from apps.doors.turns import File
 from apps.engine import accept
 from apps.engine.questions import slot_of
 from apps.features.credentials.models import AuthType, Credential
@@ -107,7 +112,7 @@ def fill(place: Place, echo: Agent) -> None:
 def _fill_agents(place: Place) -> None:
     mark = place.mark
     agent = register_hosted(f"closed-{mark}", ECHO)
-    fields = {"name": f"{mark} agent", "description": f"{mark} description"}
+    fields = {"name": f"{mark} agent", "description": f"{mark} description", "mcp_tools": "agent"}
     Agent.objects.filter(pk=agent.pk).update(workspace=place.workspace, access=Agent.Access.WORKSPACE, **fields)
     place.ids["agent"] = agent.slug
     definition = {
@@ -150,6 +155,11 @@ def _fill_sessions(place: Place, echo: Agent) -> None:
     run = Run.objects.get(pk=ids["run of session"])
     Run.objects.filter(pk=run.pk).update(input={**run.input, "sent": snapshot})
     ids["file link"] = file_link(run.pk, 0, 2**33, "a").rsplit("/", 2)[1]
+    made = File(ids["task of session"], ids["artifact of session"], 0, "a", "text/plain")
+    ids["resource of session"] = uri_of(ids["task of session"], ids["artifact of session"], 0)
+    ids["link to a file"] = link_to(made, talk.pk).rsplit("/", 2)[1]
+    asked = Message.objects.get(pk=ids["message of session"])
+    ids["response"] = f"resp_{ids['task of session'].hex}_{asked.index}"
 
 
 def _with_file(mark: str, name: str) -> dict[str, Any]:
@@ -220,6 +230,9 @@ def _fill_account(place: Place, echo: Agent) -> None:
     ids["invitation"], ids["invitation link"] = invitation.pk, link.rpartition("/")[2]
     ids["workspace"], ids["member"] = place.workspace.pk, place.people[Role.MEMBER].pk
     Example.objects.create(agent=echo, text=f"{mark} example", created_by=owner)
+    planned = Schedule(name=f"{mark} schedule", agent=echo, text=f"{mark} text", kind="interval", every_seconds=86400)
+    ids["schedule"] = schedules.save(place.principal, planned).pk
+    ScheduledRun.objects.create(schedule=planned, due_at=timezone.now(), state="failed", reason=f"{mark} reason")
 
 
 def _program(place: Place) -> Program:

@@ -14,7 +14,10 @@ CLIENTS = (
 BY_THE_HOST = "the host gives it an HTTP client that goes by outbound (apps/features/model_agents/language_models.py)"
 A_LINE = "the client of the A2A SDK goes over a line whose transport is outbound's"
 A_SIGNATURE = "what signs the requests that go over that line"
+A_CLIENT = "a program of its own, on a person's machine"
 REASONS = {
+    ("platform/terminal/client.py", "httpx"): A_CLIENT,
+    ("platform/terminal/program.py", "httpx"): A_CLIENT,
     ("apps/remote/authentication/oauth2.py", "httpx"): A_SIGNATURE,
     ("apps/remote/authentication/http_auth.py", "httpx"): A_SIGNATURE,
     ("apps/remote/federation/tokens.py", "httpx"): A_SIGNATURE,

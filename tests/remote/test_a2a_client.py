@@ -129,6 +129,7 @@ async def test_what_is_sent_and_what_is_kept_arrive_as_they_were_given(url, way)
     [part] = seen["artifacts"][0]["parts"]
     assert (part["data"]["metadata"], part["data"]["parts"][1]["data"]) == (about, {"n": 2})
     assert data["artifacts"][0]["parts"] == [{"data": {"n": 1, "list": [1.5, None, "x"]}}]
+    assert isinstance(data["artifacts"][0]["parts"][0]["data"]["n"], int), "though protobuf makes 1.0 of it"
     assert [message["parts"][0]["filename"] for message in whole["history"]] == ["bytes.bin"]
 
 

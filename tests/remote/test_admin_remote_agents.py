@@ -170,8 +170,8 @@ def test_policies_are_set_on_the_agents_own_page_and_the_cards_words_are_not(tra
     assert (remote.history_messages, remote.card_url == "https://evil.example/") == (3, False)
     url = reverse("admin:agents_agent_change", args=[translator.pk])
     values = {
-        "slug": "translator", "is_enabled": "on", "access": "public", "on_busy": "reject", "time_limit": 30,
-        "attempts": 1, "cost": "", "tools": "", "name": "Mine now", "skills": "[]",
+        "slug": "translator", "is_enabled": "on", "access": "public", "mcp_tools": "agent", "on_busy": "reject",
+        "time_limit": 30, "attempts": 1, "cost": "", "tools": "", "name": "Mine now", "skills": "[]",
         "workspace": translator.workspace_id,
     }  # fmt: skip
     saved = admin_client.post(url, values)

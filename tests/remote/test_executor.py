@@ -14,6 +14,7 @@ from apps.agents.registration import register_hosted
 from apps.features.forks.forking import fork
 from apps.features.sessions import deletion
 from apps.features.sessions.commands import switch_agent
+from apps.record import models as rows
 from apps.record.content.strict_json import digest_of
 from apps.record.execution import Run
 from apps.remote import a2a_client, cards
@@ -62,6 +63,8 @@ async def test_it_delivers_asks_and_fails_as_the_agent_does_whether_it_streams_o
     counted = await talk.ask("count 3")
     assert counted.state == "completed"
     assert await db.run(delivered, counted) == {"count": "1 2 3 "}
+    [streamed] = [row.parts async for row in rows.Artifact.objects.filter(task=counted)]
+    assert len(streamed) == (1 if kind == "card" else 3), "a stream is one text, as of a local agent"
     plain = await talk.ask("message Hello back")
     assert (plain.state, words(plain)) == ("completed", "Hello back")
     assert await db.run(delivered, plain) == {"answer": "Hello back"}

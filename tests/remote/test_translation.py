@@ -106,7 +106,7 @@ def test_what_a_fetched_task_says_again_is_not_said_again():
     assert heard.task(same) == []
     more = task(artifacts=[artifact("abc", "x"), artifact("Hi there", "output_delta"), artifact("new", "y")])
     assert heard.task(more) == [
-        Chunk("x", "x", "", [{"text": "c"}], True, False),
+        Chunk("x", "x", "", [{"text": "c"}], True, False, joined=True),
         Token(" there"),
         Chunk("y", "y", "", [{"text": "new"}], False, False),
     ]

@@ -40,7 +40,7 @@ def test_every_address_leads_somewhere() -> None:
 
 def test_every_setting_is_named_and_no_other() -> None:
     settings = (REFERENCE / "settings.md").read_text()
-    assert set(re.findall(r"`([A-Z]+(?:_[A-Z]+)*)`", settings)) == names_read()
+    assert set(re.findall(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*)`", settings)) == names_read()
 
 
 def test_the_recommended_web_server_is_the_tested_one() -> None:

@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from tests.stack import ROOT
 
-READ = re.compile(r"""(?:env\.\w+|secret)\(\s*"([A-Z_]+)\"""")
+READ = re.compile(r"""(?:env\.\w+|secret)\(\s*"([A-Z0-9_]+)\"""")
 SETTINGS = ROOT / "platform/config/settings.py"
 POSTGRES = {"DATABASE_URL": "postgres://127.0.0.1/parley"}
 
@@ -27,7 +27,7 @@ def names_read() -> set[str]:
 
 def test_the_example_names_exactly_what_is_read_and_explains_it() -> None:
     example = (ROOT / ".env.example").read_text()
-    assert set(re.findall(r"^#?([A-Z_]+)=", example, re.MULTILINE)) == names_read()
+    assert set(re.findall(r"^#?([A-Z0-9_]+)=", example, re.MULTILINE)) == names_read()
     assert all(paragraph.startswith("# ") for paragraph in example.strip().split("\n\n"))
 
 

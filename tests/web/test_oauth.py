@@ -257,7 +257,7 @@ def test_requests_for_tokens_are_counted_by_address(program, settings):
 
 def test_metadata_lead_from_a_resource_to_its_tokens(settings):
     base = settings.PUBLIC_BASE_URL
-    for path in ("", "/a2a", "/a2a/echo", "/api/v1"):
+    for path in ("", "/a2a", "/a2a/echo", "/api/v1", "/v1", "/mcp", "/agui/echo"):
         told = Client().get(f"/.well-known/oauth-protected-resource{path}").json()
         assert (told["resource"], told["authorization_servers"]) == (base + path, [base])
     assert "agent:echo" in Client().get("/.well-known/oauth-protected-resource/a2a/echo").json()["scopes_supported"]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 from django.contrib.auth.models import Permission
 from django.db.models.signals import pre_save
 
+from agentkit import Artifact, Completed
 from apps.agents.models import Agent
+from apps.engine import accept
 from apps.plans.definitions import PlanDefinition
-from apps.plans.registry import register_plan
+from apps.plans.registry import EXAMPLE_PLAN, register_plan
 from tests.plans.conftest import agents  # noqa: F401 fixture
+from tests.working import begin, end
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("agents")]
 
@@ -47,6 +52,15 @@ def test_a_new_plan_is_its_authors_alone(ada_browser, bob_browser, ada):
     assert (plan.access, plan.workspace) == ("workspace", ada.personal_workspace)
     assert plan.current_version.author == ada
     assert bob_browser.get("/plans/louder").status_code == 404
+
+
+def test_the_planners_draft_fills_the_form_of_who_asked_for_it(ada_browser, bob_browser, ada, echo, said):
+    task = accept.accept(ada.principal, echo, said("plan this"))
+    end(begin(task.run), Completed("A plan.", [Artifact.text("plan.yaml", GOOD, "application/yaml")]))
+    form = ada_browser.get(f"/plans/new?draft={task.task}").context["form"]
+    assert (form.text, form.slug, form.problems) == (GOOD, "louder", [])
+    for browser, draft in ((bob_browser, task.task), (ada_browser, uuid.uuid4()), (ada_browser, "nonsense")):
+        assert browser.get(f"/plans/new?draft={draft}").context["form"].text == EXAMPLE_PLAN
 
 
 def test_what_cannot_be_saved_is_said_by_its_path_and_kept_as_written(ada_browser):

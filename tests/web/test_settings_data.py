@@ -9,6 +9,7 @@ from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.admin.models import CHANGE, LogEntry
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db.models import CASCADE, SET_NULL
 
 import db
@@ -25,6 +26,7 @@ from apps.features.sessions.deletion import delete_sessions_of_deleted_accounts
 from apps.record.lookup import author_names
 from apps.record.models import Context, Message, Task
 from apps.web.settings.erasure import STAYS, erase_account
+from tests.imports import samples
 from tests.members import member
 from tests.web import telling
 from tests.working import begin, end
@@ -43,6 +45,8 @@ async def unpacked(client) -> zipfile.ZipFile:
 class TestExport:
     async def test_it_has_profile_keys_and_every_session_with_its_files(self, ada, ada_at_work, finished):
         await db.run(ApiKey.issue, ada, "laptop")
+        task = str(finished.task)
+        await db.run(commands.give_feedback, ada.principal, await Agent.objects.aget(slug="echo"), task, {"rating": 5})
         archive = await unpacked(ada_at_work)
         assert archive.testzip() is None
         assert json.loads(archive.read("profile.json"))["email"] == "ada@example.org"
@@ -63,6 +67,8 @@ class TestExport:
         session = json.loads(archive.read(f"{folder}/session.json"))
         assert session["id"] == str(finished.context)
         assert [task["state"] for task in session["tasks"]] == ["completed"]
+        assert [(one["task"], one["rating"]) for one in session["feedback"]] == [(task, 5)]
+        assert json.loads(archive.read("made.json")) == json.loads(archive.read("shares.json")) == []
 
     async def test_sessions_in_cold_storage_are_in_it_and_other_peoples_are_not(
         self, ada, bob, ada_at_work, finished, echo
@@ -82,6 +88,27 @@ class TestExport:
 def test_nobody_exports_without_signing_in_or_by_a_link(client, ada_browser):
     assert client.post("/settings/data/export")["Location"].startswith("/sign-in")
     assert ada_browser.get("/settings/data/export").status_code == 405
+
+
+def file_of(content: bytes) -> SimpleUploadedFile:
+    return SimpleUploadedFile("conversations.json", content)
+
+
+def test_an_imported_file_leads_to_its_sessions_and_a_wrong_one_says_why(ada, ada_browser, echo):
+    chat = samples.as_bytes(samples.chatgpt(), {"title": "Other"})
+    answer = ada_browser.post("/settings/data/import", {"agent": "echo", "file": file_of(chat)})
+    session = Context.objects.get(owner=ada)
+    assert answer.status_code == 200
+    assert f"/sessions/{session.pk}" in answer.text
+    assert "Other" in answer.text
+    assert ada_browser.get(f"/sessions/{session.pk}").status_code == 200
+    for wrong in (
+        {"agent": "echo"},
+        {"agent": "nobody", "file": file_of(chat)},
+        {"agent": "echo", "file": file_of(b"7")},
+    ):
+        assert ada_browser.post("/settings/data/import", wrong).status_code == 422
+    assert Context.objects.count() == 1
 
 
 class TestDeleting:
@@ -142,6 +169,7 @@ class TestDeleting:
 
 
 IN_THE_EXPORT = {
+    "automation.schedule.owner": "schedules.json",
     "accounts.workspace.personal_of": "workspaces.json",
     "accounts.membership.user": "workspaces.json",
     "accounts.apikey.user": "keys.json",

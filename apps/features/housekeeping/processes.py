@@ -17,7 +17,7 @@ from django.utils import timezone
 import db
 from apps.engine.worker import Load
 from apps.features.housekeeping.models import ServerProcess
-from console.commands import DISTRIBUTION
+from console.program import DISTRIBUTION
 from db import sql
 
 log = logging.getLogger("parley.housekeeping")

@@ -60,8 +60,9 @@ def markdown_of(context: Context) -> str:
 
 def _heading(said: Message, agents: dict[int, str], people: dict[int, str]) -> str:
     who = people.get(said.author_id or 0, "You")
-    if said.role == Message.Role.AGENT and said.agent_id:
-        who = agents.get(said.agent_id, "Agent")
+    if said.role == Message.Role.AGENT:
+        imported = said.metadata.get("imported") if said.agent_id is None else None
+        who = str(imported.get("model") or imported["source"]) if imported else agents.get(said.agent_id or 0, "Agent")
     return f"## {_escape(who)} · {timezone.localtime(said.created_at).strftime(TIME_FORMAT)}"
 
 

@@ -136,7 +136,7 @@ SHORT_ACCESS = {
 }
 short_access = column("access", lambda agent: SHORT_ACCESS[Agent.Access(agent.access)], "access")
 ACCESS_FIELDSET = ("Who may use it", {"fields": ("access", "groups")})
-LIST_FIELDSET = ("In lists", {"fields": ("listed", "category", "pinned")})
+LIST_FIELDSET = ("In lists", {"fields": ("listed", "category", "pinned", "mcp_tools")})
 NEGOTIATION_FIELDSET = ("Negotiation", {"fields": ("cost", "tools")})
 TOOL_POLICIES_FIELDSET = ("Tool policies", {"fields": ("tool_policies",)})
 POLICIES = (
@@ -147,6 +147,7 @@ POLICIES = (
     "fallbacks",
     "keep_thoughts",
     "sign_artifacts",
+    "card_for_old_clients",
     "retention_days",
 )
 current_version = related_cell("current_version", "version", text="number")

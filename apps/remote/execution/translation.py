@@ -240,6 +240,7 @@ class TaskTranslator:
             last,
             artifact.get("metadata") or {},
             artifact.get("extensions") or (),
+            joined=append,
         )
 
     def _progress(self, message: JSON, hints: JSON) -> list[Emission]:

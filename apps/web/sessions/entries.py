@@ -291,7 +291,9 @@ def authors_of(context: Context, events: Sequence[Event]) -> dict[int, JSON]:
         rows = lineage.messages(context).filter(index__in=unnamed, agent__isnull=False)
         keys |= dict(rows.values_list("index", "agent"))
     agents = Agent.objects.in_bulk(set(keys.values())) if keys else {}
-    return {
+    spoken = (event for event in events if _speaks(event) and "imported" in event.payload)
+    imported = {event.index: _imported_label(event) for event in spoken}
+    return imported | {
         event.index: agent_label(agents[keys[event.index]], _models(event)) for event in events if event.index in keys
     }
 
@@ -319,6 +321,13 @@ def writers_of(context: Context, events: Sequence[Event]) -> dict[int, JSON]:
         keys = dict(rows.values_list("index", "author"))
     names = author_names(context, keys.values())
     return {index: person_label(key, names[key]) for index, key in keys.items() if key in names}
+
+
+def _imported_label(event: Event) -> JSON:
+    """The label of an agent of another program."""
+    told: JSON = event.payload["imported"]
+    name = str(told.get("model") or told["source"])[:LONGEST_MODEL]
+    return {"name": name, "slug": "", "mark": format_html('<span class="who">{}</span>', name)}
 
 
 def _models(event: Event) -> str:

@@ -1,6 +1,8 @@
-"""The person's data: the export, and deleting the account."""
+"""The person's data: export, import, and deleting the account."""
 
 from __future__ import annotations
+
+from typing import Any, cast
 
 from django import forms
 from django.contrib import messages
@@ -16,8 +18,13 @@ from django.views.decorators.http import require_POST
 
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
+from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded, count_act
+from apps.agents.models import Agent
+from apps.features.imports.formats import MAX_FILE_BYTES
+from apps.features.imports.importing import Import, import_file
 from apps.features.sessions.holds import UnderLegalHold
+from apps.record.errors import Refusal
 from apps.record.models import Context
 from apps.web.settings.account import PasswordForm
 from apps.web.settings.erasure import LastOperator, erase_account
@@ -41,14 +48,55 @@ class DeleteForm(PasswordForm):
         return address
 
 
+class ImportForm(forms.Form):
+    file = forms.FileField(
+        label="File", help_text="conversations.json or the ZIP of ChatGPT, chats of Open WebUI, or a session as JSON."
+    )
+    agent = forms.ModelChoiceField(
+        Agent.objects.none(), to_field_name="slug", label="Agent", help_text="Answers when you go on."
+    )
+
+    def __init__(self, principal: Principal, *data: Any) -> None:
+        super().__init__(*data)
+        cast("forms.ModelChoiceField[Agent]", self.fields["agent"]).queryset = Agent.objects.visible_to(
+            principal
+        ).order_by("name")
+
+    def clean_file(self) -> Any:
+        file = self.cleaned_data["file"]
+        if file.size > MAX_FILE_BYTES:
+            raise ValidationError(f"The file may have {MAX_FILE_BYTES // 1024**2} MB. Split it.")
+        return file
+
+
 @private_view
 def my_data(request: HttpRequest) -> HttpResponse:
     return _data_page(request, DeleteForm(person_of(request)))
 
 
-def _data_page(request: HttpRequest, form: DeleteForm) -> HttpResponse:
+def _data_page(
+    request: HttpRequest, form: DeleteForm, imports: ImportForm | None = None, imported: Import | None = None
+) -> HttpResponse:
     own = Context.objects.filter(owner=form.person, deleted_at=None).listed()  # of all workspaces
-    return settings_page(request, "data", form, form=form, session_count=own.count(), email=form.person.email)
+    imports = imports or ImportForm(principal_of(request))
+    about = {"session_count": own.count(), "email": form.person.email, "imports": imports, "imported": imported}
+    return settings_page(request, "data", form, imports, form=form, **about)
+
+
+@private_view
+def import_conversations(request: HttpRequest) -> HttpResponse:
+    """Imports a file, and lists what became of its conversations."""
+    if request.method != "POST":
+        return redirect("web:settings-data")
+    principal = principal_of(request)
+    form, imported = ImportForm(principal, request.POST, request.FILES), None
+    if form.is_valid():
+        try:
+            count_act(principal)
+            imported = import_file(principal, form.cleaned_data["agent"], form.cleaned_data["file"].read())
+        except (Refusal, QuotaExceeded) as refusal:
+            form.add_error("file", str(refusal))
+    return _data_page(request, DeleteForm(person_of(request)), form, imported)
 
 
 @require_POST

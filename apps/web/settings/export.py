@@ -14,17 +14,21 @@ from allauth.idp.oidc.models import Client, Token
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
 from allauth.usersessions.models import UserSession
+from django.db.models import F
 from django.utils import timezone
 
 import db
 from apps.accounts.audit_models import ActorKind, AuditEntry
 from apps.accounts.models import ApiKey, Membership, User
+from apps.agents.models import AgentVersion
+from apps.automation.models import Schedule
 from apps.features.credentials.models import Credential
 from apps.features.sharing.downloads import Bundle, UniqueNames, ZipStream, bundle_of_session
+from apps.features.sharing.models import Share
 from apps.features.sharing.transcripts import markdown_of
 from apps.record import lineage
 from apps.record.content.parts import pieces_joined
-from apps.record.events import JSON
+from apps.record.events import JSON, EventType
 from apps.record.lookup import DamagedArchive, restored
 from apps.record.models import Context, Message
 from apps.remote.models import RemoteCredential
@@ -43,9 +47,12 @@ sign_in.json    your addresses, second factors, browsers and programs
 workspaces.json your workspaces and roles
 activity.json   what the audit says that you did, the newest {most_acts:,} acts
 elsewhere.json  what you wrote in sessions of others
+made.json       the agents and plans whose newest version you wrote
+schedules.json  what starts by itself for you
+shares.json     your links to sessions, without the links themselves
 sessions/       a folder for each session, archived ones included:
   session.md    to read
-  session.json  the messages and tasks
+  session.json  the messages, tasks and your feedback
   files/        what agents delivered, every version
   sent/         the files that you sent
 """
@@ -108,6 +115,7 @@ def _message(message: Message, parts: list[JSON]) -> JSON:
 
 def _session_json(context: Context, said: list[JSON]) -> JSON:
     tasks = lineage.tasks(context).order_by("created_at", "pk").values("id", "agent__slug", "state", "created_at")
+    rated = lineage.events(context).filter(type=EventType.FEEDBACK).order_by("index")
     return {
         "id": context.pk,
         "title": context.title,
@@ -117,6 +125,7 @@ def _session_json(context: Context, said: list[JSON]) -> JSON:
         "archivedAt": context.archived_at,
         "messages": said,
         "tasks": list(tasks),
+        "feedback": [{"task": one.task_id, "at": one.at, **one.payload} for one in rated],
     }
 
 
@@ -135,6 +144,11 @@ PROFILE_FIELDS = [
 KEY_FIELDS = ("name", "prefix", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at")
 
 
+SHARE_FIELDS = ("upto", "title", "with_artifacts", "with_branches", "created_at", "expires_at", "revoked_at")
+SCHEDULE_FIELDS = (
+    "name", "agent__slug", "text", "inputs", "kind", "cron", "every_seconds", "at", "time_zone", "overlap", "catch_up",
+    "next_at", "paused_at", "created_at",
+)  # fmt: skip
 ACT_FIELDS = ("at", "action", "object_type", "object_label", "address", "user_agent")
 
 
@@ -159,6 +173,14 @@ def _written_elsewhere(person: User) -> list[JSON]:
     return [dict(one) for one in written.values("context", "index", "created_at", "parts")]
 
 
+def _made(person: User) -> list[JSON]:
+    """Definitions have no secrets: those are in a table of their own."""
+    rooms = Membership.objects.filter(user=person).values("workspace")
+    own = AgentVersion.objects.filter(author=person, agent__workspace__in=rooms, agent__current_version=F("pk"))
+    fields = ("agent__slug", "agent__kind", "number", "created_at", "content")
+    return [dict(one) for one in own.order_by("agent__slug").values(*fields)]
+
+
 def _about(person: User) -> dict[str, Any]:
     principal = person.principal
     given = Credential.objects.visible_to(principal).usable().order_by("given_at")
@@ -174,6 +196,11 @@ def _about(person: User) -> dict[str, Any]:
             .values(*ACT_FIELDS)[:MOST_ACTS]
         ),
         "elsewhere.json": _written_elsewhere(person),
+        "made.json": _made(person),
+        "schedules.json": list(Schedule.objects.filter(owner=person).order_by("created_at").values(*SCHEDULE_FIELDS)),
+        "shares.json": list(
+            Share.objects.filter(context__owner=person).order_by("created_at").values("context", *SHARE_FIELDS)
+        ),
         "credentials.json": [
             *given.values("agent__slug", "service", "auth_type", "given_at", "last_used_at"),
             *remote.values("agent__slug", "scheme", "kind", "updated_at", "last_used_at"),

@@ -17,7 +17,17 @@ from apps.remote.registration import register_remote
 from console.commands import QuickCommand
 from outbound import OutboundError
 
-POLICIES = ("access", "sign_artifacts", "extended_card", "fallbacks", "listed", "category", "pinned")
+POLICIES = (
+    "access",
+    "sign_artifacts",
+    "card_for_old_clients",
+    "extended_card",
+    "fallbacks",
+    "listed",
+    "category",
+    "pinned",
+    "mcp_tools",
+)
 
 
 def read_json(name: str) -> Any:
@@ -64,11 +74,20 @@ class Command(QuickCommand):
             "--extended-card", type=read_json, metavar="F", help="JSON file with details for callers with an API key"
         )
         parser.add_argument(
+            "--card-for-old-clients",
+            action=BooleanOptionalAction,
+            help="let clients of A2A 0.3 read its card; default: no",
+        )
+        parser.add_argument(
             "--listed", action=BooleanOptionalAction, help="show it where people choose an agent; default: yes"
         )
         parser.add_argument("--category", metavar="NAME", help="its heading in lists")
         parser.add_argument(
             "--position", type=int, dest="pinned", metavar="N", help="pin it in lists, in this place; 1 is first"
+        )
+
+        parser.add_argument(
+            "--mcp-tools", choices=Agent.McpTools.values, help="what MCP clients are offered at /mcp; default: off"
         )
 
     def handle(self, *args: Any, slug: str, **options: Any) -> None:

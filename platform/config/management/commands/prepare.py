@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from apps.features.routing.router import register_router
 from apps.installation.safety import refuse_unsafe_settings
+from apps.plans.planner import register_planner
 from config import static_files
 
 
@@ -22,3 +23,4 @@ class Command(BaseCommand):
         if not no_static:
             static_files.collect_if_changed()
         register_router()
+        register_planner()

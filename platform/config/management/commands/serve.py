@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from config import serving
-from console.commands import program
+from console.program import program
 from examples import showcase
 
 

@@ -1,0 +1,122 @@
+"""Schedules, and each of their due times. The rows are the truth; beat only wakes."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from apps.accounts.models import Workspace
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.record.models import Task
+
+
+class ScheduleQuerySet(models.QuerySet["Schedule"]):
+    def visible_to(self, principal: Principal) -> ScheduleQuerySet:
+        if not principal.is_known:
+            return self.none()
+        return principal.only_agents(self.filter(**principal.own()), "agent")
+
+
+class Schedule(models.Model):
+    """When an agent or a plan starts by itself, as its owner."""
+
+    class Kind(models.TextChoices):
+        CRON = "cron", "by a cron expression"
+        INTERVAL = "interval", "at an interval"
+        ONCE = "once"
+
+    class Overlap(models.TextChoices):
+        SKIP = "skip", "skip the new run"
+        QUEUE = "queue", "start the new run when the earlier one has ended"
+        CANCEL = "cancel", "cancel the earlier run"
+
+    class CatchUp(models.TextChoices):
+        NONE = "none", "do not run"
+        LAST = "last", "run once, for the newest missed time"
+        ALL = "all", "run for each missed time, up to a limit"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="schedules")
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="schedules")
+    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="schedules")
+    name = models.CharField(max_length=200)
+    text = models.TextField(blank=True, help_text="The message that the agent gets.")
+    inputs = models.JSONField(default=dict, blank=True, help_text="A plan's inputs, or a message's data.")
+    kind = models.CharField(max_length=10, choices=Kind)
+    cron = models.CharField(max_length=200, blank=True)
+    every_seconds = models.PositiveIntegerField(null=True, blank=True)
+    at = models.DateTimeField(null=True, blank=True, help_text="When it runs once, or the interval begins.")
+    time_zone = models.CharField(max_length=64, default="UTC")
+    overlap = models.CharField(max_length=10, choices=Overlap, default=Overlap.SKIP)
+    catch_up = models.CharField(max_length=10, choices=CatchUp, default=CatchUp.LAST)
+    catch_up_limit = models.PositiveSmallIntegerField(default=10)
+    next_at = models.DateTimeField(null=True, blank=True, help_text="The next due time; none: it runs no more.")
+    paused_at = models.DateTimeField(null=True, blank=True)
+    paused_because = models.CharField(max_length=500, blank=True, help_text="Empty if a person paused it.")
+    failures = models.PositiveSmallIntegerField(default=0, help_text="Starts that failed in a row.")
+    sending_until = models.DateTimeField(null=True, blank=True, help_text="Until when one job starts its runs.")
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = ScheduleQuerySet.as_manager()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["next_at"], condition=models.Q(paused_at=None), name="schedules_by_next_time"),
+            models.Index(fields=["owner", "workspace", "-created_at"], name="schedules_of_a_person"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ScheduledRunQuerySet(models.QuerySet["ScheduledRun"]):
+    def visible_to(self, principal: Principal) -> ScheduledRunQuerySet:
+        if not principal.is_known:
+            return self.none()
+        return principal.only_agents(self.filter(**principal.own("schedule__")), "schedule__agent")
+
+
+class ScheduledRun(models.Model):
+    """One due time of a schedule. Its id is in the message's idempotency key, so it starts once."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "is about to start"
+        STARTED = "started"
+        SKIPPED = "skipped"
+        FAILED = "failed", "could not start"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    schedule = models.ForeignKey(Schedule, on_delete=models.CASCADE, related_name="runs")
+    due_at = models.DateTimeField()
+    is_manual = models.BooleanField(default=False, help_text="Whether a person started it.")
+    state = models.CharField(max_length=10, choices=State, default=State.WAITING)
+    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    text = models.TextField(blank=True)
+    inputs = models.JSONField(default=dict, blank=True)
+    task = models.ForeignKey(Task, null=True, blank=True, on_delete=models.SET_NULL, related_name="scheduled_runs")
+    reason = models.CharField(max_length=500, blank=True, help_text="Why it was skipped or could not start.")
+    created_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ScheduledRunQuerySet.as_manager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["schedule", "due_at"], name="one_run_for_each_due_time")]
+        indexes = [
+            models.Index(
+                fields=["schedule", "due_at"], condition=models.Q(state="waiting"), name="scheduled_runs_that_wait"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.schedule_id}, {self.due_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def key(self) -> str:
+        """The messageId of what it starts."""
+        return f"schedule:{self.pk}"

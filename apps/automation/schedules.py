@@ -1,0 +1,313 @@
+"""When schedules are due, and what starts then.
+
+`claim_due` writes a row for each due time, by compare-and-swap on the schedule's `next_at`. `start_waiting` starts the
+rows that wait. A row's key is its message's idempotency key, so a job that is killed in between starts it once.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice, pairwise, takewhile
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+from django.conf import settings
+from django.core.mail import send_mail
+from django.db.models import Min, Q
+
+from apps.accounts.principals import Principal
+from apps.accounts.quotas import QuotaExceeded
+from apps.automation import targets
+from apps.automation.models import Schedule, ScheduledRun
+from apps.engine.cancel import cancel_task
+from apps.limits.current import Exceeded
+from apps.record.errors import InvalidFields, Refusal, TaskNotCancelable, TaskNotFound, UnsupportedOperation
+from apps.record.models import Task
+from db import sql
+
+log = logging.getLogger("parley.automation")
+
+SHOWN = 5  # next runs
+GRACE = datetime.timedelta(minutes=5)  # a run that is later than this was missed
+FAILURES_BEFORE_PAUSE = 5
+MOST_WAITING = 20  # of one schedule
+AT_ONCE = 200  # schedules of one tick
+LEASE = datetime.timedelta(seconds=60)
+CHECKED_TIMES = 100  # of a cron expression, for the shortest time between two
+LONGEST = datetime.timedelta(days=366)  # an interval
+FARTHEST = datetime.timedelta(days=3653)  # a start from now
+
+State = ScheduledRun.State
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """Raises InvalidFields."""
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        sentence = "There is no such time zone. Use a name such as Europe/Berlin or UTC."
+        raise InvalidFields([("timeZone", sentence)]) from None
+
+
+def times(schedule: Schedule, at: datetime.datetime, *, backward: bool = False) -> Iterator[datetime.datetime]:
+    """Its due times after (or with `backward`, before) a moment, in UTC. Raises InvalidFields for a wrong expression.
+
+    Daylight saving: a time that the clock skips is due right after the gap, and one that it repeats is due once.
+    """
+    if schedule.kind == Schedule.Kind.CRON:
+        try:
+            local = CronSim(schedule.cron, at.astimezone(zone_of(schedule.time_zone)), reverse=backward)
+        except CronSimError as error:
+            raise InvalidFields([("cron", f"This is not a cron expression that ever fires: {error}.")]) from None
+        for due in local:
+            yield due.astimezone(datetime.UTC)
+    elif schedule.kind == Schedule.Kind.INTERVAL:
+        yield from _interval_times(schedule, at, backward)
+    elif schedule.at is not None and (schedule.at < at if backward else schedule.at > at):
+        yield schedule.at
+
+
+def _interval_times(schedule: Schedule, at: datetime.datetime, backward: bool) -> Iterator[datetime.datetime]:
+    start = schedule.at or schedule.created_at
+    every = datetime.timedelta(seconds=schedule.every_seconds or 1)
+    count = (at - start) // every
+    if not backward:
+        count = max(count + 1, 0)
+    while count >= 0:
+        if start + count * every != at:
+            yield start + count * every
+        count += -1 if backward else 1
+
+
+def next_times(schedule: Schedule, count: int = SHOWN) -> list[datetime.datetime]:
+    """What is shown; [] while it is paused."""
+    if schedule.paused_at is not None or schedule.next_at is None:
+        return []
+    return [schedule.next_at, *islice(times(schedule, schedule.next_at), count - 1)]
+
+
+def preview(schedule: Schedule, now: datetime.datetime, count: int = SHOWN) -> list[datetime.datetime]:
+    """The next times of a schedule that need not be saved. Raises InvalidFields if it is wrong or never runs."""
+    zone_of(schedule.time_zone)
+    shortest = settings.SCHEDULE_MIN_SECONDS
+    if schedule.at is not None and abs(schedule.at - now) > FARTHEST:
+        raise InvalidFields([("at", "Give a time within ten years.")])
+    if schedule.kind == Schedule.Kind.INTERVAL:
+        if not schedule.every_seconds or not shortest <= schedule.every_seconds <= LONGEST.total_seconds():
+            raise InvalidFields([("everySeconds", f"Must be from {shortest} seconds to {LONGEST.days} days.")])
+        return list(islice(times(schedule, now), count))
+    if schedule.kind == Schedule.Kind.ONCE:
+        if schedule.at is None or schedule.at <= now:
+            raise InvalidFields([("at", "Give a time in the future.")])
+        return [schedule.at]
+    if len(schedule.cron.split()) != 5:
+        raise InvalidFields([("cron", "Give five fields: minute, hour, day of month, month, day of week.")])
+    found = list(islice(times(schedule, now), max(CHECKED_TIMES, count)))
+    if not found:
+        raise InvalidFields([("cron", "This expression never fires. Change it.")])
+    if any((later - one).total_seconds() < shortest for one, later in pairwise(found)):
+        raise InvalidFields([("cron", f"It runs more often than every {shortest} seconds. Choose a longer time.")])
+    return found[:count]
+
+
+EDITED = (
+    "agent", "name", "text", "inputs", "kind", "cron", "every_seconds", "at", "time_zone", "overlap", "catch_up",
+    "catch_up_limit", "next_at", "failures", "updated_at",
+)  # fmt: skip
+
+
+class TooManySchedules(UnsupportedOperation):
+    """You have as many schedules as one person may have. Delete one first."""
+
+
+def save(principal: Principal, schedule: Schedule) -> Schedule:
+    """Check and save a new or a changed schedule of the caller. Its next run is computed from now on.
+
+    Raises InvalidFields, TooManySchedules.
+    """
+    now = sql.database_time()
+    if schedule.agent is None or principal.user_id is None or principal.workspace_id is None:
+        raise InvalidFields([("agent", targets.NO_AGENT)])
+    targets.check_content(schedule.agent, schedule.text, schedule.inputs)
+    if schedule._state.adding:
+        if Schedule.objects.visible_to(principal).count() >= settings.SCHEDULES_PER_PERSON:
+            raise TooManySchedules
+        schedule.owner_id, schedule.workspace_id = principal.user_id, principal.workspace_id
+        schedule.created_at = now
+    schedule.next_at = preview(schedule, now, 1)[0]
+    schedule.failures = 0
+    if schedule._state.adding:
+        schedule.save()
+    else:  # a pause or a deletion meanwhile stays
+        schedule.save(update_fields=EDITED)
+    return schedule
+
+
+def pause(schedule: Schedule, because: str = "") -> bool:
+    """Run no more. False if it is paused already. What has started goes on; what waits is skipped."""
+    now = sql.database_time()
+    paused = Schedule.objects.filter(pk=schedule.pk, paused_at=None).update(paused_at=now, paused_because=because[:500])
+    if paused:
+        waiting = ScheduledRun.objects.filter(schedule=schedule, state=State.WAITING)
+        waiting.update(state=State.SKIPPED, reason="The schedule was paused.")
+    return bool(paused)
+
+
+def resume(schedule: Schedule) -> bool:
+    """Run again, from now on: times that passed during the pause are not made up for. Raises InvalidFields."""
+    if schedule.paused_at is None:
+        return False
+    next_at = next(times(schedule, sql.database_time()), None)
+    fields = {"paused_at": None, "paused_because": "", "failures": 0, "next_at": next_at}
+    return bool(Schedule.objects.filter(pk=schedule.pk, paused_at__isnull=False).update(**fields))
+
+
+def run_now(schedule: Schedule) -> ScheduledRun:
+    """Start a run beside the planned ones, also of a paused schedule; its overlap policy applies."""
+    run = ScheduledRun.objects.create(
+        is_manual=True, due_at=sql.database_time(), **_content_of(schedule), schedule=schedule
+    )
+    start_runs_of(schedule.pk)
+    run.refresh_from_db()
+    return run
+
+
+def _content_of(schedule: Schedule) -> dict[str, object]:
+    """Kept with the run, so that a repeated start has the same content though the schedule was edited."""
+    return {"agent": schedule.agent, "text": schedule.text, "inputs": schedule.inputs}
+
+
+def claim_due(now: datetime.datetime | None = None) -> int:
+    """Write the runs that are due by the database's clock. Returns how many schedules this call claimed."""
+    now = now or sql.database_time()
+    due = Schedule.objects.select_related("agent").filter(paused_at=None, next_at__lte=now, owner__is_active=True)
+    return sum(_claim(schedule, now) for schedule in due.order_by("next_at")[:AT_ONCE])
+
+
+def _claim(schedule: Schedule, now: datetime.datetime) -> bool:
+    first = schedule.next_at
+    try:
+        following = next(times(schedule, now), None)
+        missed = _missed(schedule, now)
+    except InvalidFields as wrong:  # the time zone is no more in the system's data
+        pause(schedule, str(wrong))
+        return False
+    with sql.write_transaction():
+        still = Schedule.objects.filter(pk=schedule.pk, next_at=first, paused_at=None)
+        if not still.update(next_at=following):
+            return False
+        waiting = ScheduledRun.objects.filter(schedule=schedule, state=State.WAITING).count()
+        for place, (due_at, reason) in enumerate(missed):
+            if not reason and waiting + place >= MOST_WAITING:
+                reason = f"{MOST_WAITING} runs were waiting already."
+            fields = {"state": State.SKIPPED if reason else State.WAITING, "reason": reason, **_content_of(schedule)}
+            ScheduledRun.objects.get_or_create(schedule=schedule, due_at=due_at, defaults=fields)
+    return True
+
+
+def _missed(schedule: Schedule, now: datetime.datetime) -> list[tuple[datetime.datetime, str]]:
+    """The due times until now that get a row, oldest first, each with the reason to skip it, if any."""
+    first = schedule.next_at
+    assert first is not None
+    limit = schedule.catch_up_limit if schedule.catch_up == Schedule.CatchUp.ALL else 1
+    moment = now + datetime.timedelta(microseconds=1)  # a run may be due exactly now
+    before = takewhile(lambda due: due >= first, times(schedule, moment, backward=True))
+    found = list(islice(before, limit)) or [first]
+    is_late = now - found[0] > GRACE
+    if is_late and schedule.catch_up == Schedule.CatchUp.NONE:
+        return [(found[0], "The server was not running when it was due.")]
+    return [(due, "") for due in reversed(found)]
+
+
+def start_waiting() -> int:
+    """Start what waits, whoever claimed it. Returns the number of runs that were started."""
+    waiting = ScheduledRun.objects.filter(state=State.WAITING).values("schedule")
+    found = waiting.annotate(first=Min("due_at")).order_by("first").values_list("schedule", flat=True)
+    started = 0
+    for schedule in list(found):  # all of them: those that wait for an earlier run must not be in others' way
+        try:
+            started += start_runs_of(schedule)
+        except Exception:
+            log.exception("schedule %s could not start its runs; the next tick tries again", schedule)
+    return started
+
+
+def start_runs_of(schedule_id: uuid.UUID) -> int:
+    """Start the waiting runs of a schedule in order, unless another job does so now."""
+    now = sql.database_time()
+    free = Q(sending_until=None) | Q(sending_until__lt=now)
+    if not Schedule.objects.filter(free, pk=schedule_id).update(sending_until=now + LEASE):
+        return 0
+    try:
+        runs = ScheduledRun.objects.filter(schedule=schedule_id, state=State.WAITING).order_by("due_at")
+        started = 0
+        for run in runs.select_related("schedule__owner", "agent"):
+            if not _make_room(run):
+                break
+            started += run.state == State.WAITING and _start(run)
+        return started
+    finally:
+        Schedule.objects.filter(pk=schedule_id, sending_until=now + LEASE).update(sending_until=None)
+
+
+def _make_room(run: ScheduledRun) -> bool:
+    """Apply the overlap policy. False if the run has to wait for an earlier one."""
+    earlier = Task.objects.unfinished().filter(scheduled_runs__schedule=run.schedule_id)
+    working = list(earlier.exclude(scheduled_runs=run).select_related("context"))
+    if not working:
+        return True
+    match run.schedule.overlap:
+        case Schedule.Overlap.QUEUE:
+            return False
+        case Schedule.Overlap.SKIP:
+            _settle(run, State.SKIPPED, "An earlier run was still working.")
+        case Schedule.Overlap.CANCEL:
+            for task in working:
+                with suppress(TaskNotCancelable, TaskNotFound):
+                    cancel_task(task)
+    return True
+
+
+def _start(run: ScheduledRun) -> bool:
+    schedule = run.schedule
+    content = {"text": run.text, "inputs": run.inputs}
+    try:
+        receipt = targets.start(schedule.owner, schedule.workspace_id, run.agent, key=run.key, **content)
+    except (Refusal, QuotaExceeded, Exceeded) as refusal:
+        _settle(run, State.FAILED, str(refusal))
+        _count_failure(schedule)
+        return False
+    started = _settle(run, State.STARTED, task_id=receipt.task, started_at=sql.database_time())
+    Schedule.objects.filter(pk=schedule.pk).exclude(failures=0).update(failures=0)
+    return started
+
+
+def _settle(run: ScheduledRun, state: State, reason: str = "", **fields: object) -> bool:
+    run.state = state
+    # What has started is recorded also if the schedule was paused at that moment.
+    before = (State.WAITING, State.SKIPPED) if state == State.STARTED else (State.WAITING,)
+    waits = ScheduledRun.objects.filter(pk=run.pk, state__in=before)
+    return bool(waits.update(state=state, reason=reason[:500], **fields))
+
+
+def _count_failure(schedule: Schedule) -> None:
+    schedule.failures += 1
+    Schedule.objects.filter(pk=schedule.pk).update(failures=schedule.failures)
+    if schedule.failures >= FAILURES_BEFORE_PAUSE:
+        because = f"{schedule.failures} runs in a row could not start. Correct the schedule, then resume it."
+        if pause(schedule, because):
+            _notify(schedule, because)
+
+
+def _notify(schedule: Schedule, because: str) -> None:
+    log.warning("schedule %s was paused: %s", schedule.pk, because)
+    if not settings.EMAIL_URL:
+        return
+    try:
+        send_mail(f"Your schedule “{schedule.name}” was paused", because, None, [schedule.owner.email])
+    except OSError as error:  # includes smtplib's
+        log.warning("the notice could not be sent by e-mail: %s", error)

@@ -1,0 +1,61 @@
+"""Starts an agent or a plan for its owner, without a request."""
+
+from __future__ import annotations
+
+from apps.accounts import quotas
+from apps.accounts.models import User
+from apps.accounts.principals import WRITE, Principal
+from apps.agents.models import Agent
+from apps.engine.accept import Receipt
+from apps.engine.send import accept_and_publish
+from apps.plans import registry, runs
+from apps.record.content import strict_json
+from apps.record.errors import InvalidFields, UnsupportedOperation, check_allowed
+from apps.record.events import JSON
+
+NO_AGENT = "There is no such agent or plan, or you may not use it."
+MAX_INPUT_BYTES = 64 * 1024
+
+
+def find_target(principal: Principal, slug: str) -> Agent:
+    """An agent or plan that the caller may use. Raises InvalidFields."""
+    found = Agent.objects.visible_to(principal).filter(slug=slug).first()
+    if found is None:
+        raise InvalidFields([("agent", NO_AGENT)])
+    return found
+
+
+def check_content(agent: Agent, text: str, inputs: JSON) -> None:
+    """Whether an agent or a plan can be started with this. Raises InvalidFields."""
+    if len(strict_json.canonical(inputs)) > MAX_INPUT_BYTES:
+        raise InvalidFields([("inputs", f"Must have at most {MAX_INPUT_BYTES // 1024} KiB.")])
+    if agent.kind != Agent.Kind.PLAN:
+        if not text.strip() and not inputs:
+            raise InvalidFields([("text", "Write the message that the agent gets.")])
+        return
+    definition = registry.definition_of(agent)
+    if definition is None:
+        raise InvalidFields([("agent", "The plan's definition cannot be read. Its owner has to save it again.")])
+    if problems := runs.input_problems(definition, {"text": text, **inputs, "files": []}):
+        raise InvalidFields(problems)
+
+
+def start(owner: User, workspace: int, agent: Agent | None, *, key: str, text: str, inputs: JSON) -> Receipt:
+    """Start a task of the agent, or a run of the plan, once per `key`. Synchronous.
+
+    The same key with the same content gives the same task. Raises errors.Refusal, QuotaExceeded, limits' Exceeded;
+    then nothing was stored.
+    """
+    principal = owner.principal_in(workspace)
+    if not owner.is_active:
+        raise UnsupportedOperation("The owner's account is not active.")
+    check_allowed(principal, WRITE)
+    usable = Agent.objects.visible_to(principal).filter(pk=agent.pk).first() if agent else None
+    if usable is None:
+        raise UnsupportedOperation("The agent or plan was deleted or disabled, or its owner may no longer use it.")
+    quotas.count_act(principal)
+    if usable.kind == Agent.Kind.PLAN:
+        return runs.start_run(principal, usable, inputs, key=key, text=text)
+    parts = [*([{"text": text}] if text else []), *([{"data": inputs}] if inputs else [])]
+    message: JSON = {"messageId": key, "role": "ROLE_USER", "parts": parts}
+    return accept_and_publish(principal, usable, message)

@@ -1,0 +1,1 @@
+"""Other protocols over the A2A server's requests and errors, `engine.send` and the feed: OpenAI's API, MCP, AG-UI."""

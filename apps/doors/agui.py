@@ -1,0 +1,400 @@
+"""AG-UI (https://docs.ag-ui.com): `POST /agui/<slug>` runs an agent and streams AG-UI events.
+
+A thread is the caller's session of that name, and a run's id is its message's id, so that a run that is sent again with
+`Last-Event-ID` goes on after that event. A client that leaves does not stop the agent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import ExitStack, aclosing, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from ag_ui.core import events, types
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import path
+from django.views.decorators.csrf import csrf_exempt
+from pydantic import ValidationError
+
+import db
+from apps.a2a import http
+from apps.a2a.errors import MethodNotAllowed, problem
+from apps.a2a.protojson import invalid_fields
+from apps.a2a.requests import SendMessageRequest, check_modes
+from apps.accounts.principals import WRITE, Principal
+from apps.agents.models import Agent
+from apps.doors import turns
+from apps.doors.callers import called_agent, recheck
+from apps.doors.links import link_to, markdown_link
+from apps.doors.turns import End, File, Piece, Progress, Text, ToolCall, ToolResult
+from apps.engine import cancel
+from apps.engine.send import Sent, send
+from apps.limits import current as limits
+from apps.record import lineage, lookup, wire
+from apps.record.errors import InvalidFields, InvalidParams, TaskNotCancelable, check_allowed
+from apps.record.events import JSON
+from apps.record.models import Message, TaskState
+
+RESOURCE = "/agui"
+REASONS = {TaskState.INPUT_REQUIRED: "input_required", TaskState.AUTH_REQUIRED: "auth_required"}
+STATE: JSON = {"task": None, "session": "", "state": "working", "progress": None, "files": [], "question": None}
+LAST_EVENT_ID = re.compile(r"\d{1,18}", re.ASCII)
+CORS = {
+    "Access-Control-Allow-Methods": "POST, OPTIONS",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, Accept, Last-Event-ID",
+    "Access-Control-Max-Age": "600",
+    "Vary": "Origin",
+}
+
+
+@csrf_exempt
+async def run_agent(request: HttpRequest, slug: str) -> HttpResponseBase:
+    try:
+        response = await _preflight(request) if request.method == "OPTIONS" else await _run(request, slug)
+    except Exception as error:
+        response = _refusal(error)
+    origin = request.headers.get("Origin", "")
+    if origin in settings.AGUI_ORIGINS:
+        response["Access-Control-Allow-Origin"] = origin
+        response["Vary"] = "Origin"
+    return response
+
+
+async def _preflight(request: HttpRequest) -> HttpResponse:
+    """The answer to a browser that asks whether a page of another origin may call."""
+    return HttpResponse(status=204, headers=CORS)
+
+
+def _refusal(error: Exception) -> HttpResponse:
+    refused = problem(error)
+    code = refused.row.reason or refused.row.status
+    return http.json_response(
+        {"error": {"code": code, "message": refused.message}}, refused.row.http, refused.http_headers
+    )
+
+
+async def _run(request: HttpRequest, slug: str) -> HttpResponseBase:
+    if request.method != "POST":
+        raise MethodNotAllowed(["POST"])
+    http.check_content_type(request)
+    incoming = await http.authenticate_request(request, slug, f"{RESOURCE}/{slug}")
+    principal, agent = incoming.principal, called_agent(incoming)
+    check_allowed(principal, WRITE)
+    asked = _read(await http.read_object(request.body))
+    after = _last_event_id(request)
+    with ExitStack() as stack:
+        stack.callback(limits.open_stream(principal, incoming.address, agent.pk))
+        if given_up := _given_up(asked):
+            sent = await db.run(_cancel, principal, agent, given_up)
+            pieces = _canceled()
+        else:
+            message = _message(agent, asked)
+            if after:
+                sent = await db.run(_earlier, principal, agent, asked.run_id)
+            else:
+                sent = await _send(request, principal, agent, asked, message)
+            pieces = turns.follow(sent)
+        run = Run(asked.thread_id, asked.run_id, sent, _own_state(asked), after)
+        frames = http.checked_frames(_at_once(pieces), run.frames, run.error, recheck(request, slug, WRITE))
+        return wire.EventStream(frames, stack.pop_all().close)
+
+
+def _read(body: JSON) -> types.RunAgentInput:
+    """Raises InvalidFields."""
+    messages = body.get("messages")
+    for message in messages if isinstance(messages, list) else []:
+        if isinstance(message, dict) and isinstance(message.get("content"), list):
+            message["content"] = [_modern(part) for part in message["content"]]
+    try:
+        return types.RunAgentInput.model_validate(body)
+    except ValidationError as error:
+        raise invalid_fields(error) from None
+
+
+def _modern(part: Any) -> Any:
+    """A part as AG-UI 1.0 has it: clients before it send files as `binary`."""
+    if not isinstance(part, dict) or part.get("type") != "binary":
+        return part
+    kind = next((name for name in ("data", "url") if part.get(name)), "file")
+    source = {"type": kind, "value": part.get(kind, part.get("id")), "mimeType": part.get("mimeType")}
+    return {"type": "document", "source": source, "metadata": {"filename": part.get("filename")}}
+
+
+def _last_event_id(request: HttpRequest) -> int:
+    """0 without one. Raises InvalidParams."""
+    text = request.headers.get("Last-Event-ID", "0")
+    if not LAST_EVENT_ID.fullmatch(text):
+        raise InvalidParams("Must be the id of an event of this run.", "Last-Event-ID")
+    return int(text)
+
+
+def _earlier(principal: Principal, agent: Agent, run_id: str) -> Sent:
+    """What this run's message led to, if the caller sent it before. Raises InvalidParams."""
+    sent = turns.sent_before(principal, agent, run_id)
+    if sent is None:
+        raise InvalidParams("There is no run of yours with this runId to go on with. Leave it out.", "Last-Event-ID")
+    return sent
+
+
+async def _send(
+    request: HttpRequest, principal: Principal, agent: Agent, asked: types.RunAgentInput, message: JSON
+) -> Sent:
+    """Raises Refusal."""
+    if "taskId" not in message:
+        message |= await db.run(_place, principal, agent, asked)
+    return await send(principal, agent, message, traceparent=request.headers.get("traceparent", ""))
+
+
+def _message(agent: Agent, asked: types.RunAgentInput) -> JSON:
+    """The A2A message of the answer to an interrupt, or of the user's messages after the last answer.
+
+    The front end's state and context go along as metadata. Raises InvalidFields, ContentTypeNotSupported.
+    """
+    answered = next((entry for entry in asked.resume or [] if entry.status == "resolved"), None)
+    payload = answered.payload if answered else _commanded(asked.forwarded_props)
+    if answered is not None or payload is not None:
+        parts = [{"text": payload} if isinstance(payload, str) else {"data": payload}]
+    else:
+        parts = [part for message in _newest(asked.messages) for part in _parts(message)]
+    told = {"state": _own_state(asked), "context": [one.model_dump(by_alias=True) for one in asked.context or []]}
+    told |= {"forwardedProps": asked.forwarded_props}
+    metadata = {name: value for name, value in told.items() if value}
+    said: JSON = {"messageId": asked.run_id, "contextId": asked.thread_id, "role": "ROLE_USER", "parts": parts}
+    said |= {"metadata": {"agui": metadata}} if metadata else {}
+    said |= {"taskId": answered.interrupt_id} if answered else {}
+    try:
+        stored = SendMessageRequest.read({"message": said}, agent).message.stored()
+    except InvalidFields as refused:
+        raise InvalidFields([(_agui_name(path), sentence) for path, sentence in refused.violations]) from None
+    check_modes(agent, stored["parts"], [])
+    return stored
+
+
+def _commanded(forwarded: Any) -> Any:
+    """The answer of front ends that know interrupts as LangGraph's: `forwardedProps.command.resume`."""
+    command = forwarded.get("command") if isinstance(forwarded, dict) else None
+    return command.get("resume") if isinstance(command, dict) else None
+
+
+def _own_state(asked: types.RunAgentInput) -> Any:
+    """The front end's state without what came from here."""
+    if not isinstance(asked.state, dict):
+        return asked.state
+    return {name: value for name, value in asked.state.items() if name not in STATE}
+
+
+def _agui_name(path: str) -> str:
+    names = {"message.messageId": "runId", "message.contextId": "threadId", "message.taskId": "resume[0].interruptId"}
+    return names.get(path, path.replace("message.parts", "messages.content"))
+
+
+def _newest(messages: Sequence[types.Message]) -> list[types.UserMessage]:
+    newest: list[types.UserMessage] = []
+    for message in reversed(messages):
+        if isinstance(message, types.UserMessage):
+            newest.append(message)
+        elif isinstance(message, types.AssistantMessage | types.ToolMessage):
+            break
+    return newest[::-1]
+
+
+def _parts(message: types.UserMessage) -> Iterator[JSON]:
+    """Raises InvalidParams."""
+    if isinstance(message.content, str):
+        yield {"text": message.content}
+        return
+    for part in message.content:
+        if isinstance(part, types.TextPart):
+            yield {"text": part.text}
+            continue
+        source = part.source
+        if isinstance(source, types.FileSource):
+            raise InvalidParams("Send the content or a link: files by id are not kept here.", "messages.content.source")
+        about = {"mediaType": source.mime_type} if source.mime_type else {}
+        name = part.metadata.get("filename") if isinstance(part.metadata, dict) else None
+        about |= {"filename": name} if name else {}
+        yield {"raw" if isinstance(source, types.DataSource) else "url": source.value, **about}
+
+
+def _place(principal: Principal, agent: Agent, asked: types.RunAgentInput) -> JSON:
+    """The task that the message goes on with, if any: the thread's newest, if it waits for an answer.
+
+    For a message that was sent before, the task of then. Raises InvalidParams.
+    """
+    earlier = turns.sent_before(principal, agent, asked.run_id)
+    if earlier is not None:
+        is_answer = Message.objects.filter(task=earlier.task, index__lt=earlier.index).exists()
+        return {"taskId": str(earlier.task)} if is_answer else {}
+    context = lookup.find_context(principal, agent, asked.thread_id)
+    newest = lineage.newest_task(context) if context else None
+    return {"taskId": str(newest.pk)} if newest and TaskState(newest.state).is_interrupted else {}
+
+
+def _given_up(asked: types.RunAgentInput) -> str:
+    """The task whose question the person does not answer."""
+    return next((entry.interrupt_id for entry in asked.resume or [] if entry.status == "cancelled"), "")
+
+
+def _cancel(principal: Principal, agent: Agent, task_id: str) -> Sent:
+    """Raises TaskNotFound. A task that has ended stays as it is."""
+    task = lookup.find_agent_task(principal, agent, task_id)
+    with suppress(TaskNotCancelable):
+        cancel.cancel_task(task)
+    return Sent(task.context_id, 0, task=task.pk)
+
+
+async def _canceled() -> AsyncGenerator[list[tuple[int, Piece]]]:
+    yield [(0, End(TaskState.CANCELED))]
+
+
+async def _at_once(
+    pieces: AsyncGenerator[list[tuple[int, Piece]]],
+) -> AsyncGenerator[list[tuple[int, Piece]]]:
+    """The pieces after an empty batch, so that a run begins before its agent says something."""
+    yield []
+    async with aclosing(pieces):
+        async for batch in pieces:
+            yield batch
+
+
+@dataclass(slots=True)
+class Run:
+    """The events of a run, made of its pieces; those up to event `after` of the record were sent before.
+
+    `own_state` is the front end's part of the state.
+    """
+
+    thread: str
+    id: str
+    sent: Sent
+    own_state: Any = None
+    after: int = 0
+    _state: JSON = field(init=False)
+    _has_begun: bool = False
+    _messages: int = 0
+    _is_open: bool = False
+
+    def __post_init__(self) -> None:
+        self._state = self.own_state if isinstance(self.own_state, dict) else {}
+        self._state |= {**STATE, "task": self._task, "session": self.thread, "files": []}
+
+    def frames(self, pieces: list[tuple[int, Piece]]) -> bytes:
+        """Server-sent events. An id comes with the last event of each event of the record."""
+        fresh = [(index, piece) for index, piece in pieces if index > self.after or isinstance(piece, End)]
+        for _, piece in pieces[: len(pieces) - len(fresh)]:
+            list(self._events(piece))
+        frames = []
+        reached = pieces[-1][0] if pieces else 0
+        if not self._has_begun and (fresh or reached >= self.after):
+            self._has_begun = True
+            frames += [_frame(one) for one in self._begin()]
+        for place, (index, piece) in enumerate(fresh):
+            made = list(self._events(piece))
+            is_last = place + 1 == len(fresh) or fresh[place + 1][0] != index
+            frames += [_frame(one) for one in made[:-1]]
+            frames += [_frame(one, index if is_last and index else None) for one in made[-1:]]
+        return b"".join(frames)
+
+    def _begin(self) -> Iterator[events.BaseEvent]:
+        """Clients check each stream by itself, so one that goes on opens the cut message again."""
+        yield events.RunStartedEvent(thread_id=self.thread, run_id=self.id)
+        yield events.StateSnapshotEvent(snapshot=self._state)
+        if self._is_open:
+            yield events.TextMessageStartEvent(message_id=self._message, role="assistant")
+
+    def error(self, error: Exception) -> bytes:
+        refused = problem(error)
+        return _frame(events.RunErrorEvent(message=refused.message, code=refused.row.reason or refused.row.status))
+
+    def _events(self, piece: Piece) -> Iterator[events.BaseEvent]:
+        match piece:
+            case Text(text):
+                yield from self._say(text)
+            case Progress(text, done, total):
+                progress = {"text": text, "done": done, "total": total}
+                yield self._set("progress", progress)
+                yield events.ActivitySnapshotEvent(
+                    message_id=f"{self.id}-progress", activity_type="progress", content=progress
+                )
+            case ToolCall():
+                yield from self._close()
+                yield events.ToolCallStartEvent(tool_call_id=piece.id, tool_call_name=piece.name)
+                yield events.ToolCallArgsEvent(tool_call_id=piece.id, delta=wire.json_text(piece.arguments))
+                yield events.ToolCallEndEvent(tool_call_id=piece.id)
+            case ToolResult():
+                text = piece.result if isinstance(piece.result, str) else wire.json_text(piece.result)
+                key = f"{self.id}-{piece.id}"
+                yield events.ToolCallResultEvent(message_id=key, tool_call_id=piece.id, content=text)
+            case File():
+                about = {"name": piece.name, "mediaType": piece.media_type, "url": link_to(piece, self.sent.context)}
+                self._state["files"].append(about)
+                yield _changed("add", "/files/-", about)
+                yield from self._say(markdown_link(piece, self.sent.context))
+            case End():
+                yield from self._close()
+                yield from self._end(piece)
+
+    def _say(self, text: str) -> Iterator[events.BaseEvent]:
+        if not self._is_open:
+            self._is_open = True
+            yield events.TextMessageStartEvent(message_id=self._message, role="assistant")
+        yield events.TextMessageContentEvent(message_id=self._message, delta=text)
+
+    def _close(self) -> Iterator[events.BaseEvent]:
+        if self._is_open:
+            yield events.TextMessageEndEvent(message_id=self._message)
+            self._is_open, self._messages = False, self._messages + 1
+
+    def _end(self, end: End) -> Iterator[events.BaseEvent]:
+        yield self._set("state", str(end.state))
+        usage = [_usage(model, counts) for model, counts in end.usage.get("models", {}).items()] or None
+        if end.state in (TaskState.FAILED, TaskState.REJECTED):
+            code = end.code or str(end.state)
+            yield events.RunErrorEvent(message=end.words or "The agent failed.", code=code, usage=usage)
+            return
+        outcome: Any = events.RunFinishedSuccessOutcome()
+        if end.state == TaskState.CANCELED:
+            outcome = events.RunFinishedCancelledOutcome()
+        elif end.state.is_interrupted:
+            yield self._set("question", {"text": end.words, "schema": (end.slot or {}).get("schema")})
+            outcome = events.RunFinishedInterruptOutcome(interrupts=[self._interrupt(end)])
+        yield events.RunFinishedEvent(thread_id=self.thread, run_id=self.id, outcome=outcome, usage=usage)
+
+    def _set(self, name: str, value: Any) -> events.StateDeltaEvent:
+        self._state[name] = value
+        return _changed("replace", f"/{name}", value)
+
+    def _interrupt(self, end: End) -> types.Interrupt:
+        schema = (end.slot or {}).get("schema")
+        return types.Interrupt(
+            id=self._task or "", reason=REASONS[end.state], message=end.words, response_schema=schema
+        )
+
+    @property
+    def _message(self) -> str:
+        return f"{self.id}-{self._messages}"
+
+    @property
+    def _task(self) -> str | None:
+        return str(self.sent.task) if self.sent.task else None
+
+
+def _usage(model: str, counts: JSON) -> events.TokenUsage:
+    read, written = counts.get("inputTokens", 0), counts.get("outputTokens", 0)
+    return events.TokenUsage(model=model, input_tokens=read, output_tokens=written, total_tokens=read + written)
+
+
+def _changed(operation: str, place: str, value: Any) -> events.StateDeltaEvent:
+    """A JSON Patch (RFC 6902)."""
+    return events.StateDeltaEvent.model_validate({"delta": [{"op": operation, "path": place, "value": value}]})
+
+
+def _frame(event: events.BaseEvent, index: int | None = None) -> bytes:
+    return wire.text_frame(event.model_dump_json(by_alias=True), id_=index)
+
+
+urlpatterns = [path("agui/<str:slug>", run_agent, name="agui"), path("agui/<str:slug>/", run_agent)]

@@ -1,0 +1,54 @@
+"""Who is calling a door, and which agent they may use."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from django.http import HttpRequest
+
+from apps.a2a import http
+from apps.a2a.authentication import authenticate, check_access, find_agent
+from apps.a2a.errors import AgentNotFound, Unauthenticated
+from apps.accounts.authentication import OpenStream
+from apps.accounts.principals import READ, WRITE, Principal
+from apps.agents.models import Agent
+from apps.record.errors import check_allowed
+
+
+async def authenticate_caller(
+    request: HttpRequest, resource: str, scope: str = WRITE, slug: str = ""
+) -> http.AuthenticatedRequest:
+    """A caller with credentials, and the agent that the slug names. `resource`: the door's path.
+
+    Raises BadCredentials, QuotaExceeded, Unauthenticated, AgentNotFound, MissingScope, MissingRole.
+    """
+    slug = slug if request.headers.get("Authorization") else ""  # who has no key learns of no agent
+    incoming = await http.authenticate_request(request, slug, resource)
+    if not incoming.principal.is_known:
+        raise Unauthenticated
+    check_allowed(incoming.principal, scope)
+    return incoming
+
+
+def called_agent(incoming: http.AuthenticatedRequest) -> Agent:
+    """Raises AgentNotFound if the request named none."""
+    if incoming.agent is None:
+        raise AgentNotFound
+    return incoming.agent
+
+
+def open_agent(principal: Principal, slug: str) -> Agent:
+    """The agent that this slug names, if the caller may use it. Raises AgentNotFound."""
+    agent = find_agent(slug)
+    check_access(principal, agent)
+    return agent
+
+
+def recheck(request: HttpRequest, slug: str, scope: str = READ) -> partial[None]:
+    """What raises BadCredentials or Refusal once the caller of an open stream has lost access to the agent."""
+    return partial(_check_again, request.headers.get("Authorization", ""), slug, scope)
+
+
+def _check_again(authorization: str, slug: str, scope: str) -> None:
+    principal, _ = authenticate(authorization, slug, OpenStream())
+    check_allowed(principal, scope)

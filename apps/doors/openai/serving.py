@@ -1,0 +1,136 @@
+"""What chat completions and responses share: a request's turn, and how it is streamed and stopped."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import ExitStack, aclosing, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest
+
+import db
+from apps.a2a.http import AuthenticatedRequest, checked_frames
+from apps.accounts.principals import WRITE, Principal
+from apps.agents.models import Agent
+from apps.api.framework.views import IDEMPOTENCY_HEADER
+from apps.api.messages import idempotency_key_errors
+from apps.doors import turns
+from apps.doors.callers import recheck
+from apps.doors.openai import threads
+from apps.doors.openai.errors import error_json
+from apps.doors.openai.requests import Message
+from apps.doors.turns import Piece
+from apps.engine import cancel
+from apps.engine.send import Sent, send
+from apps.limits import current as limits
+from apps.record import wire
+from apps.record.errors import InvalidParams, Refusal
+from apps.record.events import JSON
+
+Pieces = AsyncGenerator[list[tuple[int, Piece]]]
+DONE = b"data: [DONE]\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A message that was sent, and who sent it."""
+
+    incoming: AuthenticatedRequest
+    agent: Agent
+    sent: Sent
+    session: str  # the caller's name for it
+    is_kept: bool = False  # the task goes on if the client leaves
+    is_of_others: bool = False
+
+    @property
+    def principal(self) -> Principal:
+        return self.incoming.principal
+
+    async def pieces(self) -> Pieces:
+        """What follows. A task whose client leaves is canceled, unless it `is_kept`."""
+        has_ended = False
+        try:
+            async with aclosing(turns.follow(self.sent, is_of_others=self.is_of_others)) as batches:
+                async for batch in batches:
+                    has_ended = isinstance(batch[-1][1], turns.End)
+                    yield batch
+        finally:
+            if self.sent.task is not None and not has_ended and not self.is_kept:
+                db.later(_stop, self.principal, self.agent, self.sent.task)
+
+
+def _stop(principal: Principal, agent: Agent, task: uuid.UUID) -> None:
+    with suppress(Refusal):
+        cancel.cancel_by_id(principal, agent, str(task))
+
+
+async def begin(
+    incoming: AuthenticatedRequest, agent: Agent, messages: Sequence[Message], session: str, **options: Any
+) -> Turn:
+    """Send the newest message of a thread, in the session that the client names or in the thread's own. Raises Refusal.
+
+    `options` are those of `send`.
+    """
+    principal, key = incoming.principal, incoming.request.headers.get(IDEMPOTENCY_HEADER, "")
+    message = threads.message_of(agent, messages, session, key)
+    if key and (sent := await db.run(threads.sent_before, principal, agent, message)) is not None:
+        return Turn(incoming, agent, sent, session or str(sent.context), is_kept=True)
+    if session:
+        message |= await db.run(threads.place_in, principal, agent, session)
+    elif len(messages) > 1:
+        message |= await db.run(threads.place_of, principal, agent, messages)
+    if key or session:
+        with idempotency_key_errors():
+            message["messageId"] = key or str(uuid.uuid4())
+            return await _send(incoming, agent, message, options, is_kept=bool(key))
+    for message_id in threads.message_ids(messages):
+        try:
+            turn = await _send(incoming, agent, {**message, "messageId": message_id}, options)
+        except InvalidParams as refused:  # the id is of a message in another session
+            if refused.field != "messageId":
+                raise
+            continue
+        if not turn.sent.repeated:
+            return turn
+    return await _send(incoming, agent, {**message, "messageId": str(uuid.uuid4())}, options)
+
+
+async def _send(
+    incoming: AuthenticatedRequest, agent: Agent, message: JSON, options: JSON, *, is_kept: bool = False
+) -> Turn:
+    trace = incoming.request.headers.get("traceparent", "")
+    sent = await send(incoming.principal, agent, message, traceparent=trace, **options)
+    return Turn(incoming, agent, sent, message.get("contextId") or str(sent.context), is_kept)
+
+
+async def collect(pieces: Pieces) -> list[tuple[int, Piece]]:
+    """All pieces, once the turn has settled."""
+    async with aclosing(pieces):
+        return [piece async for batch in pieces for piece in batch]
+
+
+def event_stream(
+    request: HttpRequest,
+    agent: Agent,
+    pieces: Pieces,
+    encode: Callable[[list[tuple[int, Piece]]], bytes],
+    close: Callable[[], None],
+    headers: dict[str, str],
+    scope: str = WRITE,
+) -> wire.EventStream:
+    """What `encode` makes of the pieces, as server-sent events."""
+
+    def error_frame(error: Exception) -> bytes:
+        return wire.sse_frame(error_json(error))
+
+    frames = checked_frames(pieces, encode, error_frame, recheck(request, agent.slug, scope))
+    return wire.EventStream(frames, close, headers)
+
+
+def open_stream(incoming: AuthenticatedRequest, agent: Agent) -> ExitStack:
+    """Counts a request that waits or streams, until it is closed. Raises QuotaExceeded."""
+    stack = ExitStack()
+    stack.callback(limits.open_stream(incoming.principal, incoming.address, agent.pk))
+    return stack

@@ -1,0 +1,251 @@
+"""Schedules: a person's list, the form of one with its next runs, and its history."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+import zoneinfo
+from functools import cache
+from typing import Any, cast
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from apps.accounts.models import User
+from apps.accounts.quotas import QuotaExceeded, count_act
+from apps.agents.models import Agent
+from apps.automation import schedules
+from apps.automation.models import Schedule, ScheduledRun
+from apps.record.errors import InvalidFields, Refusal
+from apps.web.roles import refuse
+from apps.web.shell import as_reader, page, principal_of, reader_view, zone_of
+from db import sql
+
+MOST_SHOWN = 200  # schedules
+RUNS_SHOWN = 50
+FORM_FIELDS = {"everySeconds": "minutes", "timeZone": "time_zone"}
+"""The form's fields whose names differ from those of refusals."""
+TIMING = ("kind", "cron", "minutes", "at", "time_zone")
+NO_CONTENT: dict[str, Any] = {
+    "agent": None, "name": "", "text": "", "inputs": {}, "overlap": "skip", "catch_up": "last",
+}  # fmt: skip
+"""What a preview does without."""
+EXAMPLES = {
+    "0 9 * * *": "every day at 9:00",
+    "0 9 * * 1-5": "on weekdays at 9:00",
+    "0 * * * *": "every hour",
+    "0 8 * * 1": "on Mondays at 8:00",
+    "0 7 1 * *": "on the first of each month at 7:00",
+}
+
+
+@cache
+def _zones() -> list[str]:
+    return sorted(zoneinfo.available_timezones())
+
+
+class InputsField(forms.JSONField):
+    """A JSON object, or nothing."""
+
+    def prepare_value(self, value: Any) -> Any:
+        return "" if value is None else super().prepare_value(value)
+
+    def clean(self, value: Any) -> Any:
+        given = super().clean(value)
+        if given is not None and not isinstance(given, dict):
+            raise forms.ValidationError("Write a JSON object, in braces.")
+        return given
+
+
+class ScheduleForm(forms.Form):
+    """A schedule as people enter it: an interval in minutes, a time in the schedule's zone."""
+
+    name = forms.CharField(max_length=200, widget=forms.TextInput({"autocomplete": "off"}))
+    agent = forms.ModelChoiceField(Agent.objects.none(), to_field_name="slug", label="Agent or plan")
+    text = forms.CharField(
+        label="Message", required=False, max_length=100_000, strip=False, widget=forms.Textarea({"rows": 3})
+    )
+    inputs = InputsField(
+        label="Inputs (JSON)",
+        required=False,
+        help_text="A plan's inputs, such as {“topic”: “energy”}. An agent gets them beside the message.",
+        widget=forms.Textarea({"rows": 3, "class": "code", "spellcheck": "false", "autocapitalize": "none"}),
+    )
+    kind = forms.ChoiceField(
+        label="When",
+        choices=[("cron", "At certain times"), ("interval", "Every so many minutes"), ("once", "Once")],
+        initial="cron",
+        widget=forms.RadioSelect,
+    )
+    cron = forms.CharField(
+        label="Times",
+        required=False,
+        max_length=200,
+        initial="0 9 * * *",
+        help_text="A cron expression: minute, hour, day of month, month, day of week.",
+        widget=forms.TextInput(
+            {"list": "cron-examples", "class": "code", "autocomplete": "off", "spellcheck": "false"}
+        ),
+    )
+    minutes = forms.IntegerField(label="Minutes", required=False, min_value=1, max_value=527_040)
+    at = forms.DateTimeField(
+        label="Date and time",
+        required=False,
+        help_text="For once; an interval counts from it.",
+        widget=forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+    )
+    time_zone = forms.CharField(max_length=64, widget=forms.TextInput({"list": "time-zones", "autocomplete": "off"}))
+    overlap = forms.ChoiceField(
+        label="If an earlier run still works",
+        choices=[
+            ("skip", "Skip the new run"),
+            ("queue", "Wait for the earlier run"),
+            ("cancel", "Cancel the earlier run"),
+        ],
+    )
+    catch_up = forms.ChoiceField(
+        label="After the server was down",
+        choices=[("last", "Run once"), ("none", "Do not run"), ("all", "Run for each missed time, at most 10")],
+    )
+
+    def __init__(self, user: User, *data: Any, **options: Any) -> None:
+        super().__init__(*data, **options)
+        usable = Agent.objects.visible_to(user.principal).order_by("name")
+        cast("forms.ModelChoiceField[Agent]", self.fields["agent"]).queryset = usable
+
+    def clean_time_zone(self) -> str:
+        name = str(self.cleaned_data["time_zone"])
+        try:
+            schedules.zone_of(name)
+        except InvalidFields as refused:
+            raise forms.ValidationError(refused.violations[0][1]) from None
+        return name
+
+    def fill(self, schedule: Schedule) -> Schedule:
+        """Set what the valid form says."""
+        given = self.cleaned_data
+        for name in ("name", "agent", "text", "kind", "cron", "time_zone", "overlap", "catch_up"):
+            setattr(schedule, name, given[name])
+        schedule.inputs = given["inputs"] or {}
+        schedule.every_seconds = given["minutes"] * 60 if given["minutes"] else None
+        schedule.at = _in_zone(given["at"], given["time_zone"])
+        return schedule
+
+    def refused(self, refusal: Exception) -> None:
+        violations = refusal.violations if isinstance(refusal, InvalidFields) else [("", str(refusal))]
+        for path, sentence in violations:
+            name = FORM_FIELDS.get(path, path.partition(".")[0])
+            self.add_error(name if name in self.fields else None, sentence)
+
+
+def _in_zone(at: datetime.datetime | None, zone: str) -> datetime.datetime | None:
+    """A time as it was typed, in the schedule's zone."""
+    return at.replace(tzinfo=schedules.zone_of(zone)) if at else None
+
+
+def _initial(schedule: Schedule) -> dict[str, Any]:
+    names = ("name", "text", "kind", "cron", "time_zone", "overlap", "catch_up")
+    at = schedule.at.astimezone(schedules.zone_of(schedule.time_zone)).replace(tzinfo=None) if schedule.at else None
+    return {name: getattr(schedule, name) for name in names} | {
+        "agent": schedule.agent.slug if schedule.agent else None,
+        "inputs": schedule.inputs or None,
+        "minutes": schedule.every_seconds and schedule.every_seconds // 60,
+        "at": at,
+    }
+
+
+@reader_view
+def schedule_list(request: HttpRequest) -> HttpResponse:
+    rows = Schedule.objects.visible_to(principal_of(request)).select_related("agent").order_by("-created_at", "-id")
+    return page(request, "web/schedules.html", schedules=list(rows[:MOST_SHOWN]))
+
+
+@reader_view
+def one_schedule(request: HttpRequest, schedule: uuid.UUID) -> HttpResponse:
+    """A schedule's next runs and its history."""
+    found = _find(request, schedule)
+    runs = ScheduledRun.objects.visible_to(principal_of(request)).filter(schedule=found).select_related("task__agent")
+    newest = list(runs.order_by("-due_at")[:RUNS_SHOWN])
+    about = {"schedule": found, "next_runs": schedules.next_times(found), "runs": newest}
+    return page(request, "web/schedule.html", **about)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def edit_schedule(request: HttpRequest, schedule: uuid.UUID | None = None) -> HttpResponse:
+    user = cast("User", request.user)
+    refuse(user, request.resolver_match)  # before the form is filled in
+    with as_reader(request):
+        found = _find(request, schedule) if schedule else Schedule(time_zone=str(zone_of(request, user.time_zone)))
+        given: dict[str, Any] = {} if schedule is None else _initial(found)
+        initial = {"agent": request.GET.get("agent"), "time_zone": found.time_zone, **given}
+        form = ScheduleForm(user, request.POST or None, initial=initial)
+        if request.method == "POST" and form.is_valid() and _save(user, form, found):
+            return redirect("web:schedule", found.pk)
+        about = {"form": form, "schedule": found if schedule else None, "examples": EXAMPLES, "zones": _zones()}
+        return page(request, "web/schedule_edit.html", **about)
+
+
+def _save(user: User, form: ScheduleForm, schedule: Schedule) -> bool:
+    try:
+        count_act(user.principal)
+        schedules.save(user.principal, form.fill(schedule))
+    except (Refusal, QuotaExceeded) as refusal:
+        form.refused(refusal)
+        return False
+    return True
+
+
+@require_POST
+@login_required
+def preview_schedule(request: HttpRequest) -> HttpResponse:
+    """The next runs of what the form says now, or what is wrong with it."""
+    with as_reader(request):
+        form = ScheduleForm(cast("User", request.user), request.POST)
+        form.full_clean()
+        about: dict[str, Any] = {"problems": [said for name in TIMING for said in form.errors.get(name, [])]}
+        if not about["problems"]:
+            now = sql.database_time()
+            form.cleaned_data = {**NO_CONTENT, **form.cleaned_data}
+            try:
+                about["next_runs"] = schedules.preview(form.fill(Schedule(created_at=now)), now)
+            except InvalidFields as refused:
+                about["problems"] = [sentence for _, sentence in refused.violations]
+        return render(request, "web/_next_runs.html", about)
+
+
+@require_POST
+@login_required
+def act_on_schedule(request: HttpRequest, schedule: uuid.UUID) -> HttpResponse:
+    """Pause, resume, run now or delete, as `do` says."""
+    found, do = _find(request, schedule), request.POST.get("do", "")
+    try:
+        match do:
+            case "pause":
+                schedules.pause(found)
+            case "resume":
+                schedules.resume(found)
+            case "run":
+                count_act(principal_of(request))
+                run = schedules.run_now(found)
+                messages.info(request, run.reason or "It was started.")
+            case "delete":
+                found.delete()
+                messages.info(request, "The schedule was deleted. What it started stays.")
+                return redirect("web:schedules")
+            case _:
+                raise Http404
+    except (Refusal, QuotaExceeded) as refusal:
+        messages.error(request, str(refusal))
+    return redirect("web:schedule", found.pk)
+
+
+def _find(request: HttpRequest, key: uuid.UUID) -> Schedule:
+    found = Schedule.objects.visible_to(principal_of(request)).select_related("agent").filter(pk=key).first()
+    if found is None:
+        raise Http404
+    return found

@@ -1,0 +1,153 @@
+"""The draft of A2A 1.1 is served to who asks for it, where it is switched on."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from apps.a2a.v1_1 import SHOWN
+from apps.record.models import Event, Task
+from tests.a2a.calling import Caller, message, text_of
+from tests.a2a.resting import Resource
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MISSING = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
+
+
+@dataclass
+class NextCaller(Caller):
+    """The SDK's types know no fields of 1.1."""
+
+    version: str = "1.1"
+
+    def check(self, method: str, result: Any) -> None:
+        pass
+
+    def check_event(self, result: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def next_at(ada_key, settings):
+    settings.A2A_PREVIEW = True
+    return lambda slug: NextCaller(slug, ada_key)
+
+
+async def generation_in_log(task: str) -> str:
+    return str(await Event.objects.filter(task=task, type__in=SHOWN).values_list("index", flat=True).alast())
+
+
+async def asked(caller) -> dict[str, Any]:
+    """A task that waits for an answer."""
+    return (await caller.send(message("ask me"))).result["task"]
+
+
+async def test_a_task_has_its_generation_and_what_happened_in_order(worker, next_at, ada_at, asking):
+    task = await asked(next_at("asking"))
+    assert task["generation"] == await generation_in_log(task["id"])
+    await next_at("asking").send(message("blue", taskId=task["id"]))
+    done = (await next_at("asking").call("GetTask", {"id": task["id"]})).result
+    assert int(done["generation"]) > int(task["generation"])
+    places = [int(entry["generation"]) for entry in done["timeline"]]
+    assert places == sorted(set(places))
+    assert places[-1] == int(done["generation"])
+    said = [text_of(entry["message"]) for entry in done["timeline"] if "message" in entry]
+    states = [entry["status"]["state"].removeprefix("TASK_STATE_") for entry in done["timeline"] if "status" in entry]
+    assert said == ["ask me", "blue"]
+    assert [state for state in states if state != "WORKING"] == ["INPUT_REQUIRED", "COMPLETED"]
+    for artifact in done["artifacts"]:
+        assert 0 < int(artifact["startGeneration"]) <= int(artifact["endGeneration"]) <= int(done["generation"])
+    short, none = [
+        (await next_at("asking").call("GetTask", {"id": task["id"], "timelineLength": length})).result
+        for length in (1, 0)
+    ]
+    assert short["timeline"] == done["timeline"][-1:]
+    assert "timeline" not in none
+    [listed] = (await next_at("asking").call("ListTasks", {})).result["tasks"]
+    assert listed["generation"] == done["generation"]
+    now = (await ada_at("asking").call("GetTask", {"id": task["id"]})).result
+    assert not {"generation", "timeline"} & now.keys()
+
+
+async def test_each_event_of_a_stream_has_its_generation(worker, next_at, echo):
+    stream = next_at("echo").stream("SendStreamingMessage", {"message": message("hi")})
+    events = [(index, *event.values()) async for index, event in stream]
+    assert [body["generation"] for _, body in events] == [str(index) for index, _ in events]
+    assert events[-1][1]["generation"] == await generation_in_log(events[0][1]["id"])
+
+
+async def test_a_client_waits_for_a_newer_task(worker, next_at, asking, settings):
+    task = await asked(next_at("asking"))
+    known = {"id": task["id"], "currentGeneration": task["generation"]}
+    older = {**known, "currentGeneration": int(task["generation"]) - 1}
+    assert (await next_at("asking").call("GetTask", older)).result["generation"] == task["generation"]
+    waiting = asyncio.ensure_future(next_at("asking").call("GetTask", known))
+    await next_at("asking").send(message("blue", taskId=task["id"]))
+    newer = (await waiting).result
+    assert int(newer["generation"]) > int(task["generation"])
+    ended = (await next_at("asking").call("GetTask", {"id": task["id"]})).result
+    over = {"id": task["id"], "currentGeneration": ended["generation"]}
+    assert (await next_at("asking").call("GetTask", over)).result == ended, "nothing more happens to it"
+    settings.A2A_POLL_SECONDS = 0.01
+    again = await asked(next_at("asking"))
+    same = {"id": again["id"], "currentGeneration": again["generation"]}
+    assert (await next_at("asking").call("GetTask", same)).result["generation"] == again["generation"]
+
+
+async def test_a_write_is_refused_if_the_task_has_changed(worker, next_at, ada_key, asking):
+    task = await asked(next_at("asking"))
+    current, stale = int(task["generation"]), int(task["generation"]) - 1
+    answer = await next_at("asking").send(message("blue", taskId=task["id"]), ifGenerationMatch=stale)
+    assert (answer.status, answer.code, answer.reason) == (200, -32010, "TASK_GENERATION_MISMATCH")
+    refused = await next_at("asking").call("CancelTask", {"id": task["id"], "ifGenerationMatch": stale})
+    assert refused.code == -32010
+    rest = Resource("asking", ada_key, version="1.1")
+    over_http = await rest.ask("POST", f"tasks/{task['id']}:cancel", {"ifGenerationMatch": str(stale)})
+    assert (over_http.status, over_http.reason) == (409, "TASK_GENERATION_MISMATCH")
+    assert await generation_in_log(task["id"]) == task["generation"], "nothing was recorded"
+    settled = await next_at("asking").send(message("blue", taskId=task["id"]), ifGenerationMatch=current)
+    assert settled.result["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    other = await asked(next_at("asking"))
+    canceled = {"id": other["id"], "ifGenerationMatch": other["generation"]}
+    assert (await next_at("asking").call("CancelTask", canceled)).result["status"]["state"] == "TASK_STATE_CANCELED"
+
+
+@pytest.mark.services("a generation is checked under the lock of the context")
+async def test_of_two_writes_on_one_generation_one_counts(next_at, echo):
+    task = (await next_at("echo").send(message(), returnImmediately=True)).result["task"]
+    expected = {"ifGenerationMatch": task["generation"], "returnImmediately": True}
+    both = [next_at("echo").send(message(text, taskId=task["id"]), **expected) for text in ("one", "two")]
+    answers = await asyncio.gather(*both)
+    assert sorted("result" in answer.body for answer in answers) == [False, True]
+    assert [answer.code for answer in answers if "error" in answer.body] == [-32010]
+
+
+async def test_wrong_options_and_others_tasks_are_refused_as_in_1_0(worker, next_at, bob_key, asking):
+    caller = next_at("asking")
+    for method, params, field in (
+        ("GetTask", {"id": MISSING, "currentGeneration": -1}, "currentGeneration"),
+        ("GetTask", {"id": MISSING, "timelineLength": "x"}, "timelineLength"),
+        ("SendMessage", {"message": message(), "configuration": 5}, "configuration"),
+        (
+            "SendMessage",
+            {"message": message(), "configuration": {"ifGenerationMatch": 1}},
+            "configuration.ifGenerationMatch",
+        ),
+    ):
+        answer = await caller.call(method, params)
+        assert (answer.code, answer.fields) == (-32602, [field])
+    assert not await Task.objects.aexists()
+    task = await asked(caller)
+    bob = NextCaller("asking", bob_key)
+    for method, more in (("GetTask", {"currentGeneration": 9999}), ("CancelTask", {"ifGenerationMatch": 1})):
+        theirs, unknown = [await bob.call(method, {"id": one} | more) for one in (task["id"], MISSING)]
+        assert (theirs.code, theirs.body) == (-32001, unknown.body)
+
+
+async def test_over_http_it_is_served_only_where_it_is_switched_on(next_at, ada_key, echo, settings):
+    resource = Resource("echo", ada_key, version="1.1")
+    assert (await resource.ask("GET", f"tasks/{MISSING}?currentGeneration=5")).reason == "TASK_NOT_FOUND"
+    settings.A2A_PREVIEW = False
+    assert (await resource.ask("GET", f"tasks/{MISSING}")).reason == "VERSION_NOT_SUPPORTED"

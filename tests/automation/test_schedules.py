@@ -1,0 +1,249 @@
+"""Schedules start what is due, once; the clock is given, never waited for."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core import mail
+
+from apps.accounts.models import Membership, User
+from apps.accounts.permissions import Role
+from apps.agents.models import Agent
+from apps.automation import schedules, targets
+from apps.automation.models import Schedule, ScheduledRun
+from apps.engine.cancel import cancel_task
+from apps.plans.models import Plan
+from apps.record.execution import Accepted
+from apps.record.models import Task, TaskState
+from db import sql
+from tests.plans.conftest import agents, plan  # noqa: F401 fixtures
+
+pytestmark = pytest.mark.services("the clock and compare-and-swap are the database's")
+
+State = ScheduledRun.State
+HOUR = datetime.timedelta(hours=1)
+Make = Callable[..., Schedule]
+
+
+@pytest.fixture
+def hourly(ada: User, echo: Agent) -> Make:
+    """A schedule that is due since `hours` full hours, the newest of them a second ago."""
+
+    def make(hours: int = 1, **fields: Any) -> Schedule:
+        usual: dict[str, Any] = {"agent": echo, "text": "hello", "name": "Hourly", "kind": "interval"}
+        made = schedules.save(ada.principal, Schedule(**{**usual, "every_seconds": 3600, **fields}))
+        first = sql.database_time() - datetime.timedelta(seconds=1) - (hours - 1) * HOUR
+        Schedule.objects.filter(pk=made.pk).update(created_at=first, next_at=first)
+        made.refresh_from_db()
+        return made
+
+    return make
+
+
+def states(schedule: Schedule) -> list[str]:
+    return list(schedule.runs.order_by("due_at").values_list("state", flat=True))
+
+
+def tick() -> int:
+    schedules.claim_due()
+    return schedules.start_waiting()
+
+
+def due_again(schedule: Schedule) -> None:
+    """As if an hour had passed."""
+    schedule.refresh_from_db()
+    assert schedule.next_at
+    for run in schedule.runs.order_by("due_at"):
+        ScheduledRun.objects.filter(pk=run.pk).update(due_at=run.due_at - HOUR)
+    Schedule.objects.filter(pk=schedule.pk).update(
+        next_at=schedule.next_at - HOUR, created_at=schedule.created_at - HOUR
+    )
+
+
+def test_a_due_time_starts_one_task_of_the_owner_and_the_next_is_in_the_future(hourly: Make, ada: User) -> None:
+    schedule = hourly()
+    assert [tick(), tick()] == [1, 0]
+    run = schedule.runs.get()
+    assert run.state == State.STARTED
+    assert run.task is not None
+    assert run.task.owner == ada
+    schedule.refresh_from_db()
+    assert schedule.next_at is not None
+    assert schedule.next_at > sql.database_time()
+
+
+def test_two_beats_that_read_the_same_row_claim_it_once(hourly: Make) -> None:
+    schedule = hourly()
+    other = Schedule.objects.select_related("agent").get()
+    now = sql.database_time()
+    assert schedules._claim(schedule, now)
+    assert not schedules._claim(other, now)
+    assert states(schedule) == [State.WAITING]
+
+
+def test_what_was_claimed_by_a_job_that_was_killed_is_started_by_the_next(hourly: Make) -> None:
+    schedule = hourly()
+    schedules.claim_due()
+    assert schedules.start_waiting() == 1
+    assert states(schedule) == [State.STARTED]
+
+
+def test_a_job_that_was_killed_after_sending_leads_to_the_same_task_though_the_text_changed(hourly: Make) -> None:
+    schedule = hourly()
+    schedules.claim_due()
+    run = schedule.runs.get()
+    sent = targets.start(schedule.owner, schedule.workspace_id, run.agent, key=run.key, text="hello", inputs={})
+    Schedule.objects.update(text="something else")
+    tick()
+    run.refresh_from_db()
+    assert run.task_id == sent.task
+    assert Task.objects.count() == Accepted.objects.count() == 1
+
+
+def test_a_killed_job_holds_the_schedule_for_a_minute_at_most(hourly: Make) -> None:
+    schedule = hourly()
+    schedules.claim_due()
+    Schedule.objects.update(sending_until=sql.database_time() + HOUR)
+    assert schedules.start_waiting() == 0
+    Schedule.objects.update(sending_until=sql.database_time() - datetime.timedelta(seconds=1))
+    assert schedules.start_waiting() == 1
+    assert states(schedule) == [State.STARTED]
+
+
+@pytest.mark.parametrize(
+    ("overlap", "expected", "first_task"),
+    [
+        ("skip", [State.STARTED, State.SKIPPED], TaskState.SUBMITTED),
+        ("queue", [State.STARTED, State.WAITING], TaskState.SUBMITTED),
+        ("cancel", [State.STARTED, State.STARTED], TaskState.CANCELED),
+    ],
+)
+def test_while_an_earlier_run_works_the_policy_decides(
+    hourly: Make, overlap: str, expected: list[str], first_task: TaskState
+) -> None:
+    schedule = hourly(overlap=overlap)
+    tick()
+    first = schedule.runs.get().task
+    assert first is not None
+    due_again(schedule)
+    tick()
+    assert states(schedule) == expected
+    first.refresh_from_db()
+    assert first.state == first_task
+
+
+def test_a_queued_run_starts_when_the_earlier_one_has_ended(hourly: Make) -> None:
+    schedule = hourly(overlap="queue")
+    tick()
+    due_again(schedule)
+    assert tick() == 0
+    cancel_task(Task.objects.select_related("context").get())
+    assert tick() == 1
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "expected"),
+    [
+        ("none", [State.SKIPPED]),
+        ("last", [State.WAITING]),
+        ("all", [State.WAITING] * 3),
+    ],
+)
+def test_after_a_downtime_of_ten_hours(hourly: Make, catch_up: str, expected: list[str]) -> None:
+    schedule = hourly(hours=10, catch_up=catch_up, catch_up_limit=3, overlap="queue")
+    Schedule.objects.update(
+        next_at=schedule.next_at - HOUR / 2, created_at=schedule.created_at - HOUR / 2
+    )  # the newest was half an hour ago
+    schedules.claim_due()
+    assert states(schedule) == expected
+
+
+def test_what_runs_once_runs_once(hourly: Make) -> None:
+    schedule = hourly(kind="once", every_seconds=None, at=sql.database_time() + HOUR)
+    past = sql.database_time() - datetime.timedelta(seconds=1)
+    Schedule.objects.update(at=past, next_at=past)
+    assert [tick(), tick()] == [1, 0]
+    schedule.refresh_from_db()
+    assert schedule.next_at is None
+
+
+def test_a_plan_gets_its_inputs(hourly: Make, plan: Callable[..., Agent]) -> None:  # noqa: F811
+    steps = {"one": {"agent": "echo", "message": "{{ inputs.city }}"}}
+    inputs = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
+    with pytest.raises(schedules.InvalidFields) as refused:
+        hourly(agent=plan(steps, inputs=inputs), text="")
+    assert refused.value.field == "inputs.city"
+    schedule = hourly(agent=Plan.objects.get(slug="plan"), text="", inputs={"city": "Oslo"})
+    assert tick() == 1
+    assert Task.objects.get(pk=schedule.runs.get().task_id).agent.slug == "plan"
+
+
+def _disable(schedule: Schedule) -> None:
+    Agent.objects.update(is_enabled=False)
+
+
+def _delete(schedule: Schedule) -> None:
+    Agent.objects.all().delete()
+
+
+def _make_viewer(schedule: Schedule) -> None:
+    Membership.objects.filter(user=schedule.owner).update(role=Role.VIEWER)
+
+
+@pytest.mark.parametrize("change", [_disable, _delete, _make_viewer])
+def test_a_target_that_is_no_more_fails_with_a_reason_and_pauses_the_schedule_in_the_end(
+    hourly: Make, settings: Any, change: Callable[[Schedule], None]
+) -> None:
+    settings.EMAIL_URL = "memory://"
+    schedule = hourly()
+    change(schedule)
+    for _ in range(schedules.FAILURES_BEFORE_PAUSE):
+        tick()
+        due_again(schedule)
+    tick()
+    assert states(schedule) == [State.FAILED] * schedules.FAILURES_BEFORE_PAUSE
+    assert all(schedule.runs.values_list("reason", flat=True))
+    schedule.refresh_from_db()
+    assert schedule.paused_at
+    assert schedule.paused_because
+    assert [message.to for message in mail.outbox] == [["ada@example.org"]]
+
+
+def test_schedules_of_a_deactivated_person_do_not_run(hourly: Make, ada: User) -> None:
+    schedule = hourly()
+    User.objects.filter(pk=ada.pk).update(is_active=False)
+    assert tick() == 0
+    assert states(schedule) == []
+
+
+def test_a_paused_schedule_does_not_run_and_makes_up_for_nothing(hourly: Make) -> None:
+    schedule = hourly(hours=5)
+    assert schedules.pause(schedule)
+    assert tick() == 0
+    schedule.refresh_from_db()
+    assert schedules.resume(schedule)
+    assert tick() == 0
+    assert states(schedule) == []
+
+
+def test_run_now_works_while_it_is_paused(hourly: Make) -> None:
+    schedule = hourly()
+    schedules.pause(schedule)
+    run = schedules.run_now(schedule)
+    assert (run.state, run.is_manual) == (State.STARTED, True)
+    assert isinstance(run.task_id, uuid.UUID)
+
+
+def test_an_edit_does_not_undo_a_pause_that_came_meanwhile(ada, echo):
+    about = {"name": "Nightly", "agent": echo, "text": "Hello", "kind": "cron", "cron": "0 3 * * *"}
+    made = schedules.save(ada.principal, Schedule(**about))
+    edited = Schedule.objects.select_related("agent").get(pk=made.pk)
+    schedules.pause(made)
+    edited.name = "Every night"
+    schedules.save(ada.principal, edited)
+    now = Schedule.objects.get()
+    assert (now.name, now.paused_at is not None) == ("Every night", True)

@@ -1,0 +1,182 @@
+"""Chat completions, by OpenAI's own client."""
+
+import base64
+import json
+from contextlib import aclosing
+
+import openai
+import pytest
+from django.test import AsyncClient
+
+import db
+from apps.record import projection
+from apps.record.models import Context, Task
+from tests.engine.delegating import until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def user(text, *more):
+    return {"role": "user", "content": [{"type": "text", "text": text}, *more] if more else text}
+
+
+def assistant(text):
+    return {"role": "assistant", "content": text}
+
+
+async def ask(client, *messages, model="speaking", **options):
+    return await client.chat.completions.create(model=model, messages=list(messages), **options)
+
+
+async def answer(client, *messages, **options):
+    return (await ask(client, *messages, **options)).choices[0].message.content
+
+
+def sessions():
+    return Context.objects.count()
+
+
+async def test_an_answer_comes_with_its_usage(client, speaking, worker):
+    completion = await ask(client, user("stream"))
+    assert completion.choices[0].message.content == "One two three."
+    assert completion.choices[0].finish_reason == "stop"
+    assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (7, 3)
+
+
+async def test_an_answer_streams_and_ends_with_its_usage(client, speaking, worker):
+    stream = await ask(client, user("stream"), stream=True, stream_options={"include_usage": True})
+    chunks = [chunk async for chunk in stream]
+    texts = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
+    assert "".join(texts) == "One two three."
+    assert chunks[-2].choices[0].finish_reason == "stop"
+    assert chunks[-1].usage.total_tokens == 10
+
+
+async def test_an_agent_that_answers_without_a_task(client, greeting):
+    assert await answer(client, user("Ada"), model="greeting") == "Hello, Ada."
+
+
+async def test_the_thread_that_is_sent_goes_on_with_its_session(client, speaking, worker):
+    first = await answer(client, user("hello"))
+    second = await answer(client, user("hello"), assistant(first), user("again"))
+    third = await answer(client, user("hello"), assistant(first), user("again"), assistant(second), user("more"))
+    assert second == "again | user: hello | agent: hello"
+    assert third.startswith("more | user: hello | agent: hello | user: again | agent:")
+    assert await db.run(sessions) == 1
+
+
+async def test_a_thread_with_another_past_begins_a_session_with_a_copy_of_it(client, speaking, worker):
+    await answer(client, user("hello"))
+    changed = await answer(client, user("hello"), assistant("An answer of somebody else."), user("again"))
+    assert changed == "again | user: hello | agent: An answer of somebody else."
+    assert await db.run(sessions) == 2
+    assert [await db.run(projection.differences, one) for one in await db.run(list, keys())] == [[], []]
+    after = [user("hello"), assistant("An answer of somebody else."), user("again"), assistant(changed), user("more")]
+    assert (await answer(client, *after)).startswith("more | user: hello | agent: An answer of somebody else. | user:")
+    assert await db.run(sessions) == 2, "it goes on with the copy"
+
+
+def keys():
+    return Context.objects.values_list("pk", flat=True)
+
+
+async def test_an_answer_can_be_had_again(client, speaking, worker):
+    assert [await answer(client, user("hello")) for _ in range(2)] == ["hello", "hello"]
+    assert await db.run(sessions) == 2
+
+
+async def test_with_a_key_the_same_request_is_answered_once(client, speaking, worker):
+    again = {"extra_headers": {"Idempotency-Key": "once"}}
+    assert await answer(client, user("hello"), **again) == await answer(client, user("hello"), **again)
+    assert await db.run(Task.objects.count) == 1
+    with pytest.raises(openai.BadRequestError) as refused:
+        await ask(client, user("something else"), **again)
+    assert refused.value.param == "Idempotency-Key"
+
+
+async def test_a_key_works_in_the_middle_of_a_thread_too(client, speaking, worker):
+    first = await answer(client, user("hello"))
+    thread = [user("hello"), assistant(first), user("again")]
+    again = {"extra_headers": {"Idempotency-Key": "once"}}
+    assert [await answer(client, *thread, **again) for _ in range(2)] == ["again | user: hello | agent: hello"] * 2
+    assert (await db.run(sessions), await db.run(Task.objects.count)) == (1, 2)
+
+
+async def test_a_session_of_the_same_name_is_another_persons_own(client, openai_for, bob_key, speaking, worker):
+    await answer(client, user("secret"), metadata={"session": "talk"})
+    assert await answer(openai_for(bob_key), user("hello"), metadata={"session": "talk"}) == "hello"
+
+
+async def test_a_named_session_takes_only_what_is_new(client, speaking, worker):
+    await answer(client, user("one"), metadata={"session": "talk"})
+    kept = await answer(client, user("whatever"), assistant("was said"), user("two"), metadata={"session": "talk"})
+    assert kept == "two | user: one | agent: one"
+    by_header = await answer(client, user("three"), extra_headers={"X-Parley-Session": "talk"})
+    assert by_header.startswith("three | user: one | agent: one | user: two")
+
+
+async def test_a_question_is_an_answer_and_the_next_message_answers_it(client, speaking, worker):
+    question = await answer(client, user("ask"))
+    assert question == "Which word?"
+    assert await answer(client, user("ask"), assistant(question), user("blue")) == "It was blue."
+    assert await db.run(Task.objects.count) == 1
+
+
+async def test_files_and_images_go_in(client, speaking, worker):
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(b"12345").decode()}}
+    data = base64.b64encode(b"a,b").decode()
+    table = {"type": "file", "file": {"filename": "t.csv", "file_data": f"data:text/csv;base64,{data}"}}
+    seen = await answer(client, user("look", image, table))
+    assert "image/png 5" in seen
+    assert "t.csv text/csv 3" in seen
+
+
+async def test_files_come_back_as_links_that_need_no_key_and_expire(client, speaking, worker, settings):
+    said = await answer(client, user("file"))
+    assert said.startswith("One row.\n\nHere it is.\n\n[table.csv](")
+    path = said.rpartition("(")[2].rstrip(")").removeprefix(settings.PUBLIC_BASE_URL)
+    download = await AsyncClient().get(path)
+    assert b"".join([piece async for piece in download.streaming_content]) == b"a,b\n1,2\n"
+    assert (await AsyncClient().get(path.replace("/files/", "/files/x"))).status_code == 404
+    settings.FILE_LINK_SECONDS = -1
+    assert (await AsyncClient().get(path)).status_code == 404
+
+
+async def test_a_system_prompt_goes_to_the_agent_beside_its_own(client, speaking, worker):
+    assert await answer(client, {"role": "system", "content": "Be brief."}, user("hi")) == "hi | told: Be brief."
+
+
+async def test_tool_calls_are_shown_to_who_asks_for_them(client, speaking, worker):
+    plain = await ask(client, user("tool"))
+    assert plain.choices[0].message.tool_calls is None
+    stream = await ask(client, user("tool"), metadata={"tool_calls": "true"}, stream=True)
+    calls = [call async for chunk in stream for call in chunk.choices[0].delta.tool_calls or []]
+    assert [(call.function.name, json.loads(call.function.arguments)) for call in calls] == [
+        ("weather", {"city": "Oslo"})
+    ]
+
+
+async def test_a_client_that_leaves_stops_the_agent(ada_key, speaking, worker):
+    body = json.dumps({"model": "speaking", "stream": True, "messages": [user("wait")]})
+    headers = {"Authorization": f"Bearer {ada_key}"}
+    response = await AsyncClient().post("/v1/chat/completions", body, "application/json", headers=headers)
+    async with aclosing(response._iterator) as frames:
+        async for frame in frames:
+            if b"waiting" in frame:
+                break
+    task = await until(lambda: Task.objects.filter(state="canceled").first())
+    assert task is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "code"),
+    [("fail", openai.InternalServerError, "cannot"), ("decline", openai.UnprocessableEntityError, "rejected")],
+)
+async def test_an_agent_that_fails_is_an_error_that_no_client_repeats(client, speaking, worker, words, error, code):
+    with pytest.raises(error) as raised:
+        await ask(client, user(words))
+    assert raised.value.code == code
+    assert raised.value.response.headers["x-should-retry"] == "false"
+    with pytest.raises(openai.APIError) as streamed:
+        [chunk async for chunk in await ask(client, user(words), stream=True)]
+    assert streamed.value.code == code

@@ -1,0 +1,89 @@
+"""Responses, by OpenAI's own client."""
+
+import openai
+import pytest
+
+import db
+from apps.record.models import Context, Task
+from tests.doors import agents
+from tests.engine.delegating import until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+async def respond(client, words, **options):
+    return await client.responses.create(model="speaking", input=words, **options)
+
+
+async def test_a_response_goes_on_with_the_previous_one(client, speaking, worker):
+    first = await respond(client, "hello")
+    assert (first.status, first.output_text) == ("completed", "hello")
+    second = await respond(client, "again", previous_response_id=first.id, instructions="Be brief.")
+    assert second.output_text == "again | user: hello | agent: hello | told: Be brief."
+    assert await db.run(Context.objects.count) == 1
+
+
+async def test_a_question_completes_a_response_and_the_next_one_answers_it(client, speaking, worker):
+    asked = await respond(client, "ask")
+    assert asked.output_text == "Which word?"
+    told = await respond(client, "blue", previous_response_id=asked.id)
+    assert told.output_text == "It was blue."
+    assert (await client.responses.retrieve(asked.id)).output_text == "Which word?"
+
+
+async def test_the_agents_tools_are_shown_as_those_of_a_server(client, speaking, worker):
+    call, message = (await respond(client, "tool")).output
+    assert (call.type, call.name, call.arguments, call.output) == (
+        "mcp_call", "weather", '{"city":"Oslo"}', '{"degrees":3}',
+    )  # fmt: skip
+    assert message.content[0].text == "It is cold."
+
+
+async def test_a_stream_is_as_the_whole_and_can_be_had_again_from_any_event(client, speaking, worker):
+    events = [event async for event in await respond(client, "stream", stream=True)]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert (events[0].type, events[-1].type) == ("response.created", "response.completed")
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == "One two three."
+    whole = events[-1].response
+    assert whole.usage.total_tokens == 10
+    again = await client.responses.retrieve(whole.id, stream=True, starting_after=3)
+    assert [(event.sequence_number, event.type) async for event in again] == [
+        (event.sequence_number, event.type) for event in events[4:]
+    ]
+    assert (await client.responses.retrieve(whole.id)).output == whole.output
+
+
+async def test_one_in_the_background_is_polled_and_canceled(client, speaking, worker):
+    begun = await respond(client, "wait", background=True)
+    assert begun.status in ("queued", "in_progress")
+    await until(agents.STARTED.is_set)
+    assert (await client.responses.retrieve(begun.id)).status == "in_progress"
+    assert (await client.responses.cancel(begun.id)).status == "cancelled"
+    assert (await client.responses.retrieve(begun.id)).status == "cancelled"
+    done = await respond(client, "done")
+    with pytest.raises(openai.BadRequestError):
+        await client.responses.cancel(done.id)
+
+
+async def test_a_failure_is_a_failed_response(client, speaking, worker):
+    failed = await respond(client, "fail")
+    assert (failed.status, failed.error.message) == ("failed", "The agent cannot do this.")
+    events = [event async for event in await respond(client, "fail", stream=True)]
+    assert events[-1].type == "response.failed"
+
+
+async def test_somebody_elses_response_is_not_found(client, openai_for, bob_key, speaking, worker):
+    mine = await respond(client, "hello")
+    bob = openai_for(bob_key)
+    refused = []
+    for key in (mine.id, "resp_" + "0" * 32 + "_1", "nonsense"):
+        for call in (
+            bob.responses.retrieve(key),
+            bob.responses.cancel(key),
+            bob.responses.create(model="speaking", input="x", previous_response_id=key),
+        ):
+            with pytest.raises(openai.NotFoundError) as raised:
+                await call
+            refused.append(raised.value.body)
+    assert all(one == refused[0] for one in refused)
+    assert await db.run(Task.objects.count) == 1

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from terminal import client
+from terminal.program import run
+from tests.terminal.fake import FakeParley
+
+
+class Printed(NamedTuple):
+    code: int
+    said: str
+    happened: str
+
+
+Type = Callable[..., Printed]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration folder of the test's own, and no waiting between attempts."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(client, "PAUSES", (0.0, 0.0, 0.0))
+    for name in ("PARLEY_URL", "PARLEY_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeParley:
+    monkeypatch.setenv("PARLEY_URL", "https://parley.example")
+    monkeypatch.setenv("PARLEY_API_KEY", "a-key")
+    return FakeParley()
+
+
+@pytest.fixture
+def parley(fake: FakeParley, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Type:
+    """The program at the fake installation; `typed` is its standard input."""
+
+    def run_it(*words: str, typed: str = "") -> Printed:
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        code = run(list(words), fake)
+        return Printed(code, *capsys.readouterr())
+
+    return run_it

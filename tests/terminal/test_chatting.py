@@ -1,0 +1,189 @@
+"""A conversation in a terminal: streaming, cancellation, lost connections, questions, files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from terminal import client
+from tests.terminal.conftest import Type
+from tests.terminal.fake import SESSION, TASK, FakeParley, event, sent, status, task, token
+
+DONE = status(9, "completed", "Hello there")
+
+
+def test_streamed_words_are_printed_once_and_what_happens_stands_apart(parley: Type, fake: FakeParley) -> None:
+    call = event(2, "agent_tool_call", callId="1", name="look", arguments={"for": "you"})
+    progress = status(3, "working", progress={"text": "Half\nway", "done": 1, "total": 2})
+    others = event(4, "agent_token", task_id="another", artifactId="x", name="", text="not mine")
+    fake.answers([call, progress, others, token(5, "Hello "), token(6, "there"), DONE])
+    done = parley("chat", "bot", "hi")
+    assert (done.code, done.said) == (0, "Hello there\n")
+    assert done.happened == '… look {"for": "you"}\n… Half way (1 of 2)\n'
+
+
+def test_a_message_may_come_from_a_pipe_and_must_be_there(parley: Type, fake: FakeParley) -> None:
+    fake.answers([DONE])
+    assert parley("chat", "bot", typed="piped words\n").said == "Hello there\n"
+    assert fake.bodies("POST", "/sessions")[0]["message"]["text"] == "piped words\n"
+    assert parley("chat", "bot").code == 2
+
+
+def test_a_direct_answer_needs_no_stream(parley: Type, fake: FakeParley) -> None:
+    fake.agent()
+    answer = {"parts": [{"text": "At once"}]}
+    fake.on("POST", "/sessions", sent() | {"task": None, "answer": answer})
+    assert parley("chat", "bot", "hi").said == "At once\n"
+
+
+def test_a_lost_connection_continues_by_the_last_events_id_and_repeats_nothing(parley: Type, fake: FakeParley) -> None:
+    cut = [token(2, "Hello "), httpx.ReadError("cut")]
+    ended = [token(2, "Hello "), token(3, "the")]
+    fake.answers(cut, ended, [token(4, "re"), DONE])
+    assert parley("chat", "bot", "hi").said == "Hello there\n"
+    places = [one.headers.get("last-event-id") for one in fake.asked("GET", "/events")]
+    assert places == [None, "place-2", "place-3"]
+
+
+def test_a_connection_that_stays_lost_is_one_sentence(parley: Type, fake: FakeParley) -> None:
+    fake.answers([httpx.ReadError("cut")])
+    done = parley("chat", "bot", "hi")
+    assert done.code == client.UNREACHABLE
+    assert "Traceback" not in done.happened
+
+
+def test_a_message_is_repeated_with_its_key_after_a_lost_answer(parley: Type, fake: FakeParley) -> None:
+    fake.on("POST", "/sessions", httpx.ReadError("cut"))
+    fake.answers([DONE])
+    assert parley("chat", "bot", "hi").code == 0
+    first, second = fake.asked("POST", "/sessions")
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
+
+
+def test_ctrl_c_cancels_and_follows_to_the_end(parley: Type, fake: FakeParley) -> None:
+    fake.answers([token(2, "Hel"), KeyboardInterrupt()], [status(3, "canceled")], state="canceled")
+    fake.on("POST", f"/tasks/{TASK}/cancel", task("canceled"))
+    done = parley("chat", "bot", "hi")
+    assert (done.code, done.said) == (130, "Hel\n")
+    assert [one.url.params["since"] for one in fake.asked("GET", "/events")] == ["1", "2"]
+
+
+def test_a_second_ctrl_c_leaves(parley: Type, fake: FakeParley) -> None:
+    fake.answers([KeyboardInterrupt()])
+    fake.on("POST", f"/tasks/{TASK}/cancel", 409)
+    assert parley("chat", "bot", "hi").code == 130
+    assert len(fake.asked("POST", f"/tasks/{TASK}/cancel")) == 1
+
+
+def test_a_failed_task_has_its_words_and_its_exit_code(parley: Type, fake: FakeParley) -> None:
+    fake.answers([status(2, "failed", "Too much.")], state="failed")
+    done = parley("chat", "bot", "hi")
+    assert (done.code, done.said) == (1, "")
+    assert "Too much." in done.happened
+
+
+QUESTION = {"name": "city", "schema": {"type": "object", "properties": {"city": {"enum": ["Ulm", "Bonn"]}}}}
+
+
+def test_a_question_is_asked_until_the_answer_fits_here_and_there(parley: Type, fake: FakeParley) -> None:
+    fake.on("GET", f"/tasks/{TASK}", task("input-required", QUESTION))
+    fake.answers([status(2, "input-required", "Which city?", slot=QUESTION)], [status(5, "completed", "Fine")])
+    fake.on("POST", f"/tasks/{TASK}/answer", 422, sent(index=4))
+    done = parley("chat", "bot", "hi", typed="Rome\nUlm\n2\n")
+    assert (done.code, done.said) == (0, "Which city?\nFine\n")
+    assert fake.bodies("POST", f"/tasks/{TASK}/answer") == [{"data": {"city": "Ulm"}}, {"data": {"city": "Bonn"}}]
+    assert fake.asked("GET", "/events")[1].url.params["since"] == "4"
+
+
+def test_a_question_that_nobody_answers_waits_for_the_session_to_continue(parley: Type, fake: FakeParley) -> None:
+    fake.answers([status(2, "input-required", "Which?", slot=QUESTION)], state="input-required", question=QUESTION)
+    done = parley("chat", "bot", "hi")
+    assert done.code == 3
+    assert f"--session {SESSION}" in done.happened
+    fake.on("GET", f"/sessions/{SESSION}", {"session": {"metadata": {"agent": "bot"}}})
+    fake.on("GET", "/tasks", {"items": [task("input-required")]})
+    fake.on("POST", f"/sessions/{SESSION}/messages", sent())
+    parley("chat", "bot", "Ulm", "--session", SESSION)
+    assert fake.bodies("POST", f"/sessions/{SESSION}/messages") == [{"text": "Ulm", "task": TASK}]
+
+
+def test_a_run_of_a_plan_that_waits_is_joined_and_its_steps_asked(parley: Type, fake: FakeParley) -> None:
+    steps = [{"key": "a", "item": 1, "round": 2, "state": state, "title": "Ask", "agent": "bot", "why": ""}
+             for state in ("asking", "done")]  # fmt: skip
+    run = {"id": TASK, "plan": "trip", "sessionId": SESSION}
+    fake.on("GET", f"/plans/runs/{TASK}", *[run | {"steps": [step]} for step in (steps[0], *steps)])
+    asking = task("input-required", QUESTION) | {"status": {"message": {"parts": [{"text": "Which city?"}]}}}
+    fake.on("GET", f"/sessions/{SESSION}", {"session": {"revision": 8}, "tasks": [asking]})
+    fake.on("POST", f"/tasks/{TASK}/answer", sent(index=9))
+    fake.answers([status(10, "completed", "Fine")])
+    done = parley("plans", "run", TASK, typed="Ulm\n")
+    assert (done.code, done.said) == (0, "Which city?\nFine\n")
+    assert "Ask 2 (round 2): asking\n" in done.happened
+    assert "Ask 2 (round 2): done\n" in done.happened
+
+
+def test_a_credential_comes_by_its_link_and_the_task_is_followed_meanwhile(parley: Type, fake: FakeParley) -> None:
+    asked = status(2, "auth-required", "Open https://parley.example/c/1", slot={"name": "key", "service": "mail"})
+    fake.answers([asked, DONE])
+    assert parley("chat", "bot", "hi").said == "Open https://parley.example/c/1\nHello there\n"
+
+
+def test_scripts_get_json_lines_and_no_prompts(parley: Type, fake: FakeParley) -> None:
+    fake.answers([token(2, "\x1b[31m")], [DONE])
+    lines = [json.loads(line) for line in parley("chat", "bot", "hi", "--json").said.splitlines()]
+    assert [line["type"] for line in lines] == ["session", "agent_token", "agent_status", "task"]
+
+
+def delivered(**part: object) -> dict[str, object]:
+    artifact = {"taskId": TASK, "artifactId": "a", "name": "", "parts": [part]}
+    return {"items": [artifact], "nextCursor": None}
+
+
+def test_files_are_saved_without_overwriting_or_leaving_the_folder(
+    parley: Type, fake: FakeParley, tmp_path: Path
+) -> None:
+    file = delivered(raw="", filename="../../\x1b[2Jevil.txt")
+    fake.on("GET", "/artifacts", file, file, file)
+    fake.on("GET", f"/artifacts/{TASK}/a/content", b"content")
+    fake.answers([DONE])
+    for _ in range(2):
+        assert parley("chat", "bot", "hi", "--save", "out").code == 0
+    assert {one.name: one.read_bytes() for one in (tmp_path / "out").iterdir()} == {
+        "evil.txt": b"content",
+        "evil-2.txt": b"content",
+    }
+    assert "evil.txt" in parley("chat", "bot", "hi").happened  # named, where nobody can be asked
+
+
+def test_the_key_never_goes_to_another_server(parley: Type, fake: FakeParley) -> None:
+    fake.on("POST", "/sessions", sent() | {"task": None, "answer": {"parts": [{"url": "https://evil.example/x.pdf"}]}})
+    fake.agent()
+    assert parley("chat", "bot", "hi", "--save", "out").said == "https://evil.example/x.pdf\n"
+    assert {one.url.host for one in fake.requests} == {"parley.example"}
+
+
+def test_a_file_is_uploaded_in_pieces_from_where_the_server_is(
+    parley: Type, fake: FakeParley, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "PIECE", 4)
+    (tmp_path / "a.txt").write_bytes(b"0123456789")
+    fake.answers([DONE])
+    fake.on("POST", "/uploads", {"id": "u", "offset": 0})
+    fake.on("PATCH", "/uploads/u", {"id": "u", "offset": 4}, httpx.WriteError("cut"), {"id": "u", "offset": 10})
+    fake.on("GET", "/uploads/u", {"id": "u", "offset": 6})
+    assert parley("chat", "bot", "hi", "--file", "a.txt").code == 0
+    assert [one.content for one in fake.asked("PATCH", "/uploads/u")] == [b"0123", b"4567", b"6789"]
+    assert fake.bodies("POST", "/sessions")[0]["message"]["parts"] == [{"uploadId": "u"}]
+    assert "no file" in parley("chat", "bot", "hi", "--file", "gone.txt").happened
+
+
+def test_a_file_that_never_arrives_is_given_up(parley: Type, fake: FakeParley, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"0123456789")
+    fake.agent()
+    fake.on("POST", "/uploads", {"id": "u", "offset": 0})
+    fake.on("GET", "/uploads/u", {"id": "u", "offset": 0})
+    fake.on("PATCH", "/uploads/u", httpx.WriteError("cut"))
+    assert parley("chat", "bot", "hi", "--file", "a.txt").code == client.UNREACHABLE

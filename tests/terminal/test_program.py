@@ -1,0 +1,136 @@
+"""The program: login, exit codes, sentences, and a start without Django."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from terminal.client import Failure, checked_url, find_login, login_file
+from tests.stack import ROOT
+from tests.terminal.conftest import Type
+from tests.terminal.fake import FakeParley
+
+NO_AGENTS = {"items": [], "nextCursor": None}
+
+
+def test_login_keeps_a_key_that_works_for_its_owner_alone(
+    parley: Type, fake: FakeParley, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PARLEY_API_KEY")
+    fake.on("GET", "/agents", 401, NO_AGENTS)
+    assert parley("login", "https://parley.example/", typed="wrong\n").code == 4
+    assert not login_file().exists()
+    login_file().parent.mkdir(parents=True)
+    login_file().touch(0o644)
+    assert parley("login", "https://parley.example/", typed="right\n").code == 0
+    assert stat.S_IMODE(login_file().stat().st_mode) == 0o600
+    monkeypatch.delenv("PARLEY_URL")
+    assert find_login().key == "right"
+    assert parley("agents").code == 0
+    assert fake.requests[-1].headers["authorization"] == "Bearer right"
+    assert parley("logout").code == 0
+    assert parley("agents").code == 4
+
+
+def test_a_stored_key_goes_only_to_its_own_address(
+    parley: Type, fake: FakeParley, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.on("GET", "/agents", NO_AGENTS)
+    assert parley("login").code == 0
+    monkeypatch.delenv("PARLEY_API_KEY")
+    assert find_login().key == "a-key"
+    monkeypatch.setenv("PARLEY_URL", "https://other.example")
+    with pytest.raises(Failure):
+        find_login()
+    monkeypatch.setenv("PARLEY_API_KEY", "another")
+    assert (find_login().url, find_login().key) == ("https://other.example", "another")
+
+
+@pytest.mark.parametrize(
+    "address", ["ftp://x", "https://", "https://me:secret@x", "https://x?y=1", "http://[", "http://a b"]
+)
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(Failure):
+        checked_url(address)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "word"),
+    [
+        (httpx.ConnectError("refused"), 4, "No connection"),
+        (401, 4, "parley login"),
+        (403, 1, "refused"),
+        (httpx.Response(404, text="<html>"), 4, "update"),
+        (httpx.Response(200, text="<html>"), 4, "update"),
+        (httpx.Response(500, text=""), 4, "update"),
+        (httpx.Response(301, headers={"location": "https://new.example/"}), 4, "https://new.example/"),
+        (httpx.Response(429, json={"detail": "Too many."}, headers={"retry-after": "7"}), 1, "7 seconds"),
+    ],
+)
+def test_an_error_is_one_sentence_that_says_what_to_do(
+    parley: Type, fake: FakeParley, answer: object, code: int, word: str
+) -> None:
+    fake.on("GET", "/agents", answer)
+    done = parley("agents")
+    assert (done.code, done.said) == (code, "")
+    assert word in done.happened
+    assert done.happened.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words", [["chat", "nobody", "hi"], ["tasks", "show", "1/../2"], ["tasks", "cancel", "x"], ["plans", "run", "x"]]
+)
+def test_what_is_unknown_is_named_with_the_command_that_lists(parley: Type, fake: FakeParley, words: list[str]) -> None:
+    for path in ("/agents/nobody", "/tasks/1%2F..%2F2", "/tasks/1/../2", "/tasks/x", "/plans/x"):
+        fake.on("GET", path, 404)
+    done = parley(*words)
+    assert done.code == 1
+    assert "List yours with: parley " in done.happened
+
+
+def test_long_lists_are_read_page_by_page_up_to_the_limit(parley: Type, fake: FakeParley) -> None:
+    def page(first: int, cursor: str | None) -> dict[str, object]:
+        health = {"status": "ok"}
+        rows = [{"slug": f"a{n}", "name": "", "description": "", "health": health} for n in range(first, first + 2)]
+        return {"items": rows, "nextCursor": cursor}
+
+    fake.on("GET", "/agents", page(0, "next"), page(2, None))
+    assert len(parley("agents").said.splitlines()) == 4
+    assert fake.requests[-1].url.params["cursor"] == "next"
+
+
+def test_the_client_loads_neither_django_nor_the_platform() -> None:
+    source = """
+import sys
+sys.argv = ["parley", "agents"]
+from console.program import main
+try:
+    main()
+except SystemExit as ended:
+    assert ended.code == 4, ended.code
+print({"django", "apps", "config", "db", "agentkit", "celery"} & {name.partition(".")[0] for name in sys.modules})
+"""
+    environment = {"PYTHONPATH": str(ROOT / "platform"), "XDG_CONFIG_HOME": "/nonexistent", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["chat", "--help"], ["plans", "run", "--help"], ["tasks", "--help"]])
+def test_help_is_there(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    from terminal.program import run
+
+    with pytest.raises(SystemExit) as ended:
+        run(words)
+    assert ended.value.code == 0
+    assert "usage: parley" in capsys.readouterr().out
+
+
+def test_a_file_that_is_no_login_is_named(home: Path, parley: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    login_file().parent.mkdir(parents=True)
+    login_file().write_text("{")
+    assert str(login_file()) in parley("agents").happened
