@@ -36,7 +36,7 @@ from telemetry import errors, tracing  # noqa: E402
 from telemetry.requests import ObservedRequests  # noqa: E402
 
 ASYNC_PATH = re.compile(
-    r"/(a2a|v1|mcp|agui|hooks|api/v1(?!/docs(/|\Z))|\.well-known(?!/o(penid|auth)-)|gateway/notifications|static|healthz|readyz|metrics)(/|\Z)"
+    r"/(a2a|v1|mcp|agui|api/v1(?!/docs(/|\Z))|\.well-known(?!/o(penid|auth)-)|gateway/notifications|static|healthz|readyz|metrics)(/|\Z)"
 )
 
 log = logging.getLogger("parley.server")

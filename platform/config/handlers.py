@@ -54,7 +54,6 @@ EDGES = {
     "v1": "openai",
     "mcp": "mcp",
     "agui": "agui",
-    "hooks": "hooks",
     "admin": "admin",
     "gateway": "remote",
     "static": "static",
