@@ -7,7 +7,7 @@ UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/bin/uv)
 STAMP := $(VENV)/.parley-setup
 AUDIT := .tools/audit
 
-.PHONY: setup run quick test test-services test-browser test-all mutants lint types schema docs screenshots bench bench-peers trace-send wheel sbom audit lock clean
+.PHONY: setup run quick test test-services test-browser test-all mutants faults faults-long lint types schema docs screenshots bench bench-peers trace-send wheel sbom audit lock clean
 
 setup: $(STAMP)
 
@@ -45,6 +45,14 @@ test-all: setup
 # Changes the code in a copy, by a fixed seed, and says how many of the changes some test notices.
 mutants: setup
 	@$(PY) -m tests.mutants $(MUTANTS)
+
+# Kills, freezes and cuts a Parley of its own under load, and judges by the record whether anything was lost: docs/reliability.md
+# FAULTS="--seed 7 --minutes 2 --only freeze,broker-flush --embedded"
+faults: setup
+	@$(PY) -m faults $(FAULTS)
+
+faults-long: setup
+	@$(PY) -m faults --minutes 30 $(FAULTS)
 
 # djlint's formatter is not used: it would break lines where spaces count.
 lint: setup

@@ -6,6 +6,7 @@ import time
 from agentkit import Completed, SkillHandler, TaskContext
 
 WORK_SECONDS = 0.05
+JOIN_SECONDS, PACE_SECONDS = 1.5, 0.03
 
 
 class Chunks(SkillHandler):
@@ -17,6 +18,33 @@ class Chunks(SkillHandler):
         async with task.artifact("chunks") as chunks:
             for number in range(int(task.message.text)):
                 await chunks.append(f"line {number}\n")
+        return Completed("All sent.")
+
+
+class Paced(SkillHandler):
+    """Streams as many chunks as the text says, JOIN_SECONDS after it began and PACE_SECONDS apart."""
+
+    name = "Paced"
+
+    async def on_request(self, task: TaskContext) -> Completed:
+        await asyncio.sleep(JOIN_SECONDS)
+        async with task.artifact("chunks") as chunks:
+            for number in range(int(task.message.text)):
+                await chunks.append(f"line {number}\n")
+                await asyncio.sleep(PACE_SECONDS)
+        return Completed("All sent.")
+
+
+class Heavy(SkillHandler):
+    """Streams as many chunks of 256 KB as the text says."""
+
+    name = "Heavy"
+
+    async def on_request(self, task: TaskContext) -> Completed:
+        await asyncio.sleep(JOIN_SECONDS)
+        async with task.artifact("large") as chunks:
+            for _ in range(int(task.message.text)):
+                await chunks.append("x" * 256 * 1024)
         return Completed("All sent.")
 
 
@@ -44,6 +72,8 @@ class Waits(SkillHandler):
 
 AGENTS = {
     "bench-chunks": "benchmarks.agents:Chunks",
+    "bench-heavy": "benchmarks.agents:Heavy",
+    "bench-paced": "benchmarks.agents:Paced",
     "bench-waits": "benchmarks.agents:Waits",
     "bench-works": "benchmarks.agents:Works",
     "bench-many": "examples.agents.echo:Echo",

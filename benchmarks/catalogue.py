@@ -54,6 +54,9 @@ BENCHMARKS = (
     Benchmark("nothing", "GET /healthz, for comparison", sending.nothing),
     Benchmark("send", "Blocking SendMessage of echo", sending.send),
     Benchmark("doors", "Sends of echo through other protocols", doors.sends, inside=True, any_broker=True),
+    Benchmark(
+        "doors-streams", "Followers of one task through other protocols", doors.fan_out, inside=True, any_broker=True
+    ),
     Benchmark("first-event", "SendStreamingMessage of echo", streaming.first_event),
     Benchmark(
         "noisy-neighbor",

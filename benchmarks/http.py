@@ -32,6 +32,7 @@ class Connection(asyncio.Protocol):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended = True
         self._transport.close()
 
     async def fetch(self, method: str, path: str, body: bytes = b"") -> bytes:

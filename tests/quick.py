@@ -18,7 +18,7 @@ import grimp
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("apps", "config", "examples", "agentkit", "db", "console", "outbound", "tests")
+PACKAGES = ("apps", "config", "examples", "agentkit", "db", "console", "outbound", "tests", "faults")
 PLATFORM = ("agentkit", "config", "console", "db", "outbound")
 TYPED = (*(f"platform/{name}" for name in PLATFORM), "apps", "examples")
 SECONDS = 60.0
@@ -117,10 +117,10 @@ def main() -> int:
     names = [str(path.relative_to(ROOT)) for path in files]
     python = [name for name in names if name.endswith(".py")]
     typed = [name for name in python if name.startswith(TYPED) and "/migrations/" not in name]
-    templates = [name for name in names if name.startswith("templates/")]
+    templates = [name for name in names if name.startswith("templates/") and name.endswith(".html")]
     looks = [
-        [sys.executable, "-m", "ruff", "check", *python],
-        [sys.executable, "-m", "ruff", "format", "--check", *python],
+        [sys.executable, "-m", "ruff", "check", "--force-exclude", *python],
+        [sys.executable, "-m", "ruff", "format", "--check", "--force-exclude", *python],
     ] * bool(python)
     looks += [[sys.executable, "-m", "mypy", *typed]] * bool(typed)
     looks += [[sys.executable, "-m", "djlint", "--lint", "--quiet", *templates]] * bool(templates)

@@ -57,7 +57,7 @@ class VersionNotSupported(Refusal):
     """This version of A2A is not supported. Send the header A2A-Version: 1.0."""
 
 
-class TaskGenerationMismatch(Refusal):
+class TaskGenerationMismatch(UnsupportedOperation):
     """The task has changed since the client read it (A2A 1.1). Read it again with GetTask."""
 
 

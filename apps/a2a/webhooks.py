@@ -11,13 +11,10 @@ import asyncio
 import datetime
 import json
 import logging
-import random
-import threading
 import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from weakref import WeakValueDictionary
 
 from celery import current_app
 from django.conf import settings
@@ -34,8 +31,10 @@ from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.requests import CreateWebhookRequest, ListWebhooksRequest, OneWebhookRequest, Webhook
 from apps.a2a.v0_3 import JSON_RPC
 from apps.accounts.principals import Principal
+from apps.accounts.webhook_signatures import standard_headers
 from apps.agents.models import Agent
 from apps.engine import accept
+from apps.features.notifications.models import WebhookSigning
 from apps.record import lookup, wire
 from apps.record.errors import InvalidParams, TaskNotFound
 from apps.record.events import EventType
@@ -45,6 +44,7 @@ from db import sql
 from db.sql import write_transaction
 from db.threads import Singleton
 from outbound import Limits, OutboundError
+from outbound.draining import DrainThread, Slots, host_of, retry_seconds
 from telemetry import metrics
 
 MASK = "********"
@@ -85,7 +85,7 @@ def create_with_task(webhook: Webhook, version: str, check: accept.ExtraWrites |
         if check is not None:
             check(log, task)
         _save_config(task, webhook, version)
-        _mark_watched(log.context)
+        log.watch()
 
     return save
 
@@ -129,10 +129,7 @@ def _lock_context(task: Task) -> Context:
 
 
 def _mark_watched(context: Context) -> None:
-    if context.is_watched:
-        return
-    context.is_watched = True
-    if not context._state.adding:
+    if not context.is_watched:
         Context.objects.filter(pk=context.pk).update(is_watched=True)
 
 
@@ -233,14 +230,13 @@ MAX_CALLS_PER_HOST = 10  # so that one silent host does not take all
 class DeliveryWorker:
     """Sends the queues of webhooks concurrently, each in order, on one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: Slots | None = None) -> None:
         self._client = outbound.exchange(Limits(seconds=settings.WEBHOOK_SECONDS, connections=MAX_CALLS))
-        self._slots = asyncio.Semaphore(MAX_CALLS)
-        self._host_slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._slots = slots or Slots(MAX_CALLS, MAX_CALLS_PER_HOST)
 
     async def drain(self, config: uuid.UUID) -> None:
         """Send a webhook's queue until it is empty, a call fails, or another worker claims it."""
-        async with self._slots_at(host_of(await db.run(webhook_url, config))), self._slots:
+        async with self._slots.at(host_of(outbound.guard(), await db.run(webhook_url, config))):
             claimed = await db.run(claim, config)
             while claimed is not None:
                 claimed = await db.persist(record_result, claimed, await self._call(claimed))
@@ -259,75 +255,11 @@ class DeliveryWorker:
         finally:
             metrics.WEBHOOK_SECONDS.observe(time.perf_counter() - began)
 
-    def _slots_at(self, host: str) -> asyncio.Semaphore:
-        return self._host_slots.setdefault(host, asyncio.Semaphore(MAX_CALLS_PER_HOST))
+
+_single = Singleton(lambda: DrainThread(DeliveryWorker, "webhooks"))
 
 
-def host_of(url: str) -> str:
-    """Host and port; "" for a forbidden URL."""
-    try:
-        target = outbound.guard().check(url)
-    except outbound.Forbidden:
-        return ""
-    return f"{target.host}:{target.port}"
-
-
-CLOSE_SECONDS = 30
-
-
-class DeliveryThread:
-    """A delivery worker in a thread."""
-
-    def __init__(self) -> None:
-        self._running: dict[uuid.UUID, asyncio.Task[None]] = {}
-        self._rerun: set[uuid.UUID] = set()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="webhooks", daemon=True)
-        self._thread.start()
-        self._worker = DeliveryWorker()
-
-    def wake(self, config: uuid.UUID) -> None:
-        """Send a webhook's queue. Thread-safe."""
-        self._loop.call_soon_threadsafe(self._begin, config)
-
-    def close(self) -> None:
-        """End the thread. Its webhooks can be claimed when their leases end."""
-        try:
-            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(CLOSE_SECONDS)
-        finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-
-    def _begin(self, config: uuid.UUID) -> None:
-        if config in self._running:
-            self._rerun.add(config)
-        else:
-            self._running[config] = self._loop.create_task(self._drain(config))
-
-    async def _drain(self, config: uuid.UUID) -> None:
-        try:
-            await self._worker.drain(config)
-        except Exception:
-            log.exception("webhook %s failed; the sweep tries it again", config)
-        finally:
-            del self._running[config]
-        if config in self._rerun:
-            self._rerun.discard(config)
-            self._begin(config)
-
-    async def _end(self) -> None:
-        running = list(self._running.values())
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        await self._worker.close()
-
-
-_single = Singleton(DeliveryThread)
-
-
-def delivery_thread() -> DeliveryThread:
+def delivery_thread() -> DrainThread:
     """This process's thread, created on first use."""
     return _single.get()
 
@@ -338,6 +270,7 @@ def close_delivery_thread() -> None:
         closing.close()
 
 
+FOR_DELIVERY = ("task__context", "task__owner__webhook_signing")
 DELETE_BATCH = 5_000  # in one transaction
 LEASE_MARGIN_SECONDS = 5.0  # added to the time of one call
 
@@ -372,7 +305,7 @@ def webhook_url(config: uuid.UUID) -> str:
 def claim(config: uuid.UUID) -> ClaimedDelivery | None:
     """Claim the queue and return its first delivery; None if nothing is due, or another worker has it."""
     now = sql.database_time()
-    found = _claimable(now).select_related("task__context").filter(pk=config).first()
+    found = _claimable(now).select_related(*FOR_DELIVERY).filter(pk=config).first()
     if found is None:
         return None
     claimed = PushConfig.objects.filter(pk=config, fence=found.fence)
@@ -398,7 +331,7 @@ def record_result(claimed: ClaimedDelivery, result: CallResult) -> ClaimedDelive
         delivery = Delivery.objects.select_for_update().filter(pk=claimed.delivery).first()
         config = (
             PushConfig.objects.select_for_update(of=("self",))
-            .select_related("task__context")
+            .select_related(*FOR_DELIVERY)
             .filter(pk=claimed.config, fence=claimed.fence)
             .first()
         )
@@ -439,9 +372,7 @@ def delete_old_deliveries() -> int:
 
 def retry_delay(attempts: int) -> datetime.timedelta:
     """Exponential backoff with jitter."""
-    first, longest = settings.WEBHOOK_WAIT_SECONDS
-    seconds = min(longest, first * 2 ** min(attempts - 1, 30))
-    return datetime.timedelta(seconds=random.uniform(seconds / 2, seconds))  # noqa: S311 - spreads load, hides nothing
+    return datetime.timedelta(seconds=retry_seconds(attempts, *settings.WEBHOOK_WAIT_SECONDS))
 
 
 def _apply_result(delivery: Delivery, result: CallResult, now: datetime.datetime) -> None:
@@ -464,7 +395,8 @@ def _next_delivery(config: PushConfig, now: datetime.datetime) -> ClaimedDeliver
     PushConfig.objects.filter(pk=config.pk).update(due_at=now, lease_until=_lease_end(now))
     event = Event.objects.get(context=config.task.context_id, index=delivery.event_index)
     body = delivery_body(event, config.task.context, config)
-    return ClaimedDelivery(config.pk, config.fence, delivery.pk, config.url, delivery_headers(config), body)
+    headers = delivery_headers(config) | signed_headers(config, delivery, body, now)
+    return ClaimedDelivery(config.pk, config.fence, delivery.pk, config.url, headers, body)
 
 
 def _release(config: PushConfig, due_at: datetime.datetime | None) -> None:
@@ -492,3 +424,10 @@ def delivery_headers(config: PushConfig) -> dict[str, str]:
         "Authorization": f"{config.scheme} {config.credentials}" if config.credentials else "",
     }
     return {name: value for name, value in headers.items() if value}
+
+
+def signed_headers(config: PushConfig, delivery: Delivery, body: bytes, now: datetime.datetime) -> dict[str, str]:
+    """Those of Standard Webhooks. The id stays the same over retries; only owners with a secret get a signature."""
+    signing: WebhookSigning | None = getattr(config.task.owner, "webhook_signing", None)
+    key = f"msg_{config.pk.hex}_{delivery.event_index}"
+    return standard_headers(key, now, body, signing.secrets_at(now) if signing else ())

@@ -78,6 +78,9 @@ class User(AbstractBaseUser, PermissionsMixin):
     )
     notify_ended = models.BooleanField("notify when work has ended", default=True)
     notify_questions = models.BooleanField("notify when a question waits", default=True)
+    is_notified = models.BooleanField(
+        default=False, db_default=False, editable=False, help_text="Whether a channel for notifications is on."
+    )
     sign_outs = models.PositiveIntegerField(default=0, editable=False, help_text="How often all sessions were ended.")
     erased_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="When they deleted the account.")
     current_workspace = models.ForeignKey(
@@ -130,13 +133,16 @@ class User(AbstractBaseUser, PermissionsMixin):
     def principal(self) -> Principal:
         """This person as a caller with all their rights."""
         here = self.membership
-        return Principal(user_id=self.pk, workspace_id=here.workspace_id, role=Role(here.role), name=self.short_name)
+        return self._principal(here.workspace_id, Role(here.role))
 
     def principal_in(self, workspace: int) -> Principal:
         """This person in a workspace, for work that they began there; without a role if they are no member any more."""
         held = Membership.objects.filter(user=self, workspace=workspace).values_list("role", flat=True).first()
-        role = Role(held) if held else None
-        return Principal(user_id=self.pk, workspace_id=workspace, role=role, name=self.short_name)
+        return self._principal(workspace, Role(held) if held else None)
+
+    def _principal(self, workspace: int, role: Role | None) -> Principal:
+        who: dict[str, Any] = {"name": self.short_name, "is_notified": self.is_notified}
+        return Principal(user_id=self.pk, workspace_id=workspace, role=role, **who)
 
 
 class WorkspaceQuerySet(models.QuerySet["Workspace"]):
@@ -375,6 +381,7 @@ class ApiKey(models.Model):
             name=self.user.short_name,
             scopes=frozenset(self.scopes) or None,
             agents=frozenset(self.agents) or None,
+            is_notified=self.user.is_notified,
             key=str(self),
             key_id=self.pk,
         )

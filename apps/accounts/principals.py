@@ -31,6 +31,8 @@ class Principal:
 
     `agents` are the slugs of the only agents that there are for the caller; None: all. `key` names the API key or the
     OAuth client that was used, for the audit. `key_id` is the key's id.
+
+    `is_notified`: the person has a channel by which they are told of their sessions.
     """
 
     user_id: int | None = None
@@ -39,6 +41,7 @@ class Principal:
     scopes: frozenset[str] | None = None
     agents: frozenset[str] | None = None
     role: Role | None = None
+    is_notified: bool = field(default=False, compare=False)
     key: str = field(default="", compare=False)
     key_id: int | None = field(default=None, compare=False)
 

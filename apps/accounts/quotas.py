@@ -79,6 +79,11 @@ def count_view(address: str) -> None:
     view_counter.count(address_key(address), settings.SHARED_VIEWS_PER_MINUTE)
 
 
+def count_event(webhook: str) -> None:
+    """Count an event of an incoming webhook. Raises QuotaExceeded."""
+    event_counter.count(webhook, settings.INCOMING_EVENTS_PER_MINUTE)
+
+
 def count_leak_report(address: str) -> None:
     """Count a report of leaked keys by address. Raises QuotaExceeded."""
     leak_counter.count(address_key(address), settings.LEAK_REPORTS_PER_MINUTE)
@@ -202,6 +207,7 @@ class StreamCounter:
 
 
 request_counter = RequestCounter()
+event_counter = RequestCounter("hooks", "events")
 act_counter = RequestCounter("acts", "forks, edits and starts of work")
 key_counter = RequestCounter("keys", "new or revoked API keys")
 leak_counter = RequestCounter("leaks", "reports of leaked API keys")

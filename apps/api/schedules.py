@@ -192,9 +192,9 @@ class Resume(ScheduleEndpoint):
 
 
 class RunNow(ScheduleEndpoint):
-    @documented("schedules_run", "Run a schedule now", answers={200: ScheduledRunShape})
+    @documented("schedules_run", "Run a schedule now", answers={200: ScheduledRunShape}, refuses=[409])
     def post(self, request: Request, schedule: uuid.UUID) -> Response:
-        """This changes no planned run. The policy for runs that overlap applies."""
+        """This changes no planned run. The policy for runs that overlap applies. At most 10 such runs wait."""
         found = self.find(schedule)
         return Response(runs_json([schedules.run_now(found)])[0])
 

@@ -1,11 +1,12 @@
-"""Exporting a session as JSON, Markdown or OpenAI messages, and importing conversations of other programs."""
+"""Exporting a session or all data of the account, and importing conversations of other programs."""
 
 from __future__ import annotations
 
 import json
 import uuid
+from collections import Counter
 
-from django.http import HttpResponse
+from django.http import FileResponse, HttpResponse
 from django.urls import path
 from django.utils.http import content_disposition_header
 from django.utils.text import slugify
@@ -15,24 +16,28 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+import db
 from apps.accounts import quotas
 from apps.accounts.audit_models import AuditAction
+from apps.accounts.permissions import Permission
 from apps.api.framework.schema import documented
-from apps.api.framework.serializers import Body, Choice, Line, Query, Shape
+from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, page_of
 from apps.api.framework.views import Endpoint
 from apps.api.messages import find_session
 from apps.api.sessions import SessionSelection, usable_agent, whole_session
-from apps.api.shapes import JSON, messages_json
-from apps.features.imports.formats import EXPORT_FORMAT, EXPORT_VERSION, MAX_FILE_BYTES
-from apps.features.imports.importing import Import, Outcome, import_file
+from apps.api.shapes import JSON, messages_json, optional_timestamp, timestamp
 from apps.features.sharing import downloads
 from apps.features.sharing.transcripts import markdown_of
 from apps.features.uploads import resumable
 from apps.record import lineage
 from apps.record.content import blobs
-from apps.record.errors import FileTooLarge
 from apps.record.lookup import restored
 from apps.record.models import Context, Message
+from apps.transfers import exports
+from apps.transfers.formats import EXPORT_FORMAT, EXPORT_VERSION, SKIPPED_WORDS, Skip
+from apps.transfers.importing import Import, Outcome, import_file
+from apps.transfers.jobs import publish_export
+from apps.transfers.models import Export
 
 MAX_EVENTS = 100_000  # of an exported session
 MEDIA_TYPES = {"json": "application/json", "markdown": "text/markdown; charset=utf-8", "openai": "application/json"}
@@ -128,6 +133,14 @@ class Importing(Body):
     )
 
 
+@extend_schema_serializer(component_name="ImportSkipped")
+class SkippedShape(Shape):
+    """What new sessions did not get."""
+
+    reason = serializers.ChoiceField([(one.value, SKIPPED_WORDS[one]) for one in Skip])
+    count = serializers.IntegerField()
+
+
 @extend_schema_serializer(component_name="ImportResult")
 class ResultShape(Shape):
     """What became of one conversation of the file."""
@@ -136,11 +149,20 @@ class ResultShape(Shape):
     outcome = serializers.ChoiceField(Outcome.choices)
     session_id = serializers.UUIDField(allow_null=True)
     problem = serializers.CharField(help_text="Why the conversation was skipped. Empty if it was not.")
+    messages = serializers.IntegerField(help_text="The number of messages of a new session.")
+    files = serializers.IntegerField(help_text="The number of its images and other files.")
+    skipped = SkippedShape(many=True)
 
 
 @extend_schema_serializer(component_name="Import")
 class ImportShape(Shape):
+    """The totals are those of the new sessions."""
+
     results = ResultShape(many=True)
+    sessions = serializers.IntegerField()
+    messages = serializers.IntegerField()
+    files = serializers.IntegerField()
+    skipped = SkippedShape(many=True)
     remaining = serializers.IntegerField(
         help_text="The number of conversations that are left. Send the same request again to import the next."
     )
@@ -164,10 +186,7 @@ class Imports(Endpoint):
         agent = usable_agent(self.principal, asked["agent"])
         part = resumable.message_part(self.principal, asked["upload_id"])
         with blobs.open_content(part) as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise FileTooLarge(f"An imported file may have {MAX_FILE_BYTES // 1024**2} MB. Split it.")
-        return Response(import_json(import_file(self.principal, agent, content)))
+            return Response(import_json(import_file(self.principal, agent, file)))
 
 
 def import_json(done: Import) -> JSON:
@@ -177,13 +196,109 @@ def import_json(done: Import) -> JSON:
             "outcome": one.outcome,
             "sessionId": str(one.session) if one.session else None,
             "problem": one.problem,
+            "messages": one.messages,
+            "files": one.files,
+            "skipped": _skipped_json(one.skipped),
         }
         for one in done.results
     ]
-    return {"results": results, "remaining": done.remaining}
+    totals = {"sessions": len(done.new), "messages": done.messages, "files": done.files}
+    return {"results": results, **totals, "skipped": _skipped_json(done.skipped), "remaining": done.remaining}
+
+
+def _skipped_json(skipped: Counter[Skip]) -> list[JSON]:
+    return [{"reason": reason.value, "count": number} for reason, number in sorted(skipped.items())]
+
+
+@extend_schema_serializer(component_name="Export")
+class ExportShape(Shape):
+    """An archive of all data of your account. A worker makes it."""
+
+    id = serializers.UUIDField()
+    state = serializers.ChoiceField([one for one in Export.State.choices if one[0] != Export.State.DELETED])
+    sessions = serializers.IntegerField(help_text="The number of sessions that the archive gets.")
+    sessions_done = serializers.IntegerField(help_text="The number of sessions that are in it so far.")
+    size = serializers.IntegerField(help_text="The size of the file in bytes. 0 until it is complete.")
+    problem = serializers.CharField(help_text="Why the export failed. Empty if it did not.")
+    created_at = serializers.DateTimeField()
+    finished_at = serializers.DateTimeField(allow_null=True)
+    expires_at = serializers.DateTimeField(allow_null=True, help_text="When the file is deleted.")
+
+
+class Exports(Endpoint):
+    permissions = {"POST": Permission.READ}
+
+    @documented("exports_create", "Start an export of all your data", answers={202: ExportShape}, refuses=[409])
+    def post(self, request: Request) -> Response:
+        """At most one export is made at a time, and 10 in a day. A complete export replaces the earlier one. The API
+        key must be of your personal workspace, with all scopes and for all agents.
+        """
+        quotas.count_act(self.principal)
+        made = exports.start(self.principal)
+        publish_export()
+        return Response(export_json(made), status=202)
+
+    @documented("exports_list", "List your exports, newest first", query=Listing, answers={200: page_of(ExportShape)})
+    def get(self, request: Request) -> Response:
+        exports.check_whole_account(self.principal)
+        rows = Export.objects.visible_to(self.principal)
+        show = lambda page: [export_json(one) for one in page]  # noqa: E731
+        return self.page(rows, ("-created_at", "-id"), self.query(Listing), show, "exports")
+
+
+class OneExport(Endpoint):
+    permissions = {"DELETE": Permission.READ}
+
+    @documented("exports_retrieve", "Retrieve an export", answers={200: ExportShape})
+    def get(self, request: Request, export: uuid.UUID) -> Response:
+        return Response(export_json(exports.find(self.principal, export)))
+
+    @documented("exports_delete", "Delete an export, or stop it", answers={204: None})
+    def delete(self, request: Request, export: uuid.UUID) -> Response:
+        exports.delete(exports.find(self.principal, export))
+        return Response(status=204)
+
+
+class ExportFile(Endpoint):
+    @documented(
+        "exports_download",
+        "Download an export as a ZIP file",
+        answers={
+            (200, "application/zip"): OpenApiTypes.BINARY,
+            (206, "application/zip"): OpenApiTypes.BINARY,
+            416: None,
+        },
+        refuses=[409],
+    )
+    async def get(self, request: Request, export: uuid.UUID) -> FileResponse:
+        """`Range` with one range of bytes continues a download that was cut off, and `If-Range` with its `ETag` makes
+        sure that it is the same file.
+        """
+
+        def opened() -> FileResponse:
+            return exports.download(self.principal, exports.find(self.principal, export), request._request)
+
+        return await db.run(opened)
+
+
+def export_json(row: Export) -> JSON:
+    return {
+        "id": str(row.pk),
+        "state": row.state,
+        "sessions": row.sessions,
+        "sessionsDone": row.sessions_done,
+        "size": row.size,
+        "problem": row.problem,
+        "createdAt": timestamp(row.created_at),
+        "finishedAt": optional_timestamp(row.finished_at),
+        "expiresAt": optional_timestamp(row.expires_at),
+    }
 
 
 urlpatterns = [
+    path("exports", Exports.as_view(), name="exports"),
+    path("exports/<uuid:export>", OneExport.as_view(), name="export"),
+    path("exports/<uuid:export>/file", ExportFile.as_view(), name="export-file"),
     path("sessions/<uuid:session>/export", SessionExport.as_view(), name="session-export"),
     path("imports", Imports.as_view(), name="imports"),
 ]

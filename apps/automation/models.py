@@ -1,4 +1,4 @@
-"""Schedules, and each of their due times. The rows are the truth; beat only wakes."""
+"""Schedules and incoming webhooks, and each of their due times and events. The rows are the truth; beat only wakes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import Workspace
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
@@ -120,3 +121,101 @@ class ScheduledRun(models.Model):
     def key(self) -> str:
         """The messageId of what it starts."""
         return f"schedule:{self.pk}"
+
+
+class IncomingWebhookQuerySet(models.QuerySet["IncomingWebhook"]):
+    def visible_to(self, principal: Principal) -> IncomingWebhookQuerySet:
+        if not principal.is_known:
+            return self.none()
+        return principal.only_agents(self.filter(**principal.own()), "agent")
+
+
+class IncomingWebhook(models.Model):
+    """An address at which events of another system start an agent or a plan, as its owner."""
+
+    class Scheme(models.TextChoices):
+        STANDARD = "standard", "Standard Webhooks"
+        GITHUB = "github", "GitHub"
+        STRIPE = "stripe", "Stripe"
+        BEARER = "bearer", "a bearer token"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="incoming_webhooks")
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="incoming_webhooks")
+    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="incoming_webhooks")
+    name = models.CharField(max_length=200)
+    scheme = models.CharField(max_length=10, choices=Scheme, help_text="How senders sign.")
+    secret = EncryptedTextField(blank=True)
+    old_secret = EncryptedTextField(blank=True, help_text="The secret before, which counts for a while.")
+    old_secret_until = models.DateTimeField(null=True, blank=True)
+    text = models.TextField(blank=True, help_text="The template of the message that the agent gets.")
+    inputs = models.JSONField(default=dict, blank=True, help_text="A plan's inputs; their texts are templates.")
+    only_if = models.CharField(max_length=1000, blank=True, help_text="An expression; other events start nothing.")
+    paused_at = models.DateTimeField(null=True, blank=True)
+    last_event_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = IncomingWebhookQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["owner", "workspace", "-created_at"], name="webhooks_of_a_person")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class IncomingEventQuerySet(models.QuerySet["IncomingEvent"]):
+    def visible_to(self, principal: Principal) -> IncomingEventQuerySet:
+        if not principal.is_known:
+            return self.none()
+        return principal.only_agents(self.filter(**principal.own("webhook__")), "webhook__agent")
+
+
+class IncomingEvent(models.Model):
+    """One event that came in, or was sent again by a person. Its id is in the message's idempotency key."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "is about to start"
+        STARTED = "started"
+        IGNORED = "ignored"
+        FAILED = "failed", "could not start"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    webhook = models.ForeignKey(IncomingWebhook, on_delete=models.CASCADE, related_name="events")
+    event_id = models.CharField(max_length=200, help_text="The sender's id.")
+    kind = models.CharField(max_length=200, blank=True, help_text="What happened, as the sender names it.")
+    body = models.JSONField(null=True, help_text="Null if that is what was sent.")
+    headers = models.JSONField(default=dict)
+    state = models.CharField(max_length=10, choices=State, default=State.WAITING)
+    reason = models.CharField(max_length=500, blank=True, help_text="Why it was ignored or could not start.")
+    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    text = models.TextField(blank=True)
+    inputs = models.JSONField(default=dict, blank=True)
+    task = models.ForeignKey(Task, null=True, blank=True, on_delete=models.SET_NULL, related_name="incoming_events")
+    repeats = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="+", help_text="The event sent again."
+    )
+    is_repeat = models.BooleanField(default=False, help_text="Whether a person sent it again.")
+    received_at = models.DateTimeField(default=timezone.now)
+
+    objects = IncomingEventQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["webhook", "event_id"], condition=models.Q(is_repeat=False), name="an_event_comes_once"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["webhook", "-received_at", "-id"], name="events_of_a_webhook"),
+            models.Index(fields=["received_at"], condition=models.Q(state="waiting"), name="events_that_wait"),
+        ]
+
+    def __str__(self) -> str:
+        return self.event_id
+
+    @property
+    def key(self) -> str:
+        """The messageId of what it starts."""
+        return f"webhook:{self.pk}"

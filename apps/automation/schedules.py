@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 from django.conf import settings
 from django.core.mail import send_mail
-from django.db.models import Min, Q
+from django.db.models import Min, OuterRef, Q, QuerySet, Subquery
 
 from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded
@@ -35,11 +35,13 @@ SHOWN = 5  # next runs
 GRACE = datetime.timedelta(minutes=5)  # a run that is later than this was missed
 FAILURES_BEFORE_PAUSE = 5
 MOST_WAITING = 20  # of one schedule
+MOST_WAITING_BY_HAND = 10  # of one schedule, started by a person
 AT_ONCE = 200  # schedules of one tick
 LEASE = datetime.timedelta(seconds=60)
 CHECKED_TIMES = 100  # of a cron expression, for the shortest time between two
 LONGEST = datetime.timedelta(days=366)  # an interval
 FARTHEST = datetime.timedelta(days=3653)  # a start from now
+DELETED_AT_ONCE = 500  # runs of the history
 
 State = ScheduledRun.State
 
@@ -166,11 +168,23 @@ def resume(schedule: Schedule) -> bool:
     return bool(Schedule.objects.filter(pk=schedule.pk, paused_at__isnull=False).update(**fields))
 
 
+class TooManyWaiting(UnsupportedOperation):
+    """As many runs that were started by hand wait already as may. Wait until one starts, or pause the schedule."""
+
+
 def run_now(schedule: Schedule) -> ScheduledRun:
-    """Start a run beside the planned ones, also of a paused schedule; its overlap policy applies."""
-    run = ScheduledRun.objects.create(
-        is_manual=True, due_at=sql.database_time(), **_content_of(schedule), schedule=schedule
-    )
+    """Start a run beside the planned ones, also of a paused schedule; its overlap policy applies.
+
+    Raises TooManyWaiting.
+    """
+    with sql.write_transaction():
+        Schedule.objects.select_for_update(no_key=True).filter(pk=schedule.pk).first()  # two callers count one by one
+        waiting = ScheduledRun.objects.filter(schedule=schedule, state=State.WAITING, is_manual=True)
+        if waiting.count() >= MOST_WAITING_BY_HAND:
+            raise TooManyWaiting
+        run = ScheduledRun.objects.create(
+            is_manual=True, due_at=sql.database_time(), **_content_of(schedule), schedule=schedule
+        )
     start_runs_of(schedule.pk)
     run.refresh_from_db()
     return run
@@ -311,3 +325,26 @@ def _notify(schedule: Schedule, because: str) -> None:
         send_mail(f"Your schedule “{schedule.name}” was paused", because, None, [schedule.owner.email])
     except OSError as error:  # includes smtplib's
         log.warning("the notice could not be sent by e-mail: %s", error)
+
+
+def prune_runs(now: datetime.datetime | None = None) -> int:
+    """Delete runs of the history that are older, or more of one schedule, than is kept. Returns the number.
+
+    Runs that wait or whose task works are kept.
+    """
+    now = now or sql.database_time()
+    ended = ScheduledRun.objects.exclude(state=State.WAITING).exclude(task__in=Task.objects.unfinished())
+    deleted = _delete_in_batches(ended.filter(due_at__lt=now - datetime.timedelta(days=settings.SCHEDULE_RUN_DAYS)))
+    kept = settings.SCHEDULE_RUNS_KEPT
+    newer = ScheduledRun.objects.filter(schedule=OuterRef("pk")).order_by("-due_at")
+    full = Schedule.objects.annotate(from_=Subquery(newer.values("due_at")[kept - 1 : kept])).exclude(from_=None)
+    for schedule, oldest in full.values_list("pk", "from_").iterator():
+        deleted += _delete_in_batches(ended.filter(schedule=schedule, due_at__lt=oldest))
+    return deleted
+
+
+def _delete_in_batches(rows: QuerySet[ScheduledRun]) -> int:
+    deleted = 0
+    while keys := list(rows.values_list("pk", flat=True)[:DELETED_AT_ONCE]):
+        deleted += ScheduledRun.objects.filter(pk__in=keys).delete()[0]
+    return deleted

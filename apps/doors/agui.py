@@ -163,8 +163,10 @@ def _message(agent: Agent, asked: types.RunAgentInput) -> JSON:
     told = {"state": _own_state(asked), "context": [one.model_dump(by_alias=True) for one in asked.context or []]}
     told |= {"forwardedProps": asked.forwarded_props}
     metadata = {name: value for name, value in told.items() if value}
+    told_models = _instructions(asked)
     said: JSON = {"messageId": asked.run_id, "contextId": asked.thread_id, "role": "ROLE_USER", "parts": parts}
-    said |= {"metadata": {"agui": metadata}} if metadata else {}
+    if about := ({"agui": metadata} if metadata else {}) | ({"instructions": told_models} if told_models else {}):
+        said["metadata"] = about
     said |= {"taskId": answered.interrupt_id} if answered else {}
     try:
         stored = SendMessageRequest.read({"message": said}, agent).message.stored()
@@ -172,6 +174,12 @@ def _message(agent: Agent, asked: types.RunAgentInput) -> JSON:
         raise InvalidFields([(_agui_name(path), sentence) for path, sentence in refused.violations]) from None
     check_modes(agent, stored["parts"], [])
     return stored
+
+
+def _instructions(asked: types.RunAgentInput) -> str:
+    """What the front end says to models: system prompts, and its context."""
+    said = [one.content for one in asked.messages if isinstance(one, types.SystemMessage | types.DeveloperMessage)]
+    return "\n\n".join([*said, *(f"{one.description}: {one.value}" for one in asked.context or [])])
 
 
 def _commanded(forwarded: Any) -> Any:
@@ -225,12 +233,14 @@ def _place(principal: Principal, agent: Agent, asked: types.RunAgentInput) -> JS
 
     For a message that was sent before, the task of then. Raises InvalidParams.
     """
+    context = lookup.find_context(principal, agent, asked.thread_id)
+    if context is None:
+        return {}
     earlier = turns.sent_before(principal, agent, asked.run_id)
     if earlier is not None:
         is_answer = Message.objects.filter(task=earlier.task, index__lt=earlier.index).exists()
         return {"taskId": str(earlier.task)} if is_answer else {}
-    context = lookup.find_context(principal, agent, asked.thread_id)
-    newest = lineage.newest_task(context) if context else None
+    newest = lineage.newest_task(context)
     return {"taskId": str(newest.pk)} if newest and TaskState(newest.state).is_interrupted else {}
 
 

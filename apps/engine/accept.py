@@ -40,6 +40,7 @@ from apps.record.execution import Accepted, Run
 from apps.record.hooks import hooks
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Message, Task, TaskState
+from db.sql import corrected_time
 from telemetry import tracing
 
 ExtraWrites = Callable[[Ledger, uuid.UUID], None]
@@ -189,12 +190,15 @@ def _record_message(
             event = log.add(EventType.USER_MESSAGE, payload, task=task_id)
             span = runs.queued_span(task_id, run_fields["traceparent"])
             run_fields["lane"] = str(Lane(log.context.workspace_id, agent.pk, principal.key))
-            run = Run(task_id=task_id, message=log.messages[event.index], turn=1, **run_fields | {"traceparent": span})
+            queued: JSON = {**run_fields, "traceparent": span, "queued_at": corrected_time()}
+            run = Run(task_id=task_id, message=log.messages[event.index], turn=1, **queued)
         else:
             said = sent_by(log.context, principal.user_id) | {"message": message}
             run = _continue_task(log, principal, agent, said, task_id, run_fields["traceparent"], question_index)
         if run is not None:
             log.extra_rows.append(run)
+        if principal.is_notified and log.context.owner_id == principal.user_id:
+            log.watch()
         if extra_writes is not None:
             extra_writes(log, task_id)
         index = next(iter(log.messages))
@@ -328,6 +332,7 @@ def next_run(
         memory=last.memory,
         lane=last.lane,
         priority=last.priority,
+        queued_at=corrected_time(),
         traceparent=runs.queued_span(task_id, traceparent or last.traceparent),
     )
 

@@ -35,7 +35,7 @@ from apps.record.execution import Run
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Event, Message, TaskState
 from apps.record.runs import Lease, LeaseLost
-from db.sql import NOW
+from db.sql import NOW, note_time
 from telemetry import metrics
 
 MayTake = Callable[[Run, datetime.datetime], bool]
@@ -54,6 +54,7 @@ def claim(run_id: uuid.UUID, worker: str, may_take: MayTake | None = None) -> As
         if found is None:
             return None
         run, operation, now = found
+        note_time(now)
         is_mine = run.state == Run.State.RUNNING and run.worker == worker
         if may_take is not None and not is_mine and not may_take(run, now):
             return None

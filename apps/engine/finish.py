@@ -27,7 +27,7 @@ from apps.record.models import Artifact as Delivered
 from apps.record.models import Message, Task, TaskState
 from apps.record.projection import assemble_parts
 from apps.record.runs import Lease, has_unfinished_run
-from db.sql import NOW
+from db.sql import NOW, corrected_time
 
 STATES: dict[type[Outcome], TaskState] = {
     Completed: TaskState.COMPLETED,
@@ -212,6 +212,7 @@ def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message |
         slot=overtaken(slot, waiting.parts) if slot and asks_approval(slot) else slot,
         memory=ending.memory,
         traceparent=runs.queued_span(task.pk, ending.span),
+        queued_at=corrected_time(),
         **place,
     )
     log.extra_rows.append(run)

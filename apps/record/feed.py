@@ -21,7 +21,6 @@ from contextlib import contextmanager, suppress
 from typing import Concatenate, NamedTuple
 
 from django.conf import settings
-from django.utils import timezone
 
 import db
 from apps.record import lineage, notifications
@@ -29,6 +28,7 @@ from apps.record.events import EventType
 from apps.record.lookup import restore_by_id
 from apps.record.models import Context, Event
 from apps.record.sql import EVENTS
+from db.sql import corrected_time
 from telemetry import metrics
 
 log = logging.getLogger("parley.feed")
@@ -251,7 +251,7 @@ class Subscription:
     def __init__(self, owner: int | None, contexts: frozenset[uuid.UUID], turns: Turns) -> None:
         self.owner, self.contexts = owner, contexts
         self.topics = {f"owner {owner}"} if owner is not None else {str(context) for context in contexts}
-        self.started_at = timezone.now()
+        self.started_at = corrected_time()
         self.last_poll: Poll | None = None
         self.pending: dict[uuid.UUID, int] = {}
         self._bell = Bell(turns)
@@ -383,7 +383,7 @@ class Hub:
             return
         owners = frozenset(one.owner for one in subscriptions if one.owner is not None)
         named = frozenset(context for one in subscriptions for context in one.contexts)
-        now = timezone.now()
+        now = corrected_time()
         since = min(one.last_poll.at if one.last_poll else one.started_at for one in subscriptions)
         rows: dict[str, list[ContextRow]] = defaultdict(list)
         for topic, row in await db.run(_newest_rows, owners, named, since - COMMIT_MARGIN):

@@ -19,7 +19,6 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError, connection, models, transaction
 from django.db.models import Q
-from django.utils import timezone
 
 from apps.record import notifications, runs
 from apps.record.content import blobs
@@ -31,7 +30,7 @@ from apps.record.projection import NO_PART_OF_REPLAY, Rows, fold
 from apps.record.runs import Lease, LeaseLost
 from apps.record.sql import ARTIFACTS_IN_STATE, CHUNKS, CONTEXT, TASK_OF_CONTEXT
 from db import sql
-from db.sql import CLOCK_SQL, NOW, Update, time_from, write_transaction
+from db.sql import CLOCK_SQL, NOW, Update, corrected_time, note_time, time_from, write_transaction
 from telemetry import metrics
 
 
@@ -109,7 +108,9 @@ def lock_context(context: Context) -> datetime.datetime:
     context.last_event, context.is_watched = found[0], bool(found[1])
     context.archived_at = time_from(archived_at) if archived_at else None
     context.cold_file, context.cold_at = "", None
-    return time_from(now)
+    at = time_from(now)
+    note_time(at)
+    return at
 
 
 DESCRIPTION_FIELDS = ("title", "agent_id", "options", "archived_at", "is_shared")
@@ -146,7 +147,7 @@ class Ledger(Rows):
     def now(self) -> datetime.datetime:
         """The database's time at the start."""
         if self._now is None:
-            self._now = timezone.now() if self.context._state.adding else sql.database_time()
+            self._now = corrected_time() if self.context._state.adding else sql.database_time()
         return self._now
 
     def renew_lease(self, lease: Lease, values: dict[str, Any] | None = None) -> None:
@@ -183,7 +184,7 @@ class Ledger(Rows):
             run=self._lease.run_id if self._lease else None,
             artifact_id=artifact_id,
             payload=payload,
-            at=timezone.now(),
+            at=corrected_time(),
         )
         fold(event, self)
         self.events.append(event)
@@ -194,6 +195,12 @@ class Ledger(Rows):
         complete: Opening = {**opening, "contextId": opening["contextId"] or str(self.context.pk)}
         self.context.context_id = complete["contextId"]
         return complete
+
+    def watch(self) -> None:
+        """Call listeners for the context's events from now on. The context is locked, or new."""
+        if not self.context.is_watched and not self.context._state.adding:
+            Context.objects.filter(pk=self.context.pk).update(is_watched=True)
+        self.context.is_watched = True
 
     def remember(self, changed: dict[str, Any], forgotten: Collection[str]) -> None:
         """Set and delete keys of the context's memory."""

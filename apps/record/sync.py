@@ -38,6 +38,7 @@ from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.events import EventType
 from apps.record.feed import COMMIT_MARGIN, Bell, Poll, running_hub
 from apps.record.models import Context, ContextQuerySet, Event
+from db.sql import corrected_time
 
 MAX_SESSIONS = 200  # in a token; if more changed within a minute, the oldest are sent again
 TOKEN_FORMAT = 1
@@ -139,7 +140,7 @@ def current_position(principal: Principal, sessions: frozenset[uuid.UUID] = froz
 
     Raises ContextNotFound.
     """
-    now = timezone.now()  # before the query: what the query misses commits later
+    now = corrected_time()  # before the query: what the query misses commits later
     visible = Context.objects.ever_visible_to(principal)
     position = position_after(now, visible.listed().filter(updated_at__gt=now - COMMIT_MARGIN))
     if sessions:
@@ -158,7 +159,7 @@ def position_after(at: datetime.datetime, rows: Iterable[Context]) -> Position:
 
 def changes_since(principal: Principal, position: Position, limit: int = 100) -> Changes:
     """What changed in the user's sessions after a position, in at most two queries."""
-    now = position.page.started_at if position.page else max(timezone.now(), position.at)
+    now = position.page.started_at if position.page else max(corrected_time(), position.at)
     rows = list(_rows(principal).filter(_changed_since(position))[: limit + len(position.indexes) + 1])
     changed = [row for row in rows if row.last_event > position.indexes.get(row.pk, -1)]
     sent, more = changed[:limit], len(changed) > limit

@@ -30,6 +30,7 @@ NEEDED: dict[str, Permission] = {
     "plan-edit": Permission.BUILD,
     "plan-check": Permission.READ,
     "schedule-preview": Permission.READ,
+    "webhook-trial": Permission.READ,
     "sample-key": Permission.READ,
     "try-token": Permission.READ,
     "revoke": Permission.READ,  # a credential of one's own

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import uuid
 import zoneinfo
-from functools import cache
+from dataclasses import replace
+from functools import cache, cached_property
 from typing import Any, cast
 
 from django import forms
@@ -13,6 +14,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.accounts.models import User
@@ -20,7 +22,11 @@ from apps.accounts.quotas import QuotaExceeded, count_act
 from apps.agents.models import Agent
 from apps.automation import schedules
 from apps.automation.models import Schedule, ScheduledRun
-from apps.record.errors import InvalidFields, Refusal
+from apps.plans import registry
+from apps.record.content import strict_json
+from apps.record.errors import InvalidFields, InvalidParams, Refusal
+from apps.web.plans import InputForm
+from apps.web.questions import Field, answer_from
 from apps.web.roles import refuse
 from apps.web.shell import as_reader, page, principal_of, reader_view, zone_of
 from db import sql
@@ -54,6 +60,15 @@ class InputsField(forms.JSONField):
     def prepare_value(self, value: Any) -> Any:
         return "" if value is None else super().prepare_value(value)
 
+    def to_python(self, value: Any) -> Any:
+        """Strictly: what the database or a client cannot take is refused here."""
+        if value in self.empty_values:
+            return None
+        try:
+            return strict_json.to_storable(strict_json.parse(str(value).encode(errors="replace")))
+        except (strict_json.InvalidJSON, ValueError) as error:
+            raise forms.ValidationError(str(error).replace("The body", "This")) from None
+
     def clean(self, value: Any) -> Any:
         given = super().clean(value)
         if given is not None and not isinstance(given, dict):
@@ -62,7 +77,10 @@ class InputsField(forms.JSONField):
 
 
 class ScheduleForm(forms.Form):
-    """A schedule as people enter it: an interval in minutes, a time in the schedule's zone."""
+    """A schedule as people enter it: an interval in minutes, a time in the schedule's zone, a plan's inputs as fields.
+
+    Data for an agent, and inputs that do not fit a form, are written as JSON.
+    """
 
     name = forms.CharField(max_length=200, widget=forms.TextInput({"autocomplete": "off"}))
     agent = forms.ModelChoiceField(Agent.objects.none(), to_field_name="slug", label="Agent or plan")
@@ -70,9 +88,9 @@ class ScheduleForm(forms.Form):
         label="Message", required=False, max_length=100_000, strip=False, widget=forms.Textarea({"rows": 3})
     )
     inputs = InputsField(
-        label="Inputs (JSON)",
+        label="Data, as JSON",
         required=False,
-        help_text="A plan's inputs, such as {“topic”: “energy”}. An agent gets them beside the message.",
+        help_text="An object, such as {“topic”: “energy”}.",
         widget=forms.Textarea({"rows": 3, "class": "code", "spellcheck": "false", "autocapitalize": "none"}),
     )
     kind = forms.ChoiceField(
@@ -116,6 +134,69 @@ class ScheduleForm(forms.Form):
         super().__init__(*data, **options)
         usable = Agent.objects.visible_to(user.principal).order_by("name")
         cast("forms.ModelChoiceField[Agent]", self.fields["agent"]).queryset = usable
+        self._usable = usable
+        swap = {"target": "#schedule-inputs", "swap": "outerHTML", "sync": "this:replace", "trigger": "change"}
+        reload = {"hx-get": reverse("web:schedule-inputs"), **{f"hx-{name}": value for name, value in swap.items()}}
+        self.fields["agent"].widget.attrs.update(reload)
+        self._problems: dict[str, str] = {}  # of a plan's inputs, by the HTML names of their fields
+
+    @cached_property
+    def target(self) -> Agent | None:
+        """The agent or plan that is chosen now."""
+        chosen = self["agent"].value()
+        slug = chosen.replace("\x00", "") if isinstance(chosen, str) else ""
+        return self._usable.filter(slug=slug).first() if slug else None
+
+    @cached_property
+    def plan_inputs(self) -> InputForm | None:
+        """The form of the chosen plan's inputs."""
+        is_plan = self.target is not None and self.target.kind == Agent.Kind.PLAN
+        definition = registry.definition_of(self.target) if is_plan and self.target else None
+        return InputForm.of(definition) if definition else None
+
+    @property
+    def _input_fields(self) -> list[Field]:
+        """Those that can be filled in ahead."""
+        return [one for one in self.plan_inputs.fields if one.kind != "file"] if self.plan_inputs else []
+
+    @property
+    def shown_inputs(self) -> list[tuple[Field, str]]:
+        """The fields of the plan's inputs, filled in, each with its problem."""
+        return [(self._filled(field), self._problems.get(field.html_name, "")) for field in self._input_fields]
+
+    def _filled(self, field: Field) -> Field:
+        if self.is_bound and "answers" in self.data:
+            given = cast("Any", self.data).getlist(field.html_name)
+            value = given if field.kind == "choices" else "".join(given[-1:])
+        elif field.name in (kept := self.initial.get("inputs") or {}):
+            value = kept[field.name]
+        else:
+            return field
+        return replace(field, schema={**field.schema, "default": value})
+
+    @property
+    def file_inputs(self) -> list[str]:
+        """The labels of inputs that only a person can give."""
+        return [one.label for one in self.plan_inputs.fields if one.kind == "file"] if self.plan_inputs else []
+
+    @property
+    def other_input_problems(self) -> list[str]:
+        """Those that no field shows."""
+        return [str(said) for said in self.errors.get("inputs", []) if said not in self._problems.values()]
+
+    def clean(self) -> dict[str, Any]:
+        given = self.cleaned_data
+        if self._input_fields and "answers" in self.data:
+            try:
+                given["inputs"] = answer_from(self._input_fields, dict(cast("Any", self.data).lists()))
+            except InvalidParams as refused:
+                self._add_input_problem(refused.field, str(refused))
+        return given
+
+    def _add_input_problem(self, html_name: str, sentence: str) -> None:
+        if any(field.html_name == html_name for field in self._input_fields):
+            self._problems[html_name] = sentence
+        self.add_error("inputs", sentence)
 
     def clean_time_zone(self) -> str:
         name = str(self.cleaned_data["time_zone"])
@@ -138,8 +219,12 @@ class ScheduleForm(forms.Form):
     def refused(self, refusal: Exception) -> None:
         violations = refusal.violations if isinstance(refusal, InvalidFields) else [("", str(refusal))]
         for path, sentence in violations:
-            name = FORM_FIELDS.get(path, path.partition(".")[0])
-            self.add_error(name if name in self.fields else None, sentence)
+            name, _, inner = path.partition(".")
+            name = FORM_FIELDS.get(path, name)
+            if name == "inputs":
+                self._add_input_problem(f"answer-{inner.partition('.')[0]}", sentence)
+            else:
+                self.add_error(name if name in self.fields else None, sentence)
 
 
 def _in_zone(at: datetime.datetime | None, zone: str) -> datetime.datetime | None:
@@ -198,6 +283,13 @@ def _save(user: User, form: ScheduleForm, schedule: Schedule) -> bool:
         form.refused(refusal)
         return False
     return True
+
+
+@reader_view
+def schedule_inputs(request: HttpRequest) -> HttpResponse:
+    """The part of the form that depends on the agent (`?agent=`)."""
+    form = ScheduleForm(cast("User", request.user), initial={"agent": request.GET.get("agent")})
+    return render(request, "web/_schedule_inputs.html", {"form": form})
 
 
 @require_POST

@@ -4,16 +4,29 @@ from django.contrib.auth.views import LogoutView
 from django.urls import path
 from django.views.generic import RedirectView
 
-from apps.web import agent_usage, agents, credentials, home, inbox, plans, schedules, service_worker, shell, tasks
+from apps.web import (
+    agent_usage,
+    agents,
+    credentials,
+    home,
+    inbox,
+    plans,
+    schedules,
+    service_worker,
+    shell,
+    tasks,
+    webhooks,
+)
 from apps.web.first_steps import dismiss_first_steps
 from apps.web.people import invitations
 from apps.web.people.passwords import Welcome, confirm_address, forgotten
 from apps.web.people.sign_in import SignIn, guarded
 from apps.web.sessions import artifacts, provenance, sending, shared, views
-from apps.web.settings import account, data, keys, programs, security, usage, workspaces
+from apps.web.settings import account, data, keys, notifications, programs, security, usage, workspaces
 
 app_name = "web"
 
+CHANNEL = "settings/notifications/channels/<uuid:channel>"
 MEMBER = "settings/workspaces/<int:number>/members/<int:person>"
 ARTIFACT = "sessions/<uuid:session>/artifacts/<uuid:task>/<path:artifact>"
 
@@ -44,7 +57,13 @@ urlpatterns = [
     path("settings/security/sessions/<int:number>/end", security.end_session, name="settings-end-session"),
     path("settings/appearance", account.appearance, name="settings-appearance"),
     path("settings/appearance/theme", account.theme, name="settings-theme"),
-    path("settings/notifications", account.notifications, name="settings-notifications"),
+    path("settings/notifications", notifications.overview, name="settings-notifications"),
+    path("settings/notifications/secret", notifications.make_secret, name="settings-webhook-secret"),
+    path(CHANNEL, notifications.channel, name="settings-channel"),
+    path(f"{CHANNEL}/test", notifications.test, name="settings-test-channel"),
+    path(f"{CHANNEL}/rotate", notifications.rotate, name="settings-rotate-channel"),
+    path(f"{CHANNEL}/remove", notifications.remove, name="settings-remove-channel"),
+    path("notifications/stop/<str:token>", notifications.stop, name="stop-notifications"),
     path("settings/workspaces", workspaces.list_workspaces, name="settings-workspaces"),
     path("settings/workspaces/choose", workspaces.choose, name="settings-choose-workspace"),
     path("settings/workspaces/<int:number>", workspaces.show_workspace, name="settings-workspace"),
@@ -65,6 +84,9 @@ urlpatterns = [
     path("settings/usage", usage.usage, name="settings-usage"),
     path("settings/data", data.my_data, name="settings-data"),
     path("settings/data/export", data.export, name="settings-export"),
+    path("settings/data/exports", data.exports_status, name="settings-exports"),
+    path("settings/data/exports/<uuid:key>/file", data.export_file, name="settings-export-file"),
+    path("settings/data/exports/<uuid:key>/delete", data.delete_export, name="settings-export-delete"),
     path("settings/data/import", data.import_conversations, name="import-conversations"),
     path("settings/data/delete", data.delete_account, name="settings-delete"),
     path("credentials/", RedirectView.as_view(pattern_name="web:settings-credentials", permanent=True)),
@@ -117,10 +139,18 @@ urlpatterns = [
     path("sessions/<uuid:session>/replay/entries", views.replay_entries, name="replay-entries"),
     path("schedules", schedules.schedule_list, name="schedules"),
     path("schedules/new", schedules.edit_schedule, name="new-schedule"),
+    path("schedules/inputs", schedules.schedule_inputs, name="schedule-inputs"),
     path("schedules/preview", schedules.preview_schedule, name="schedule-preview"),
     path("schedules/<uuid:schedule>", schedules.one_schedule, name="schedule"),
     path("schedules/<uuid:schedule>/edit", schedules.edit_schedule, name="schedule-edit"),
     path("schedules/<uuid:schedule>/act", schedules.act_on_schedule, name="schedule-act"),
+    path("webhooks", webhooks.webhook_list, name="webhooks"),
+    path("webhooks/new", webhooks.edit_webhook, name="new-webhook"),
+    path("webhooks/trial", webhooks.try_webhook, name="webhook-trial"),
+    path("webhooks/<uuid:webhook>", webhooks.one_webhook, name="webhook"),
+    path("webhooks/<uuid:webhook>/edit", webhooks.edit_webhook, name="webhook-edit"),
+    path("webhooks/<uuid:webhook>/act", webhooks.act_on_webhook, name="webhook-act"),
+    path("webhooks/<uuid:webhook>/events/<uuid:event>", webhooks.send_event_again, name="webhook-event-again"),
     path("plans/new", plans.edit_plan, name="new-plan"),
     path("plans/check", plans.check_plan, name="plan-check"),
     path("plans/<slug:slug>/edit", plans.edit_plan, name="plan-edit"),

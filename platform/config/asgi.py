@@ -30,13 +30,14 @@ from config.handlers import (  # noqa: E402
     Scope,
     SecurityHeaders,
     Send,
+    SocketLimits,
     handle_async,
 )
 from telemetry import errors, tracing  # noqa: E402
 from telemetry.requests import ObservedRequests  # noqa: E402
 
 ASYNC_PATH = re.compile(
-    r"/(a2a|v1|mcp|agui|api/v1(?!/docs(/|\Z))|\.well-known(?!/o(penid|auth)-)|gateway/notifications|static|healthz|readyz|metrics)(/|\Z)"
+    r"/(a2a|v1|mcp|agui|hooks|api/v1(?!/docs(/|\Z))|\.well-known(?!/o(penid|auth)-)|gateway/notifications|static|healthz|readyz|metrics)(/|\Z)"
 )
 
 log = logging.getLogger("parley.server")
@@ -74,7 +75,7 @@ application = ProtocolTypeRouter(
     {
         "lifespan": lifespan,
         "http": MeasuredEdges(ObservedRequests(SecurityHeaders(RequestLimits(http)))),
-        "websocket": MeasuredEdges(SameOrigin(AuthMiddlewareStack(URLRouter(SOCKETS)))),
+        "websocket": MeasuredEdges(SameOrigin(SocketLimits(AuthMiddlewareStack(URLRouter(SOCKETS))))),
     }
 )
 get_resolver().url_patterns  # noqa: B018 - imports the views

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csp import get_nonce
 from django.template.loader import render_to_string
@@ -72,6 +74,9 @@ MALFORMED = ErrorResponse(HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "The reque
 URI_TOO_LONG = ErrorResponse(
     HTTPStatus.REQUEST_URI_TOO_LONG, "INVALID_ARGUMENT", "The address is too long. It may have at most 16 kB."
 )
+TOO_SLOW = ErrorResponse(
+    HTTPStatus.REQUEST_TIMEOUT, "DEADLINE_EXCEEDED", "The body came too slowly. Send it again without a pause."
+)
 HEADER_TOO_LONG = ErrorResponse(
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
     "INVALID_ARGUMENT",
@@ -102,8 +107,14 @@ def bad_request_page(request: HttpRequest, exception: Exception) -> HttpResponse
 
 
 def server_error_page(request: HttpRequest) -> HttpResponse:
-    """Django's `handler500`."""
-    return _page(request, HTTPStatus.INTERNAL_SERVER_ERROR)
+    """Django's `handler500`, which is called while the exception is handled. Without its database, a page can be tried
+    again.
+    """
+    if not isinstance(sys.exception(), OperationalError | InterfaceError):
+        return _page(request, HTTPStatus.INTERNAL_SERVER_ERROR)
+    unavailable = _page(request, HTTPStatus.SERVICE_UNAVAILABLE)
+    unavailable["Retry-After"] = "1"
+    return unavailable
 
 
 def _page(request: HttpRequest, status: HTTPStatus) -> HttpResponse:

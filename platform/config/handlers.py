@@ -40,10 +40,14 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MAX_LINE_BYTES = 16 * 1024  # of the URL, and of each header
+BODY_SECONDS = 30.0  # without a byte of a body, and for a body besides its bytes' time
+BODY_BYTES_A_SECOND = 1_000  # slower bodies are refused
+SOCKET_MESSAGES, SOCKET_MESSAGES_A_SECOND = 200.0, 20.0  # that a WebSocket may send at once, and in the long run
 LINGER_SECONDS = 5.0  # to discard the rest of a refused body, so that the client reads the answer
 ANY_HOST_PATHS = ("/healthz", "/readyz", "/metrics")  # probes use IP addresses
 UPLOAD_PATH = re.compile(r"/api/v1/uploads(/[^/]+)?/?")
 CHUNK_BYTES = 256 * 1024  # for an upload's view, about
+POLICY_VIOLATION = 1008  # RFC 6455 §7.4.1
 BODILESS = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 
 
@@ -54,6 +58,7 @@ EDGES = {
     "v1": "openai",
     "mcp": "mcp",
     "agui": "agui",
+    "hooks": "hooks",
     "admin": "admin",
     "gateway": "remote",
     "static": "static",
@@ -164,8 +169,12 @@ class SecurityHeaders:
         await self.application(scope, receive, send_with_headers)
 
 
+class BodyTooSlow(Exception):
+    """A body does not come on."""
+
+
 class RequestLimits:
-    """ASGI middleware that refuses too long URLs, headers and bodies.
+    """ASGI middleware that refuses too long URLs, headers and bodies, and bodies that come too slowly.
 
     A body is refused by its Content-Length, or once too much has arrived.
     """
@@ -174,14 +183,23 @@ class RequestLimits:
         self.application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        limit: int = settings.MAX_REQUEST_BYTES
-        size = 0
+        is_event = scope["path"].startswith("/hooks/")
+        limit: int = settings.INCOMING_EVENT_BYTES if is_event else settings.MAX_REQUEST_BYTES
+        size, waited = 0, 0.0
         is_complete = False
 
         async def receive_limited() -> Message:
-            """Raises RequestDataTooBig."""
-            nonlocal size, is_complete
-            message = await receive()
+            """Raises RequestDataTooBig, BodyTooSlow."""
+            nonlocal size, waited, is_complete
+            if is_complete:
+                return await receive()  # until the client leaves
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(min(BODY_SECONDS, BODY_SECONDS + size / BODY_BYTES_A_SECOND - waited)):
+                    message = await receive()
+            except TimeoutError:
+                raise BodyTooSlow from None
+            waited += time.monotonic() - began
             is_complete = not message.get("more_body", False)
             size += len(message.get("body", b""))
             if size > limit:
@@ -195,10 +213,12 @@ class RequestLimits:
                 return
             except RequestDataTooBig:
                 error = error_responses.too_large(limit)
+            except BodyTooSlow:
+                error = error_responses.TOO_SLOW
         response = error_response(error, scope["path"])
         response["Connection"] = "close"
         await send_response(response, send, more_body=True)
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, BodyTooSlow):
             async with asyncio.timeout(LINGER_SECONDS):
                 while not is_complete:
                     with suppress(RequestDataTooBig):
@@ -274,7 +294,10 @@ async def body_chunks(receive: Receive) -> AsyncIterator[bytes]:
     chunk = bytearray()
     more = True
     while more:
-        message = await receive()
+        try:
+            message = await receive()
+        except BodyTooSlow:
+            message = {"type": "http.disconnect"}  # what came is kept, and the client asks how far it got
         if message["type"] == "http.disconnect":
             yield bytes(chunk)
             raise RequestAborted
@@ -356,6 +379,45 @@ async def send_response(
 
 def error_response(error: ErrorResponse, path: str) -> HttpResponse:
     return HttpResponse(error.body(path), status=error.status, content_type=error.media_type(path))
+
+
+class SocketLimits:
+    """ASGI middleware that closes WebSockets (1008) whose clients send too many messages."""
+
+    def __init__(self, application: Any) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        left, since = SOCKET_MESSAGES, time.monotonic()
+        is_closed = False
+
+        async def send_until_closed(message: Message) -> None:
+            if not is_closed:
+                await send(message)
+
+        async def receive_limited() -> Message:
+            nonlocal left, since, is_closed
+            message = await receive()
+            if message["type"] != "websocket.receive":
+                return message
+            now = time.monotonic()
+            left = min(SOCKET_MESSAGES, left + (now - since) * SOCKET_MESSAGES_A_SECOND) - 1
+            since = now
+            if left >= 0:
+                return message
+            if not is_closed:
+                is_closed = True
+                await _close(send, "Too many messages.")
+            return {"type": "websocket.disconnect", "code": POLICY_VIOLATION}
+
+        await self.application(scope, receive_limited, send_until_closed)
+
+
+async def _close(send: Send, reason: str) -> None:
+    try:
+        await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": reason})
+    except Exception:  # Daphne sends no code below 3000
+        await send({"type": "websocket.close", "code": 3000 + POLICY_VIOLATION, "reason": reason})
 
 
 class SameOrigin:

@@ -95,6 +95,7 @@ INSTALLED_APPS = [
     "apps.features.health",
     "apps.features.housekeeping",
     "apps.features.model_agents",
+    "apps.features.notifications",
     "apps.features.provenance",
     "apps.features.queue",
     "apps.features.routing",
@@ -106,6 +107,7 @@ INSTALLED_APPS = [
     "apps.remote",
     "apps.plans",
     "apps.automation",
+    "apps.transfers",
     "examples",
     "apps.a2a",
     "apps.api",
@@ -168,6 +170,7 @@ CHANNEL_LAYERS = {"default": channel_layer(CHANNEL_LAYER_URL, prefix=INSTALLATIO
 LEDGER_LISTENERS = [
     "apps.a2a.webhooks.queue_deliveries",
     "apps.engine.delegation.resume_parents",
+    "apps.features.notifications.listening.note_events",
     "apps.features.queue.messages.wake_after_settled_tasks",
     "apps.plans.jobs.mark_steps",
 ]
@@ -221,6 +224,10 @@ WEBHOOK_WAIT_SECONDS = (5.0, 3600.0)  # between failing calls: first (it doubles
 WEBHOOK_GIVE_UP_SECONDS = 24 * 3600.0  # since it was queued
 DELIVERIES_KEPT_DAYS = 30  # for operators
 
+# Notifications of people, by mail, browser, webhook or Slack; retries are those of webhooks
+NOTIFY_WAIT_SECONDS = env.float("NOTIFY_WAIT_SECONDS", default=60.0)  # before people are told: they may be there
+VAPID_CONTACT = env.str("VAPID_CONTACT", default="")  # mailto: or https:, for browsers' push services
+
 # Language models: any endpoint that speaks OpenAI's chat completions API
 LLM_MODEL = env.str("LLM_MODEL", default="")  # default model
 LLM_MODELS = env.list("LLM_MODELS", default=[])  # other choices; "*": any
@@ -263,6 +270,7 @@ FILE_LINK_SECONDS = 24 * 3600  # validity of links to files in answers of other 
 MCP_WAIT_SECONDS = 45.0  # of a tool's call, before it names the task that goes on; many clients wait a minute
 REMOTE_LINK_SECONDS = 24 * 3600.0  # validity of such a link
 REMOTE_RETRY_SECONDS = 10.0  # of retries of an unsent message
+REMOTE_REFUSED_SECONDS = 2.0  # the same, where nobody listens and the agent is not declared to be safe to retry
 REMOTE_AWAY_SECONDS = 60.0  # unreachable, before its turn fails
 REMOTE_CONFIRM_SECONDS = 15.0  # until a stream and GetTask must agree
 REMOTE_POLL_SECONDS = (0.2, 15.0)  # between polls of a task: first (it grows by half) and longest wait
@@ -324,6 +332,7 @@ STORAGE_METERS = [  # what the dashboard shows as storage
     "apps.features.analytics.storage.files",
     "apps.features.analytics.storage.archives",
     "apps.features.uploads.resumable.stored_size",
+    "apps.transfers.exports.stored_size",
 ]
 DEFINITION_WRITERS = {"plan": "apps.plans.definitions.as_yaml"}
 EXAMINERS = {  # by kind of agent: why it cannot work, for operators; "" where it can
@@ -343,6 +352,8 @@ CELERY_BEAT_SCHEDULE = {
         "operators.sweep": SWEEP_SECONDS,
         "a2a.sweep": SWEEP_SECONDS,
         "a2a.forget": 600.0,
+        "notifications.sweep": SWEEP_SECONDS,
+        "notifications.forget": KEEP_HOUSE_SECONDS,
         "archive.due": KEEP_HOUSE_SECONDS,
         "sessions.expire": KEEP_HOUSE_SECONDS,
         "sessions.of_deleted_accounts": KEEP_HOUSE_SECONDS,
@@ -358,6 +369,10 @@ CELERY_BEAT_SCHEDULE = {
         "uploads.sweep": 600.0,
         "plans.sweep": SWEEP_SECONDS,
         "automation.tick": 5.0,
+        "automation.forget_events": 3600.0,
+        "automation.prune_runs": KEEP_HOUSE_SECONDS,
+        "transfers.make_exports": SWEEP_SECONDS,
+        "transfers.sweep": KEEP_HOUSE_SECONDS,
         "remote.cancel": SWEEP_SECONDS,
         "remote.check": 5.0,  # which agents are due says REMOTE_CHECK_SECONDS
         "remote.verify": 30.0,  # signatures whose keys could not be fetched
@@ -388,6 +403,14 @@ LEAK_REPORTS_PER_MINUTE = 30  # of leaked API keys, from one address
 API_KEY_DAYS = env.int("API_KEY_DAYS", default=90)  # usual lifetime of new API keys; 0: for ever
 SCHEDULE_MIN_SECONDS = env.int("SCHEDULE_MIN_SECONDS", default=60)  # between two runs of a schedule
 SCHEDULES_PER_PERSON = 100  # in one workspace
+INCOMING_WEBHOOKS_PER_PERSON = 100  # in one workspace
+INCOMING_EVENTS_PER_MINUTE = env.int("INCOMING_EVENTS_PER_MINUTE", default=120)  # of one incoming webhook
+INCOMING_EVENT_BYTES = env.int("INCOMING_EVENT_BYTES", default=256 * 1024)  # larger ones get 413
+INCOMING_EVENT_DAYS = env.int("INCOMING_EVENT_DAYS", default=30)  # for which events are shown
+INCOMING_EVENTS_KEPT = 1_000  # the newest of one webhook
+SCHEDULE_RUN_DAYS = max(1, env.int("SCHEDULE_RUN_DAYS", default=90))  # how long the history of runs is kept
+SCHEDULE_RUNS_KEPT = max(1, env.int("SCHEDULE_RUNS_KEPT", default=500))  # of one schedule
+EXPORT_DAYS = max(1, env.int("EXPORT_DAYS", default=7))  # how long the archive of an account is kept
 SHARED_VIEWS_PER_MINUTE = 120  # of shared links, from one address
 WORKSPACE_LIMITS = {  # of workspaces for which operators set none; 0: not limited
     "requests_per_minute": env.int("WORKSPACE_REQUESTS_PER_MINUTE", default=0),
@@ -396,6 +419,7 @@ WORKSPACE_LIMITS = {  # of workspaces for which operators set none; 0: not limit
     "open_streams": env.int("WORKSPACE_OPEN_STREAMS", default=0),
     "storage_bytes": env.int("WORKSPACE_STORAGE_BYTES", default=0),
 }
+CONNECTIONS_PER_ADDRESS = env.int("CONNECTIONS_PER_ADDRESS", default=1_000)  # open in one process; 0: any number
 STREAMS_PER_CALLER = env.int("STREAMS_PER_CALLER", default=500)  # open at the same time in one process
 
 MAX_SUMMARY_LENGTH = 10_000  # characters, in negotiation
@@ -433,8 +457,16 @@ SPECTACULAR_SETTINGS = {
         "TaskState": "apps.record.models.TaskState",
         "PlanStepPhase": "apps.plans.models.Step.Phase",
         "PlanStepState": "apps.plans.models.Step.State",
+        "TypeEnum": "apps.record.events.EventType",
+        "NotificationKind": "apps.features.notifications.models.Kind",
+        "NotificationState": "apps.features.notifications.models.Notification.State",
+        "NotificationChannelType": "apps.features.notifications.models.Channel.Type",
+        "NotificationDigest": "apps.features.notifications.models.Channel.Digest",
         "ScheduleKind": "apps.automation.models.Schedule.Kind",
+        "ExportState": "apps.transfers.models.Export.State",
         "ScheduledRunState": "apps.automation.models.ScheduledRun.State",
+        "IncomingWebhookScheme": "apps.automation.models.IncomingWebhook.Scheme",
+        "IncomingEventState": "apps.automation.models.IncomingEvent.State",
     },
 }
 

@@ -29,16 +29,21 @@ SIDEBAR = {
         ("record", "artifact", "Artifacts", "draft"),
         ("record", "feedback", "Feedback", "star"),
         ("session_marks", "legalhold", "Legal holds", "gavel"),
+        ("transfers", "export", "Exports", "download"),
     ],
     "Plans": [
         ("plans", "plan", "Plans", "account_tree"),
         ("plans", "planrun", "Plan runs", "schema"),
         ("automation", "schedule", "Schedules", "schedule"),
         ("automation", "scheduledrun", "Scheduled runs", "history"),
+        ("automation", "incomingwebhook", "Incoming webhooks", "webhook"),
+        ("automation", "incomingevent", "Incoming events", "inbox"),
     ],
     "Webhooks": [
         ("a2a", "pushconfig", "Webhooks", "webhook"),
         ("a2a", "delivery", "Deliveries", "outbox"),
+        ("notifications", "channel", "Channels of people", "campaign"),
+        ("notifications", "notification", "Notifications", "notifications"),
     ],
     "Credentials": [
         ("credentials", "credential", "Credentials", "password"),

@@ -4,18 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
+from collections import Counter
 
+from django.conf import settings
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_HEAD_BYTES = 128 * 1024  # of request line and headers; `RequestLimits` refuses less, with an explanation
 MAX_URL_BYTES = 32 * 1024  # httptools reads no URL over 64 kB, so `RequestLimits` refuses the beginning of a longer one
+HEAD_SECONDS = 20.0  # for a head to be complete, since the connection opened or the head began
+REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 10\r\nContent-Length: 0\r\n\r\n"
 HTTP: type[asyncio.Protocol] = H11Protocol
+
+connections_of: Counter[str] = Counter()
+"""Open connections of each address, in this process; without WebSockets, which count as streams."""
+
+
+def is_counted(address: str) -> bool:
+    """Proxies, and programs of this machine, bring the connections of many."""
+    if not settings.CONNECTIONS_PER_ADDRESS or settings.FORWARDED_ALLOW_IPS:
+        return False
+    try:
+        return not ipaddress.ip_address(address).is_loopback
+    except ValueError:  # a socket of the file system
+        return False
+
+
+def close_without_request(protocol: asyncio.Protocol, transport: asyncio.Transport) -> None:
+    """Close a connection on which no request is being answered, unless another protocol has it by now."""
+    cycle = getattr(protocol, "cycle", None)
+    if transport.get_protocol() is protocol and (cycle is None or cycle.response_complete):
+        transport.close()
+
 
 with contextlib.suppress(ImportError):  # httptools is not for Windows
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     class BoundedHttp(HttpToolsProtocol):
-        """uvicorn's protocol on httptools, without three faults.
+        """uvicorn's protocol on httptools, with limits of time and number, and without three faults.
 
         1. httptools keeps a head, or the trailers of a body, however long it is.
         2. It drops the body of a request that offers an upgrade, as Java's client does, and could take it for the next
@@ -24,6 +50,45 @@ with contextlib.suppress(ImportError):  # httptools is not for Windows
         """
 
         unparsed = 0  # bytes at most, since the last complete head, message or piece of a body
+        head_due: asyncio.TimerHandle | None = None
+        counted = ""  # the address of a counted connection
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            address = self.client[0] if self.client else ""
+            if is_counted(address):
+                self.counted = address
+                connections_of[address] += 1
+                if connections_of[address] > settings.CONNECTIONS_PER_ADDRESS:
+                    transport.write(REFUSED)
+                    transport.close()
+                    return
+            self.expect_head()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.forget()
+            super().connection_lost(exc)
+
+        def expect_head(self) -> None:
+            self.end_wait()
+            self.head_due = self.loop.call_later(HEAD_SECONDS, close_without_request, self, self.transport)
+
+        def end_wait(self) -> None:
+            if self.head_due is not None:
+                self.head_due.cancel()
+                self.head_due = None
+
+        def forget(self) -> None:
+            self.end_wait()
+            if self.counted:
+                connections_of[self.counted] -= 1
+                if not connections_of[self.counted]:
+                    del connections_of[self.counted]
+                self.counted = ""
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self.expect_head()
 
         def data_received(self, data: bytes) -> None:
             is_first = self.cycle is None and not self.unparsed
@@ -37,10 +102,16 @@ with contextlib.suppress(ImportError):  # httptools is not for Windows
 
         def leave_to_h11(self, data: bytes) -> None:
             self.connections.discard(self)
+            self.forget()
             protocol = H11Protocol(self.config, self.server_state, self.app_state)
             self.transport.set_protocol(protocol)
             protocol.connection_made(self.transport)
             protocol.data_received(data)
+            self.loop.call_later(HEAD_SECONDS, close_without_request, protocol, self.transport)
+
+        def handle_websocket_upgrade(self) -> None:
+            self.forget()  # the connection is another protocol's from here on
+            super().handle_websocket_upgrade()
 
         def on_url(self, url: bytes) -> None:
             super().on_url(url[: MAX_URL_BYTES - len(self.url)])
@@ -48,6 +119,7 @@ with contextlib.suppress(ImportError):  # httptools is not for Windows
         def on_headers_complete(self) -> None:
             """Raises ValueError, which becomes a 400, for an upgrade that was seen too late."""
             self.unparsed = 0
+            self.end_wait()
             upgrades = {value.lower() for name, value in self.headers if name == b"upgrade"}
             if self.parser.should_upgrade() and b"websocket" not in upgrades:
                 raise ValueError

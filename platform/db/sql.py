@@ -22,6 +22,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections, models, transaction
+from django.utils import timezone
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +341,40 @@ def quote(name: str) -> str:
 
 def database_time() -> datetime.datetime:
     """The database's time."""
-    return time_from(execute(f"SELECT {CLOCK_SQL[connection.vendor]}", []).fetchone()[0])
+    at = time_from(execute(f"SELECT {CLOCK_SQL[connection.vendor]}", []).fetchone()[0])
+    note_time(at)
+    return at
+
+
+MAX_SKEW = datetime.timedelta(seconds=5)
+_RIGHT = datetime.timedelta()
+_skew = _RIGHT
+_measured: datetime.timedelta | None = None
+
+
+def note_time(at: datetime.datetime) -> None:
+    """Compare this machine's clock with the database's, which was read just now.
+
+    One reading that differs may be of a process that stood still after it; from the second one on, `corrected_time`
+    follows the database. SQLite has the machine's own clock.
+    """
+    global _skew, _measured
+    if connection.vendor == "sqlite":
+        return
+    difference = at - timezone.now()
+    if abs(difference) <= MAX_SKEW:
+        _skew = _RIGHT
+    elif _measured is None or abs(difference - _measured) <= MAX_SKEW:
+        _skew = difference
+    _measured = difference
+
+
+def corrected_time() -> datetime.datetime:
+    """This machine's time, without a query; the database's, if the machine's clock is known to be wrong.
+
+    What several machines write is put in order by it, within seconds.
+    """
+    return timezone.now() + _skew
 
 
 def time_from(value: Any) -> datetime.datetime:

@@ -27,7 +27,7 @@ from outbound.errors import (
     Untrusted,
 )
 from outbound.exchanges import Answer, Exchange, Limits
-from outbound.targets import Allowances, Allowed, Guard, Target
+from outbound.targets import Allowances, Allowed, Guard, Target, is_private
 
 __all__ = [
     "Allowances",
@@ -49,6 +49,7 @@ __all__ = [
     "configure",
     "exchange",
     "guard",
+    "is_private",
 ]
 
 _guard = Guard()

@@ -182,6 +182,12 @@ def parse_url(url: str) -> Target:
     return target_of(found["six"] or found["name"], port)
 
 
+def is_private(url: str) -> bool:
+    """Does the URL itself name a local name, or an address that is not public? Raises Forbidden for an invalid URL."""
+    target = parse_url(url)
+    return target.is_inside or (target.address is not None and not is_public(target.address))
+
+
 def allowed_hosts(url: str) -> list[str]:
     """The entry that allows a URL's host and port (see `Allowed.read`); none for "". Raises Forbidden."""
     if not url:

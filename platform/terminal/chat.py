@@ -103,6 +103,8 @@ class Work:
             artifacts = []
         else:
             artifacts = self.parley.items("/artifacts", 1000, session=task["sessionId"], task=task["id"])
+        if task["state"] == "completed":  # its words were shown, but files may be beside them
+            self.screen.deliver_parts(self.parley, (task["status"]["message"] or {}).get("parts", []))
         self.screen.deliver(self.parley, artifacts)
         if task["state"] != "completed" and not self.screen.as_json:
             self.screen.note(f"The task ended as {task['state']}.")
@@ -143,6 +145,7 @@ class Chat:
 
     def say(self, text: str, parts: list[JSON]) -> str:
         """Send a message, or the answer to the task that waits in the session. Returns the state that it leads to."""
+        self.screen.begin()
         content: JSON = ({"text": text} if text else {}) | ({"parts": parts} if parts else {})
         if not self.session:
             return self._settle(self.parley.post("/sessions", {"agent": self.slug, "message": content}))

@@ -86,7 +86,11 @@ def checked_url(given: str) -> str:
     text = given.strip()
     if "://" not in text:
         text = f"{'http' if text.startswith(('127.', 'localhost')) else 'https'}://{text}"
-    if not ADDRESS.fullmatch(text):
+    try:
+        is_address = ADDRESS.fullmatch(text) and httpx.URL(text).host and (httpx.URL(text).port or 0) < 2**16
+    except (httpx.InvalidURL, ValueError):  # the latter of a name that IDNA does not allow
+        is_address = False
+    if not is_address:
         raise Failure(f"{given!r} is not the address of a Parley. Give one such as {DEFAULT_URL}", code=2)
     return text.rstrip("/")
 
@@ -112,7 +116,9 @@ class Parley:
 
     def post(self, path: str, body: JSON | None = None) -> Any:
         """It is sent again after a lost connection; its key makes that safe."""
-        return self._ask("POST", path, json=body or {}, headers={"Idempotency-Key": str(uuid.uuid4())})
+        headers = {"Idempotency-Key": str(uuid.uuid4()), "Content-Type": "application/json"}
+        # As ASCII: halves of characters, from bytes that were no text, are for the server to refuse.
+        return self._ask("POST", path, content=json.dumps(body or {}, allow_nan=False), headers=headers)
 
     def items(self, path: str, most: int, **query: Any) -> list[JSON]:
         """Of all pages, at most `most`."""
@@ -187,7 +193,9 @@ class Parley:
                             since = event["index"]
                             yield event
                 failed += 1  # the server ended it
-            except httpx.TransportError as error:
+            except ValueError:  # a proxy's page, or no JSON
+                raise self._stranger() from None
+            except (httpx.TransportError, httpx.DecodingError) as error:
                 failed += 1
                 if failed > len(PAUSES):
                     raise self._lost(error) from None
@@ -200,7 +208,7 @@ class Parley:
         for pause in (*PAUSES, None):
             try:
                 return self._answer(self._http.request(method, path, **options))
-            except httpx.ConnectError as error:
+            except (httpx.ConnectError, httpx.DecodingError) as error:
                 raise self._lost(error) from None
             except httpx.TransportError as error:
                 if pause is None:

@@ -38,7 +38,7 @@ PARLEY_URL and PARLEY_API_KEY override what `parley login` has stored. NO_COLOR 
 
 def run(words: list[str], transport: httpx.BaseTransport | None = None) -> int:
     """The exit code of a command. `words`: what people typed after the program's name."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (sys.stdin, sys.stdout, sys.stderr):  # bytes that are no text end no conversation
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -70,13 +71,15 @@ class Form:
         self._files: list[JSON] = []
         if question.get("name") == APPROVAL:
             return {"data": self._decision()}
-        if not isinstance(schema, dict) or not (schema.get("properties") or schema.get("type") or _choices(schema)):
+        fields = schema.get("properties") if isinstance(schema, dict) else None
+        is_form = isinstance(fields, dict) and bool(fields)
+        if not isinstance(schema, dict) or not (is_form or schema.get("type") or _choices(schema)):
             words, parts = "", list[JSON]()
             while not (words or parts):
                 words, parts = read_message(self.parley, self.screen)
             return ({"text": words} if words else {}) | ({"parts": parts} if parts else {})
-        if schema.get("properties"):
-            data: Any = self._object(schema, question.get("order") or [])
+        if is_form:
+            data: Any = self._object(schema, question.get("order"))
         else:
             data = self._field("", schema, is_required=True)
             if "type" not in schema:  # the server takes data for objects and for values of a known type
@@ -84,9 +87,10 @@ class Form:
         told = {} if data is SKIPPED or (data == {} and self._files) else {"data": data}
         return told | ({"parts": self._files} if self._files else {})
 
-    def _object(self, schema: JSON, order: list[str]) -> JSON:
-        fields, required = schema["properties"], schema.get("required") or []
-        names = [name for name in order if name in fields] + [name for name in fields if name not in order]
+    def _object(self, schema: JSON, order: Any) -> JSON:
+        fields, required = schema["properties"], _listed(schema.get("required"))
+        first = [name for name in _listed(order) if isinstance(name, str) and name in fields]
+        names = list(dict.fromkeys([*first, *fields]))
         values = {name: self._field(name, fields[name], is_required=name in required) for name in names}
         return {name: value for name, value in values.items() if value is not SKIPPED}
 
@@ -148,9 +152,14 @@ def _choices(schema: JSON) -> list[tuple[Any, str]]:
     """Values with titles."""
     if isinstance(enum := schema.get("enum"), list):
         return [(value, str(value)) for value in enum]
-    titled = schema.get("oneOf") or schema.get("anyOf") or []
+    titled = _listed(schema.get("oneOf") or schema.get("anyOf"))
     named = [one for one in titled if isinstance(one, dict) and "const" in one]
     return [(one["const"], str(one.get("title") or one["const"])) for one in named] if len(named) == len(titled) else []
+
+
+def _listed(value: Any) -> list[Any]:
+    """What an agent calls a list may be anything."""
+    return value if isinstance(value, list) else []
 
 
 def _kind(schema: JSON) -> str:
@@ -199,9 +208,12 @@ def _truth(words: str) -> bool:
 
 def _number(words: str, kind: type[int] | type[float], sentence: str) -> int | float:
     try:
-        return kind(words)
+        number = kind(words)
     except ValueError:
         raise ValueError(sentence) from None
+    if not math.isfinite(number):
+        raise ValueError(sentence)
+    return number
 
 
 def _several(words: str, items: Any) -> list[Any]:
@@ -212,12 +224,16 @@ def _several(words: str, items: Any) -> list[Any]:
 
 def _json(words: str, kind: type) -> Any:
     try:
-        value = json.loads(words)
-    except ValueError:
+        value = json.loads(words, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, kind):
         raise ValueError('Give JSON, such as {"name": "value"}.' if kind is dict else 'Give JSON, such as ["a", "b"].')
     return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
 
 
 def typed(words: str, schema: Any) -> Any:

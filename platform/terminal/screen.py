@@ -25,6 +25,7 @@ UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )  # control, direction, halves of characters
 LINE = 200  # characters of a note
+NOT_FOUND = 404
 
 
 def clean(text: str) -> str:
@@ -57,6 +58,10 @@ class Screen:
     def is_interactive(self) -> bool:
         return not self.as_json and self._said.isatty() and sys.stdin.isatty()
 
+    def begin(self) -> None:
+        """A new message: what it leads to is shown, also words that were shown before."""
+        self._shown, self._streamed = set(), {}
+
     def record(self, value: JSON) -> None:
         """A line for scripts."""
         if self.as_json:
@@ -79,11 +84,11 @@ class Screen:
             line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
             print(line[:most].rstrip(), file=self._said)
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, most: int = LINE) -> None:
         """One plain line. It breaks a streamed one only where both are seen together."""
         if self._said.isatty():
             self._close_line()
-        print(f"{self._dim}{one_line(text)}{self._normal}", file=self._happened, flush=True)
+        print(f"{self._dim}{one_line(text, most)}{self._normal}", file=self._happened, flush=True)
 
     def show(self, event: JSON) -> None:
         if self.as_json:
@@ -141,8 +146,8 @@ class Screen:
             self._said.flush()
             self._line_is_open = False
 
-    def deliver(self, parley: Parley, artifacts: Iterable[JSON]) -> None:
-        """Print text that was not streamed; save or offer files."""
+    def deliver(self, parley: Parley | None, artifacts: Iterable[JSON]) -> None:
+        """Print text that was not streamed; save or offer files. Without `parley`, the parts have their content."""
         for artifact in artifacts:
             for number, part in enumerate(artifact["parts"]):
                 named = {"name": artifact.get("name", ""), "parts": [part]}
@@ -153,18 +158,19 @@ class Screen:
                     self._show_words([part])
         self._close_line()
 
-    def deliver_parts(self, parley: Parley, parts: Iterable[JSON]) -> None:
+    def deliver_parts(self, parley: Parley | None, parts: Iterable[JSON]) -> None:
         """Of a message: its words, and its files."""
         for part in parts:
             if _is_file({"parts": [part]}):
-                self._take(parley, part, "", part.get("url", ""))
+                url = part.get("url", "")
+                self._take(parley, part, "", url if parley and url.startswith(f"{parley.url}/") else "")
             else:
                 self._show_words([part])
         self._close_line()
 
-    def _take(self, parley: Parley, part: JSON, name: str, address: str) -> None:
-        if address.startswith("http") and not address.startswith(f"{parley.url}/"):
-            self.say(address)  # somebody else's server: never with our key
+    def _take(self, parley: Parley | None, part: JSON, name: str, address: str) -> None:
+        if "url" in part and not (parley and address):
+            self.say(part["url"])  # somebody else's server: never with our key
             return
         wanted = file_name(part, name)
         folder = self.save
@@ -177,7 +183,12 @@ class Screen:
         path = _free_path(folder, wanted)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            size = parley.download(address, path) if address else path.write_bytes(base64.b64decode(part["raw"]))
+            size = parley.download(address, path) if parley and address else path.write_bytes(_content_of(part))
+        except Failure as failure:
+            if "url" not in part or failure.status != NOT_FOUND:
+                raise
+            self.say(part["url"])  # an artifact that is a link to another site
+            return
         except OSError as error:
             raise Failure(f"{path} cannot be written: {error.strerror}. Choose another folder with --save.") from None
         self.note(f"Saved {path} ({size:,} bytes).")
@@ -195,6 +206,12 @@ def _is_file(artifact: JSON) -> bool:
     if "raw" in part or "url" in part or part.get("filename"):
         return True
     return bool(Path(artifact.get("name") or "").suffix)
+
+
+def _content_of(part: JSON) -> bytes:
+    if "raw" in part:
+        return base64.b64decode(part["raw"])
+    return str(part["text"] if "text" in part else json.dumps(part["data"], ensure_ascii=False)).encode()
 
 
 def file_name(part: JSON, name: str) -> str:

@@ -96,10 +96,22 @@ async function keepShown({ address, html, files, last }) {
   await (await caches.open(PAGES)).put(address, new Response(page, { headers }));
 }
 
+/** What the server sends while no page is open. A page that shows the session needs none, but browsers want one for each push. */
+addEventListener("push", (event) => {
+  const { title, body, tag, href } = event.data?.json() ?? { title: "Parley", href: "/inbox" };
+  event.waitUntil(registration.showNotification(title, { body, tag, data: { href } }));
+});
+
 addEventListener("notificationclick", (event) => {
   event.notification.close();
-  event.waitUntil(clients.openWindow(event.notification.data.href));
+  event.waitUntil(openPage(new URL(event.notification.data.href, location.origin).href));
 });
+
+async function openPage(address) {
+  const pages = await clients.matchAll({ type: "window", includeUncontrolled: true });
+  const shown = pages.find(({ url }) => url.split("#")[0] === address);
+  return shown ? shown.focus() : clients.openWindow(address);
+}
 
 async function file(request) {
   const cache = await caches.open(FILES);

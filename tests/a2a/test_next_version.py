@@ -107,8 +107,11 @@ async def test_a_write_is_refused_if_the_task_has_changed(worker, next_at, ada_k
     over_http = await rest.ask("POST", f"tasks/{task['id']}:cancel", {"ifGenerationMatch": str(stale)})
     assert (over_http.status, over_http.reason) == (409, "TASK_GENERATION_MISMATCH")
     assert await generation_in_log(task["id"]) == task["generation"], "nothing was recorded"
-    settled = await next_at("asking").send(message("blue", taskId=task["id"]), ifGenerationMatch=current)
+    answered = message("blue", taskId=task["id"])
+    settled = await next_at("asking").send(answered, ifGenerationMatch=current)
     assert settled.result["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    repeated = await next_at("asking").send(answered, ifGenerationMatch=current)
+    assert repeated.result["task"]["id"] == task["id"], "it was accepted then"
     other = await asked(next_at("asking"))
     canceled = {"id": other["id"], "ifGenerationMatch": other["generation"]}
     assert (await next_at("asking").call("CancelTask", canceled)).result["status"]["state"] == "TASK_STATE_CANCELED"

@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import json
 import threading
 import time
 import uuid
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import aclosing
 
 import pytest
+from standardwebhooks.webhooks import Webhook as SignedWebhook
+from standardwebhooks.webhooks import WebhookVerificationError
 
 import db
 import outbound
@@ -17,10 +20,13 @@ from apps.a2a import webhooks
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.requests import OneWebhookRequest, Webhook
 from apps.a2a.webhooks import CallResult, DeliveryWorker, claim, create_with_task, record_result, retry_delay
+from apps.accounts.webhook_signatures import new_secret
 from apps.engine import accept, jobs
+from apps.features.notifications import choices
 from apps.features.sessions import deletion
 from apps.record.models import Task
 from db import sql
+from outbound.draining import DrainThread, Slots
 from tests.a2a import agents
 from tests.a2a.calling import message
 from tests.a2a.receiving import receiver
@@ -259,8 +265,8 @@ async def test_one_that_does_not_answer_delays_no_other(told, hook, deliverer):
     assert hook.told == ["working", "artifact", "completed"]
 
 
-async def test_one_host_gets_so_many_calls_at_a_time(told, hook, deliverer, monkeypatch):
-    monkeypatch.setattr("apps.a2a.webhooks.MAX_CALLS_PER_HOST", 2)
+async def test_one_host_gets_so_many_calls_at_a_time(told, hook):
+    deliverer = DeliveryWorker(Slots(200, 2))
     hook.waits_for = asyncio.Event()
     configs = await told(*(f"{hook.url}#{n}" for n in range(3)))
     works = [asyncio.create_task(deliverer.drain(config)) for config in configs]
@@ -270,6 +276,7 @@ async def test_one_host_gets_so_many_calls_at_a_time(told, hook, deliverer, monk
     hook.waits_for.set()
     await asyncio.gather(*works)
     assert len(hook.calls) == 9
+    await deliverer.close()
 
 
 async def test_what_fails_for_too_long_is_given_up_and_what_follows_gets_its_turn(told, hook, deliverer, settings):
@@ -342,6 +349,40 @@ async def test_the_sweep_finds_what_is_due_and_nothing_else(told, hook, delivere
     assert await db.run(claim, uuid.uuid4()) is None, "there is no such webhook"
 
 
+class TestSigning:
+    """Standard Webhooks, checked by its own library."""
+
+    async def verified(self, call, secret):
+        body = json.dumps(call.body, separators=(",", ":"), ensure_ascii=False)
+        return SignedWebhook(secret).verify(body, call.headers)
+
+    async def test_an_owner_with_a_secret_has_signed_calls_whose_id_stays_over_retries(
+        self, ada, told, hook, deliverer
+    ):
+        old = await db.run(choices.rotate_webhook_secret, ada.pk)
+        new = await db.run(choices.rotate_webhook_secret, ada.pk)
+        [config] = await told(hook.url)
+        hook.answering = lambda number: answer(b"", "200 OK" if number else "500 Broken")
+        await deliverer.drain(config)
+        await make_due(config)
+        await deliverer.drain(config)
+        ids = [call.headers["webhook-id"] for call in hook.calls]
+        assert ids[0] == ids[1]
+        assert len(set(ids)) == 3
+        for call in hook.calls:
+            for secret in (old, new):  # both sign for a day
+                assert await self.verified(call, secret) == call.body
+            with pytest.raises(WebhookVerificationError):
+                await self.verified(call, new_secret())
+
+    async def test_without_a_secret_a_call_has_an_id_and_no_signature(self, told, hook, deliverer):
+        [config] = await told(hook.url)
+        await deliverer.drain(config)
+        for call in hook.calls:
+            assert call.headers["webhook-id"].startswith("msg_")
+            assert "webhook-signature" not in call.headers
+
+
 def test_waits_grow_to_a_bound_are_spread_and_fill_about_a_day(settings):
     usual, settings.WEBHOOK_WAIT_SECONDS = settings.WEBHOOK_WAIT_SECONDS, (4.0, 100.0)
     waits = [[retry_delay(n).total_seconds() for _ in range(50)] for n in (1, 2, 3, 6, 1000)]
@@ -392,7 +433,7 @@ def is_waited_for():
 
 def test_a_closed_delivery_thread_has_ended():
     before = set(threading.enumerate())
-    thread = webhooks.DeliveryThread()
+    thread = DrainThread(DeliveryWorker, "webhooks")
     [started] = set(threading.enumerate()) - before
     thread.close()
     assert not started.is_alive()

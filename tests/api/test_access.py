@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.api.uploads import PIECE
+from apps.automation import incoming
+from apps.automation.models import IncomingWebhook
 from apps.plans.definitions import PlanDefinition
 from apps.plans.registry import register_plan
 from apps.record.models import Event
@@ -26,7 +29,9 @@ BODIES: dict[str, Any] = {
     "messages_create": {"text": "a"},
     "messages_edit": {"text": "a"},
     "plans_runs_again": {},
+    "notification_channels_update": {"name": "Theirs"},
     "schedules_update": {"name": "Theirs"},
+    "incoming_webhooks_update": {"name": "Theirs"},
     "plans_update": {"definition": {**PLAN, "name": "Theirs"}},
     "queue_add": {"text": "a"},
     "queue_update": {"text": "a"},
@@ -73,7 +78,14 @@ async def ids(ada_calls: Caller, made: Making, _plan: Agent, ada: User) -> JSON:
     ids = {"session": done.context, "message": said, "share": share, "slug": "mine", "key": upload, "task": done.task}
     of_queue = {"session": asked.context, "message": waits}
     daily = {"name": "Daily", "agent": "echo", "text": "a", "kind": "cron", "cron": "0 9 * * *"}
+    ids["export"] = (await ada_calls.post("/exports")).body["id"]
     ids["schedule"] = (await ada_calls.post("/schedules", daily)).body["id"]
+    hook = {"name": "Events", "agent": "echo", "scheme": "bearer"}
+    ids["webhook"] = (await ada_calls.post("/webhooks", hook)).body["id"]
+    received = await db.run(incoming.receive, await IncomingWebhook.objects.aget(), {}, {})
+    ids["event"] = str(received.pk)
+    hook = {"type": "webhook", "url": "https://192.0.43.8/"}  # it is not called
+    ids["channel"] = (await ada_calls.post("/notifications/channels", hook)).body["id"]
     ids |= {"workspace": ada.membership.workspace_id, "member": ada.pk}
     return {**ids, "artifact": "one", "run": done.run, "plans": {"run": plan}, "queue": of_queue}
 
@@ -81,7 +93,7 @@ async def ids(ada_calls: Caller, made: Making, _plan: Agent, ada: User) -> JSON:
 async def test_who_may_only_read_changes_nothing(reads: Caller, ids: JSON) -> None:
     before = await Event.objects.acount()
     for name, method, path in addresses(ids):
-        needs_more = method != "GET" or name.startswith("keys_")  # keys have a scope of their own
+        needs_more = method != "GET" or name.startswith(("keys_", "exports_"))  # these ask for further scopes
         assert ((await ask(reads, name, method, path)).status == 403) == needs_more, (method, path)
     creating = {
         "/sessions": {"agent": "echo"},

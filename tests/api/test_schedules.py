@@ -1,8 +1,11 @@
 """Schedules by the client API."""
 
+import pytest
+
 import db
 from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
+from apps.automation import schedules
 from apps.automation.models import Schedule
 from tests.api.calling import JSON, Caller
 
@@ -74,3 +77,13 @@ async def test_others_and_keys_for_other_agents_do_not_find_it(
         assert (await caller.get("/schedules")).body["items"] == []
     assert (await limited.patch(f"/schedules/{made['id']}", {"name": "mine"})).status == 404
     assert (await limited.post("/schedules", NEW)).fields == ["agent"]
+
+
+async def test_one_run_too_many_by_hand_is_a_conflict(
+    ada_calls: Caller, echo: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedules, "MOST_WAITING_BY_HAND", 1)
+    made = (await ada_calls.post("/schedules", {**NEW, "overlap": "queue"})).body
+    told = [(await ada_calls.post(f"/schedules/{made['id']}/run")) for _ in range(3)]
+    assert [one.status for one in told] == [200, 200, 409]
+    assert (await ada_calls.get(f"/schedules/{made['id']}/runs")).body["items"][0]["state"] == "waiting"

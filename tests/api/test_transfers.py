@@ -8,9 +8,9 @@ from pydantic import TypeAdapter
 
 import db
 from apps.api.transfers import openai_messages
-from apps.features.imports.importing import import_file
 from apps.record import projection
-from tests.imports import samples
+from apps.transfers.importing import import_file
+from tests.transfers import samples
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -73,3 +73,14 @@ async def test_what_cannot_be_imported_is_refused_by_its_field(ada_calls, bob_ca
     unknown = {"agent": "echo", "uploadId": str(uuid.uuid4())}
     assert (await ada_calls.post("/imports", unknown)).status == 404
     assert (await reads.post("/imports", unknown)).status == 403
+
+
+async def test_files_are_imported_from_a_zip_and_counted(ada_calls, echo):
+    content = samples.as_zip(samples.as_bytes(samples.chatgpt_with_files()), **samples.PICTURES)
+    answer = (await imported(ada_calls, content)).body
+    assert (answer["sessions"], answer["messages"], answer["files"]) == (1, 3, 3)
+    assert {one["reason"]: one["count"] for one in answer["skipped"]}["missing_files"] == 1
+    [result] = answer["results"]
+    assert result["skipped"] == answer["skipped"]
+    said = (await ada_calls.get(f"/sessions/{result['sessionId']}")).body["messages"][0]["parts"]
+    assert [part.get("filename") for part in said] == [None, "My boat.png", "notes.pdf"]

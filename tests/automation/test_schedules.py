@@ -247,3 +247,55 @@ def test_an_edit_does_not_undo_a_pause_that_came_meanwhile(ada, echo):
     schedules.save(ada.principal, edited)
     now = Schedule.objects.get()
     assert (now.name, now.paused_at is not None) == ("Every night", True)
+
+
+def test_runs_by_hand_wait_up_to_a_number_and_the_next_is_refused(hourly: Make) -> None:
+    schedule = hourly(overlap="queue")
+    schedules.run_now(schedule)  # works
+    for _ in range(schedules.MOST_WAITING_BY_HAND):
+        assert schedules.run_now(schedule).state == State.WAITING
+    with pytest.raises(schedules.TooManyWaiting):
+        schedules.run_now(schedule)
+    assert states(schedule).count(State.WAITING) == schedules.MOST_WAITING_BY_HAND
+    tick()  # what the clock brings is not counted among them
+    assert states(schedule).count(State.WAITING) == schedules.MOST_WAITING_BY_HAND + 1
+
+
+def _history(schedule: Schedule, ages: list[int], **fields: Any) -> None:
+    """Ended runs of so many days ago."""
+    now = sql.database_time()
+    for days in ages:
+        due_at = now - datetime.timedelta(days=days)
+        ScheduledRun.objects.create(**{"state": State.FAILED, "schedule": schedule, "due_at": due_at, **fields})
+
+
+def _kept(schedule: Schedule) -> list[int]:
+    now = sql.database_time()
+    return [(now - run.due_at).days for run in schedule.runs.order_by("-due_at")]
+
+
+def test_the_history_is_kept_up_to_an_age_and_a_number_for_each_schedule(
+    hourly: Make, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.SCHEDULE_RUN_DAYS, settings.SCHEDULE_RUNS_KEPT = 30, 3
+    monkeypatch.setattr(schedules, "DELETED_AT_ONCE", 2)
+    busy, quiet = hourly(), hourly()
+    _history(busy, [1, 2, 3, 4, 5, 6, 40, 41, 42])
+    _history(quiet, [1, 29, 31])
+    assert schedules.prune_runs() == 7
+    assert (_kept(busy), _kept(quiet)) == ([1, 2, 3], [1, 29])
+    assert schedules.prune_runs() == 0
+
+
+def test_a_run_that_waits_or_works_is_never_pruned(hourly: Make, settings: Any) -> None:
+    settings.SCHEDULE_RUN_DAYS, settings.SCHEDULE_RUNS_KEPT = 30, 1
+    schedule = hourly()
+    tick()
+    schedule.runs.update(due_at=sql.database_time() - datetime.timedelta(days=50))  # works
+    _history(schedule, [60], state=State.WAITING)
+    _history(schedule, [70, 2, 1])
+    schedules.prune_runs()
+    assert _kept(schedule) == [1, 50, 60]
+    cancel_task(Task.objects.select_related("context").get())
+    schedules.prune_runs()
+    assert _kept(schedule) == [1, 60]

@@ -25,6 +25,12 @@ NOT_RUN = {
         '{"tool": "send_mail", "kind": "function", "arguments": {"to": "ada@example.org", "body": "Hello"}, '
         '"why": "I will greet her."}',
     ),
+    (
+        "docs/how-to/notifications.md",
+        "curl -s http://127.0.0.1:8000/api/v1/notifications/channels -H 'Authorization: Bearer YOUR-KEY' "
+        "-H 'Content-Type: application/json' \\",
+    ),
+    ("docs/how-to/notifications.md", "{"),
     ("docs/how-to/federation.md", "./manage.py peer share report      # here"),
     ("README.md", "make run"),
     ("docs/doors/ag-ui.md", 'import { HttpAgent } from "@ag-ui/client";'),

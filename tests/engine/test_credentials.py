@@ -346,8 +346,8 @@ async def test_who_asks_from_a_terminal_is_shown_the_link_and_then_the_answer(ad
     giving = []
 
     def show(event):
-        if event.payload.get("state") == "auth-required":
-            token = LINK.search(str(event.payload["message"]["parts"]))[1]
+        if event["payload"].get("state") == "auth-required":
+            token = LINK.search(str(event["payload"]["message"]["parts"]))[1]
             give_it = lambda: give(requests.find_request(token), GivenCredential(SECRET), ada)  # noqa: E731
             giving.append(asyncio.ensure_future(database.run(give_it)))
 

@@ -1,5 +1,7 @@
-"""Archives or restores a session in processes that are killed at each step.
+"""Archives or restores a session, starts a schedule, or exports an account, in processes that are killed at each step.
 
+`python -m tests.faults.dying jobs` prints what is left of a due time after each kill and the next tick, and of an
+export, with its files, after the next job.
 `python -m tests.faults.dying going` prints JSON: the session's state before, and for each step after the kill,
 archived, and restored (archived or not, rows, file, digest of all rows); then replay problems, and files that a
 sweep leaves.
@@ -16,6 +18,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
+from zipfile import ZipFile
 
 import django
 from django.apps import apps
@@ -24,15 +27,21 @@ if not apps.ready:
     django.setup()
 
 from django.conf import settings
+from django.core.files.storage import default_storage
 from django.db import connection
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
+from apps.automation import jobs, schedules
+from apps.automation.models import Schedule
 from apps.features.archive.archiving import move_to_cold_storage
 from apps.record.content import blobs
 from apps.record.lookup import restored
-from apps.record.models import Context
+from apps.record.models import Context, Task
 from apps.record.projection import differences
+from apps.transfers import exports
+from apps.transfers.models import Export
+from db import sql
 from tests.record.archiving import cold_files, everything, had_a_long_talk, put_away, rows_left
 
 GOING = [
@@ -49,6 +58,18 @@ COMING = [
     ("apps.features.archive.restoring._insert_rows", "after"),
     ("apps.features.archive.restoring.default_storage.delete", "before"),
     ("apps.features.archive.restoring.default_storage.delete", "after"),
+]
+STARTING = [
+    ("apps.automation.schedules._claim", "after"),
+    ("apps.automation.targets.accept_and_publish", "before"),
+    ("apps.automation.targets.accept_and_publish", "after"),
+    ("apps.automation.schedules._settle", "after"),
+]
+EXPORTING = [
+    ("apps.transfers.exports.write_archive", "before"),
+    ("apps.transfers.archive._add_session", "after"),
+    ("apps.transfers.exports.write_archive", "after"),
+    ("apps.transfers.exports._finish", "before"),
 ]
 
 
@@ -88,7 +109,41 @@ def die_at(step: str, when: str, act: Callable[[], object]) -> None:
     assert os.WIFSIGNALED(status), f"{step} was not taken"
 
 
-def main(way: str) -> None:
+def scheduled() -> list[Any]:
+    ada, echo = User.objects.get(email="demo@parley.local"), Agent.objects.get(slug="echo")
+    told = []
+    for step, when in STARTING:
+        about = {"agent": echo, "name": step, "text": f"{step} {when}", "kind": "interval", "every_seconds": 86400}
+        schedule = schedules.save(ada.principal, Schedule(**about))
+        Schedule.objects.filter(pk=schedule.pk).update(next_at=sql.database_time())
+        die_at(step, when, jobs.tick)
+        states = list(schedule.runs.values_list("state", flat=True))
+        Schedule.objects.exclude(sending_until=None).update(sending_until=sql.database_time())  # its lease has ended
+        [jobs.tick() for _ in range(2)]
+        after = list(schedule.runs.values_list("state", "task"))
+        sent = Task.objects.filter(context__owner=ada, messages__parts=[{"text": schedule.text}]).values_list("pk")
+        told.append({"killed": states, "after": after, "tasks": [str(pk) for (pk,) in sent]})
+    return told
+
+
+def exported() -> list[Any]:
+    ada, echo = User.objects.get(email="demo@parley.local"), Agent.objects.get(slug="echo")
+    had_a_long_talk(ada, echo, said, "exported")
+    told = []
+    for step, when in EXPORTING:
+        export = exports.start(ada.principal)
+        die_at(step, when, exports.make_next)
+        Export.objects.filter(pk=export.pk).update(lease_until=sql.database_time() - exports.LEASE)
+        exports.make_next()
+        export.refresh_from_db()
+        exports.delete_expired()
+        with default_storage.open(export.file) as file, ZipFile(file) as archive:
+            is_whole = archive.testzip() is None and any(name.endswith("session.json") for name in archive.namelist())
+        told.append([export.state, export.attempt, is_whole, default_storage.listdir(exports.FOLDER)[1]])
+    return told
+
+
+def archived(way: str) -> None:
     ada, echo = User.objects.get(email="demo@parley.local"), Agent.objects.get(slug="echo")
     session = put_away(had_a_long_talk(ada, echo, said, way)).pk
     whole, told = look(session), []
@@ -106,4 +161,7 @@ def main(way: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    if sys.argv[1] == "jobs":
+        print(json.dumps({"scheduled": scheduled(), "exported": exported()}, default=str))
+    else:
+        archived(sys.argv[1])

@@ -43,11 +43,12 @@ class Postgres:
     Root's tests run it as `postgres`, because it refuses to run as root.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
+        """`folder`: an empty folder for it, by default a temporary one."""
         self.port = free_port()
         self.url = f"postgres://postgres@127.0.0.1:{self.port}/postgres"
         self._user = "postgres" if getpass.getuser() == "root" else None
-        self._folder = Path(tempfile.mkdtemp(prefix="parley-postgresql-"))
+        self._folder = folder or Path(tempfile.mkdtemp(prefix="parley-postgresql-"))
         if self._user:
             shutil.chown(self._folder, self._user)
         self._run("initdb", "--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-sync", "--pgdata=data")
@@ -73,6 +74,16 @@ class Postgres:
 
     def restart(self, mode: str) -> None:
         self._control("restart", f"--mode={mode}")
+
+    def ensure(self) -> None:
+        """Start it if it has ended by itself, as on a full disk."""
+        with tempfile.TemporaryFile("w+") as output:
+            status = subprocess.run(
+                [program("pg_ctl"), "status", "--pgdata=data"],
+                cwd=self._folder, user=self._user, stdout=output, stderr=output, check=False,
+            )  # fmt: skip
+        if status.returncode != 0:
+            self.start()
 
     def close(self) -> None:
         with contextlib.suppress(AssertionError):
@@ -125,11 +136,14 @@ class Redis:
 
 
 class Line:
-    """A TCP proxy to a shared server: when cut, it drops its connections and accepts none.
+    """A TCP proxy to a server: when cut, it drops its connections and accepts none.
 
     Attributes:
         url: the server's URL through this proxy.
+        delay: seconds that each piece of data takes in one direction.
     """
+
+    delay = 0.0
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -166,9 +180,13 @@ class Line:
         while True:
             try:
                 near, _ = listener.accept()
-                far = socket.create_connection(self._server)
             except OSError:
                 return
+            try:
+                far = socket.create_connection(self._server)
+            except OSError:  # the server is away, as the caller sees
+                near.close()
+                continue
             with self._lock:
                 if self._listener is not listener:
                     near.close(), far.close()
@@ -181,6 +199,7 @@ class Line:
         """Copy data until either side ends, then close the other."""
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
+                time.sleep(self.delay)
                 target.sendall(data)
         with contextlib.suppress(OSError):
             target.shutdown(socket.SHUT_RDWR)

@@ -81,6 +81,10 @@ USUAL = {
     "model": "agent",
     "response_id": "response",
     "schedule": "schedule",
+    "webhook": "incoming webhook",
+    "event": "incoming event",
+    "channel": "channel",
+    "export": "export",
 }
 SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"^a2a/.*pushNotificationConfigs/{id}", {"slug": "agent of the task", "id": "webhook"}),
@@ -101,17 +105,28 @@ SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"^invitations/{token}", {"token": "invitation link"}),
     (r"^credentials/{token}", {"token": "credential link"}),
     (r"^confirm-address/{token}", {"token": "address link"}),
+    (r"^notifications/stop/", {"token": "link to stop"}),
     (r"^welcome/", {"token": "password link"}),
+    (r"settings/data/exports/{key}", {"key": "export"}),
     (r"settings/workspaces/{number}", {"number": "workspace", "person": "member"}),
     (r"settings/invitations/{number}", {"number": "invitation"}),
     (r"settings/security/sessions/{number}", {"number": "browser"}),
     (r"settings/keys/{number}", {"number": "key"}),
     (r"settings/credentials/{number}", {"number": "credential"}),
     (r"settings/security/passkeys/{pk}", {"pk": "passkey"}),
+    (r"^hooks/", {"key": "incoming webhook"}),
     (r"^gateway/files/", {"named": "file link"}),
     (r"^v1/files/", {"signed": "link to a file"}),
 ]
-LINKS = {"share token", "invitation link", "file link", "link to a file", "address link", "password link"}
+LINKS = {
+    "share token",
+    "invitation link",
+    "file link",
+    "link to a file",
+    "link to stop",
+    "address link",
+    "password link",
+}
 """Secrets that are made to be handed on: whoever has one may use it, so no two answers are compared for it."""
 FIXED = LINKS | {"sample", "document", "file number"}
 """Not exchanged for another: links, and names that are the same everywhere."""

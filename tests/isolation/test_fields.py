@@ -21,10 +21,13 @@ METHODS = a2a_fields()
 MORE_BODIES: dict[str, Any] = {
     "POST /api/v1/imports": {"agent": "echo", "uploadId": "00000000-0000-0000-0000-000000000001"},
     "POST /api/v1/keys": {"name": "k", "scopes": ["tasks:read"]},
+    "POST /api/v1/notifications/channels": {"type": "webhook", "url": "https://192.0.43.8/"},
     "POST /api/v1/plans": {"definition": PLAN},
     "POST /api/v1/plans/check": {"definition": PLAN},
     "POST /api/v1/plans/runs": {"text": "a"},
     "POST /api/v1/schedules": {"name": "s", "text": "a", "kind": "interval", "everySeconds": 86400},
+    "POST /api/v1/webhooks": {"name": "w", "scheme": "bearer"},
+    "POST /api/v1/webhooks/preview": {"body": {}},
     "POST /api/v1/sessions": {"agent": "echo", "message": {"text": "a"}},
     "POST /api/v1/sessions/{session}/fork": {"title": "Ours"},
 }
@@ -181,6 +184,8 @@ def ask_api(caller: Caller, field: Field, own: dict[str, Any], value: Any) -> An
     method, path = field.operation.split()
     address = Address(path.lstrip("/"), "")
     body = MORE_BODIES.get(field.operation, BODIES.get((method, address.template)))
+    if field.operation == "PUT /api/v1/notifications":
+        body = {"choices": [{"channel": str(own["channel"])}]}
     path = address.path({name: own[kind] for name, kind in address.kinds().items()})
     if field.where == "query":
         more = {name: own.get(one, one) for name, one in MORE_QUERIES.get(field.operation, {}).items()}

@@ -28,6 +28,7 @@ WITHOUT = {
     "evaluations.Evaluation": OPERATORS,
     "forks.ChosenLeaf": MACHINE,
     "housekeeping.PeriodicJob": OPERATORS,
+    "notifications.WebhookSigning": PERSON,
     "queue.QueuedMessage": "it is found by its session",
     "session_marks.SessionMark": MACHINE,
     "session_marks.LegalHold": OPERATORS,

@@ -15,6 +15,8 @@ from allauth.usersessions.models import UserSession
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
 from django.utils import timezone
 from fido2.utils import websafe_encode
 
@@ -28,8 +30,8 @@ from apps.accounts.permissions import Role
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.automation import schedules
-from apps.automation.models import Schedule, ScheduledRun
+from apps.automation import incoming, schedules
+from apps.automation.models import IncomingWebhook, Schedule, ScheduledRun
 from apps.doors.links import link_to
 from apps.doors.mcp.resources import uri_of
 from apps.doors.turns import File
@@ -38,6 +40,8 @@ from apps.engine.questions import slot_of
 from apps.features.credentials.models import AuthType, Credential
 from apps.features.evaluations.models import Example
 from apps.features.forks.forking import fork
+from apps.features.notifications import wording
+from apps.features.notifications.models import Channel, Notification, WebhookSigning
 from apps.features.queue import messages as queue
 from apps.features.queue.models import QueuedMessage
 from apps.features.sessions import commands, deletion, marks
@@ -51,6 +55,7 @@ from apps.record.execution import Run
 from apps.record.models import Context, Message, Task
 from apps.remote.execution.snapshots import file_link
 from apps.remote.models import RemoteCredential
+from apps.transfers.models import Export
 from tests.isolation import rows
 from tests.web import telling
 from tests.web.passkeys import Passkey
@@ -107,6 +112,7 @@ def fill(place: Place, echo: Agent) -> None:
     _fill_waiting(place, echo)
     _fill_plans(place)
     _fill_account(place, echo)
+    _fill_notifications(place)
 
 
 def _fill_agents(place: Place) -> None:
@@ -232,7 +238,35 @@ def _fill_account(place: Place, echo: Agent) -> None:
     Example.objects.create(agent=echo, text=f"{mark} example", created_by=owner)
     planned = Schedule(name=f"{mark} schedule", agent=echo, text=f"{mark} text", kind="interval", every_seconds=86400)
     ids["schedule"] = schedules.save(place.principal, planned).pk
+    webhook = IncomingWebhook(name=f"{mark} webhook", agent=echo, scheme="bearer", text=f"{mark} template")
+    ids["incoming webhook"] = incoming.save(place.principal, webhook).pk
+    ids["incoming event"] = incoming.receive(webhook, {"Idempotency-Key": f"{mark} event"}, {"of": mark}).pk
     ScheduledRun.objects.create(schedule=planned, due_at=timezone.now(), state="failed", reason=f"{mark} reason")
+
+    made = Export.objects.create(owner=owner, state="done", expires_at=timezone.now() + datetime.timedelta(days=1))
+    Export.objects.filter(pk=made.pk).update(file=default_storage.save(f"exports/{mark}", ContentFile(mark.encode())))
+    ids["export"] = made.pk
+
+
+def _fill_notifications(place: Place) -> None:
+    """A channel, a notification, and the secret of webhooks."""
+    ids, mark, owner = place.ids, place.mark, place.owner
+    address = {"type": "webhook", "url": f"https://{mark}.invalid/", "secret": f"whsec_{mark}"}
+    told = {"kinds": ["asks"], "problem": f"{mark} problem"}
+    channel = Channel.objects.create(user=owner, workspace=place.workspace, name=f"{mark} channel", **address, **told)
+    ids["channel"] = channel.pk
+    ids["link to stop"] = wording.stop_link(channel, wording.ALL).rpartition("/")[2]
+    Notification.objects.create(
+        channel=channel,
+        context=ids["session"],
+        task=ids["task of session"],
+        event_index=1,
+        kind="asks",
+        state="failed",
+        reason=f"{mark} reason",
+        due_at=timezone.now(),
+    )
+    WebhookSigning.objects.create(user=owner, secret=f"whsec_{mark}")
 
 
 def _program(place: Place) -> Program:

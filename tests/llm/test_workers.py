@@ -87,6 +87,17 @@ async def test_tools_are_called_and_told_and_their_results_go_back(endpoint: End
     assert endpoint.said()[-1] == ("tool", '{"Rome":23}')
 
 
+async def test_what_the_client_says_to_models_follows_the_workers_instructions(endpoint: Endpoint):
+    endpoint.usual = says("ok")
+    wire = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
+    await LlmWorker("Help.").run(message=Message.from_wire({**wire, "metadata": {"instructions": "Rhyme."}}))
+    await LlmWorker("Help.").run(message=Message.from_wire({**wire, "metadata": {"instructions": {"no": "text"}}}))
+    told, untold = (" ".join(text for role, text in endpoint.said(at) if role == "system") for at in (0, 1))
+    assert told.startswith("Help.")
+    assert told.endswith("Rhyme.")
+    assert untold == "Help."
+
+
 async def test_a_tool_is_described_by_its_signature_and_docstring(endpoint: Endpoint):
     @tool(name="loudly", description="Louder!")
     def renamed(text: str, task: SyncTaskContext) -> str:

@@ -172,9 +172,9 @@ def _stream(key: Any, played: AsyncIterator[JSON]) -> StreamingResponse:
 
 
 @contextmanager
-def serving() -> Iterator[Scripted]:
+def serving(port: int = 0) -> Iterator[Scripted]:
     agent = Scripted()
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = socket.create_server(("127.0.0.1", port))
     agent.url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
     app = Starlette(routes=[Route("/", agent.answer, methods=["POST"])])
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1, lifespan="off"))

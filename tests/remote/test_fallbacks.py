@@ -14,7 +14,7 @@ from apps.record.models import Message
 from apps.remote import circuit_breaker
 from apps.remote.errors import Unreachable
 from tests.remote.card_server import card as card_at
-from tests.remote.conversing import Talk, is_whole, remote_agent, run_of, words
+from tests.remote.conversing import Talk, is_whole, remote_agent, run_of, until, words
 from tests.remote.scripted import Scripted, events, serving, task
 from tests.stack import free_port
 
@@ -61,6 +61,25 @@ async def test_a_hosted_agent_takes_the_turn_where_nobody_listens_or_the_breaker
         await db.run(circuit_breaker.record_failure, agent, Unreachable("Nobody is there."))
     done = await Talk(ada, agent).ask("hello")
     assert (done.state, words(done)) == ("completed", "hello")
+
+
+@pytest.mark.parametrize("declared", [False, True])
+async def test_an_agent_that_comes_back_is_waited_for_longer_where_it_may_be_retried(ada, settings, declared):
+    settings.REMOTE_REFUSED_SECONDS, settings.REMOTE_RETRY_SECONDS = 0.0, 60.0
+    port = free_port()
+    agent = await db.run(remote_agent, card_at(f"http://127.0.0.1:{port}/", name="Restarting"), "restarting")
+    await Agent.objects.filter(pk=agent.pk).aupdate(retry_safe=declared)
+    talk = Talk(ada, agent)
+    if not declared:
+        assert (await talk.ask()).state == "failed", "at once"
+        return
+    sent = await talk.say()
+    await until(lambda: "sent" in run_of(sent).input)
+    with serving(port) as scripted:
+        scripted.sent = events({"task": task("COMPLETED")})
+        scripted.is_at("COMPLETED", "Back again.")
+        done = await talk.settled(sent)
+    assert (done.state, words(done)) == ("completed", "Back again.")
 
 
 async def test_another_remote_agent_takes_it_with_a_snapshot_of_its_own_and_keeps_the_task(ada, near):

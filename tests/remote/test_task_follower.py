@@ -105,9 +105,6 @@ async def test_a_stream_that_breaks_off_after_any_frame_is_taken_up_again(agent,
 
 async def test_what_the_agent_says_when_it_is_asked_counts(agent, talk):
     agent.sent = events({"task": task()}, made("wrong"), now("COMPLETED", "Done."))
-    agent.is_at("FAILED", "It broke after all.")
-    failed = await talk.ask()
-    assert (failed.state, words(failed)) == ("failed", "It broke after all.")
     agent.is_at("COMPLETED", artifacts=[artifact("right")])
     assert await db.run(delivered, await talk.ask()) == {"answer": "right"}
     assert len(agent.callers) == 1, "one connection serves both turns"
@@ -115,6 +112,15 @@ async def test_what_the_agent_says_when_it_is_asked_counts(agent, talk):
     done = await talk.ask()
     assert (done.state, words(done)) == ("completed", "Done.")
     assert "could not be confirmed" in str((await db.run(run_of, done)).notes)
+
+
+async def test_another_end_after_the_task_was_completed_discards_nothing(agent, talk):
+    agent.sent = events({"task": task()}, made("work"), now("COMPLETED", "Done."), now("FAILED", "Or not."))
+    agent.is_at("FAILED", "It broke after all.")
+    done = await talk.ask()
+    assert (done.state, words(done)) == ("completed", "Done.")
+    assert await db.run(delivered, done) == {"answer": "work"}
+    assert "TASK_STATE_FAILED" in str((await db.run(run_of, done)).notes)
 
 
 async def test_an_end_that_the_agent_takes_back_is_none(agent, talk):

@@ -97,6 +97,16 @@ def test_the_whole_answer_is_not_said_again_where_its_pieces_came_and_what_they_
     assert heard.finish() == [WholeAnswer("Hello")], "one that differs takes the place of the pieces"
 
 
+def test_a_piece_of_an_artifact_that_never_began_is_a_note_and_no_artifact():
+    heard, late = TaskTranslator(), made("b", "x", append=True)
+    [note] = heard.event(late)
+    assert isinstance(note, Foreign)
+    assert note.said["artifactUpdate"].keys() == {"artifactId", "append", "digest"}
+    assert heard.finish() == []
+    [whole] = heard.task(task(artifacts=[artifact("ab", "x")]))
+    assert (whole.parts, whole.append) == ([{"text": "ab"}], False)
+
+
 def test_what_a_fetched_task_says_again_is_not_said_again():
     heard = TaskTranslator()
     heard.event(made("a", "x"))
@@ -163,6 +173,8 @@ def test_odd_things_are_taken_and_a_task_that_repeats_them_adds_nothing(updates)
     heard, kept = TaskTranslator(), {}
     for name, given_parts, append, last in updates:
         heard.event(made("", name, id=name or "-", parts=given_parts, append=append, last=last))
+        if append and name in ("x", "") and name not in kept:
+            continue  # an artifact that never began
         known = kept.get(name, []) if append else []
         kept[name] = known + given_parts
     whole = [artifact("", name, id=name or "-", parts=pieces) for name, pieces in kept.items()]

@@ -22,7 +22,8 @@ from django.conf import settings  # noqa: E402
 from django.http import HttpRequest, JsonResponse, StreamingHttpResponse  # noqa: E402
 from django.urls import path  # noqa: E402
 
-from config.handlers import RequestLimits, SameOrigin, handle_async  # noqa: E402
+from config import handlers, uvicorn_http  # noqa: E402
+from config.handlers import RequestLimits, SameOrigin, SocketLimits, handle_async  # noqa: E402
 
 counted = Counter(waiting=0, streaming=0, sent=0, talking=0)
 
@@ -81,7 +82,13 @@ urlpatterns = [
     path("ticks", stream, {"chunk": b"tick\n", "pause": 0.02}),
 ]
 settings.ROOT_URLCONF = __name__
-application = ProtocolTypeRouter({"http": RequestLimits(handle_async), "websocket": SameOrigin(Parrot.as_asgi())})
+application = ProtocolTypeRouter(
+    {"http": RequestLimits(handle_async), "websocket": SameOrigin(SocketLimits(Parrot.as_asgi()))}
+)
+handlers.BODY_SECONDS, uvicorn_http.HEAD_SECONDS = 3.0, 1.5
+handlers.SOCKET_MESSAGES, handlers.SOCKET_MESSAGES_A_SECOND = 5.0, 0.0
+settings.CONNECTIONS_PER_ADDRESS = 60
+uvicorn_http.is_counted = lambda address: True
 
 if __name__ == "__main__":
     from config import serving

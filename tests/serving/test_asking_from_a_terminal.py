@@ -7,7 +7,7 @@ import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -17,8 +17,8 @@ from agentkit import Completed, InputRequired, SkillHandler, TaskContext
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.engine.management.terminal import Terminal
-from apps.record.models import Event, Task
+from apps.record.models import Task
+from terminal.screen import Screen
 
 pytestmark = pytest.mark.django_db(transaction=True)
 CSV = "city,people\nUlm,126000\nBonn,331000\nTrier,112000\n"
@@ -83,22 +83,12 @@ def test_an_agent_that_calls_others_is_served_too_and_so_is_what_they_ask(ask: A
     assert "the door: " in said
 
 
-def test_what_happens_is_marked_whether_or_not_it_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal(Path.cwd())
-    said = {"parts": [{"text": "Reading"}]}
-    terminal.show(Event(type="agent_status", payload={"state": "working", "message": said}))
-    progress = {"text": "Reading", "done": 1, "total": 2}
-    terminal.show(Event(type="agent_status", payload={"state": "working", "message": said, "progress": progress}))
-    terminal.show(Event(type="agent_status", payload={"state": "failed", "message": said}))
-    assert capsys.readouterr() == ("", "… Reading\n… Reading (1 of 2)\nReading\n")
-
-
 def test_ctrl_c_cancels_the_task(ask: Ask, countdown: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(terminal: Terminal, event: Event) -> None:
-        if event.type == "artifact_update":
+    def interrupted(screen: Screen, event: dict[str, Any]) -> None:
+        if event["type"] == "artifact_update":
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Terminal, "show", interrupted)
+    monkeypatch.setattr(Screen, "show", interrupted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
     try:
         assert ask("countdown", "500")[1] == "Canceled. (130)"

@@ -117,6 +117,52 @@ def test_headers_that_never_end_are_cut_off_and_take_no_memory(edge: Server, aft
     assert edge.resident_bytes() - before < 16 * MB
 
 
+@pytest.mark.parametrize("edge", ["serve", UVICORN], indirect=True)
+@pytest.mark.parametrize("sent", [b"", b"GET /size HTTP/1.1\r\nX: ", b"GET /size HTTP/1.0\r\nX: "])
+def test_a_connection_without_a_request_is_closed(edge: Server, sent: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", edge.port), timeout=SOON) as line:
+        line.sendall(sent)
+        assert line.recv(1024) == b""
+
+
+@pytest.mark.parametrize("edge", ["serve", UVICORN], indirect=True)
+def test_a_body_that_does_not_come_on_is_refused(edge: Server) -> None:
+    """Daphne hands on whole bodies alone."""
+    with edge.line("/size", "Content-Length: 100", method="POST") as line:
+        line.sendall(b"some of it")
+        assert answer_on(line)[0] == 408
+
+
+@pytest.mark.parametrize("edge", ["serve", UVICORN], indirect=True)
+def test_an_address_has_a_limited_number_of_connections(edge: Server) -> None:
+    lines = [edge.line("/wait") for _ in range(60)]
+    try:
+        until(lambda: answer_of_one_more(edge) == 503)
+    finally:
+        for line in lines:
+            line.close()
+    until(lambda: answer_of_one_more(edge) == 200)
+
+
+def answer_of_one_more(edge: Server) -> int:
+    with edge.line("/counts") as line, contextlib.suppress(OSError):
+        answer = HTTPResponse(line)
+        answer.begin()
+        return answer.status
+    return 0
+
+
+def test_a_websocket_that_sends_too_much_is_closed(edge: Server) -> None:
+    with edge.websocket() as line:
+        for _ in range(6):
+            line.send("hello")
+        with contextlib.suppress(ConnectionClosed):
+            while line.recv(SOON):
+                pass
+        assert line.close_code == (4008 if edge.name == "daphne" else 1008), "Daphne sends no such code"
+    until(lambda: edge.counts()["talking"] == 0)
+
+
 def test_a_body_is_read_though_an_upgrade_is_offered(edge: Server) -> None:
     offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk")
     for how, body in (("Content-Length: 5", b"hello"), ("Transfer-Encoding: chunked", b"5\r\nhello\r\n0\r\n\r\n")):

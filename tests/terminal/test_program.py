@@ -52,7 +52,18 @@ def test_a_stored_key_goes_only_to_its_own_address(
 
 
 @pytest.mark.parametrize(
-    "address", ["ftp://x", "https://", "https://me:secret@x", "https://x?y=1", "http://[", "http://a b"]
+    "address",
+    [
+        "ftp://x",
+        "https://",
+        "https://me:secret@x",
+        "https://x?y=1",
+        "http://[",
+        "http://a b",
+        "http://x:99999",
+        "http://[::::]",
+        "http://xn--",
+    ],
 )
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(Failure):

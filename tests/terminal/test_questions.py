@@ -29,6 +29,9 @@ def answer(monkeypatch: pytest.MonkeyPatch, question: JSON, *typed: str) -> JSON
         ({"type": "integer", "oneOf": [{"const": 1, "title": "One"}, {"const": 2, "title": "Two"}]}, ["two"], 2),
         ({"type": "integer"}, ["2.5", "", "2"], 2),
         ({"type": "number", "default": 1.5}, [""], 1.5),
+        ({"type": "number"}, ["nan", "1e999", "2"], 2),
+        ({"type": "object"}, ['{"n": NaN}', "[" * 100_000, '{"n": 1}'], {"n": 1}),
+        ({"type": "string", "oneOf": 7, "enum": "ab"}, ["Ulm"], "Ulm"),
         ({"type": "boolean"}, ["maybe", "y"], True),
         ({"type": "array", "items": {"enum": ["a", "b", "c"]}}, ["a, c"], ["a", "c"]),
         ({"type": "array", "items": {"type": "object"}}, ['[{"n": 1}]'], [{"n": 1}]),
@@ -45,6 +48,13 @@ def test_a_form_asks_each_field_in_the_agents_order_and_skips_optional_ones(monk
     schema = {"type": "object", "properties": fields, "required": ["name", "age"]}
     question = {"name": "who", "schema": schema, "order": ["name", "age", "note"]}
     assert answer(monkeypatch, question, "Ada", "36", "") == {"data": {"name": "Ada", "age": 36}}
+
+
+def test_a_form_that_an_agent_wrote_wrong_is_asked_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = {"type": "object", "properties": {"a": True, "b": {"anyOf": {"const": 1}}}, "required": 7}
+    question = {"name": "who", "schema": schema, "order": [["a"], "b", "c"]}
+    assert answer(monkeypatch, question, "1", "2") == {"data": {"b": "1", "a": "2"}}
+    assert answer(monkeypatch, {"name": "who", "schema": {"properties": [1]}}, "Ada") == {"text": "Ada"}
 
 
 def test_a_question_without_a_form_takes_words(monkeypatch: pytest.MonkeyPatch) -> None:

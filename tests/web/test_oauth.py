@@ -20,6 +20,7 @@ from apps.accounts.authentication import BadCredentials, OpenStream, api_key_pri
 from apps.accounts.models import User
 from apps.accounts.people import links
 from apps.accounts.principals import KEYS, READ, WRITE
+from apps.agents.models import Agent
 from tests.a2a.test_queries import counted
 from tests.api.calling import Caller
 
@@ -213,6 +214,19 @@ def test_a_token_for_an_agent_does_not_find_another(program, echo, countdown, se
             authenticate(f"Bearer {access_token}", "countdown", RequestFactory().get("/"))
         listed = async_to_sync(Caller(access_token).get)("/agents").body["items"]
         assert [one["slug"] for one in listed] == ["echo"]
+
+
+def test_a_token_for_mcp_calls_tools_and_one_for_another_agent_does_not(program, echo, countdown, settings):
+    Agent.objects.update(mcp_tools="agent")
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+
+    def tools(**resource: str) -> list[str]:
+        named = {"Authorization": f"Bearer {by_itself(READ, **resource)}", "Accept": "application/json"}
+        answer = Client().post("/mcp", asked, content_type="application/json", headers=named)
+        return [tool["name"] for tool in answer.json()["result"]["tools"]]
+
+    assert {"countdown", "echo"} <= set(tools(resource=f"{settings.PUBLIC_BASE_URL}/mcp"))
+    assert "countdown" not in tools(resource=f"{settings.PUBLIC_BASE_URL}/a2a/echo")
 
 
 def test_a_resource_of_somebody_else_gets_no_token(program):

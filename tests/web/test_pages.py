@@ -1,6 +1,7 @@
 """Lists of sessions and agents, an agent's page, and error pages."""
 
 from django.contrib.auth.models import Group
+from django.db import OperationalError
 
 from apps.agents.models import Agent
 
@@ -42,6 +43,18 @@ def test_what_is_not_there_and_what_broke_is_said_without_internals(ada_browser,
     assert answer.status_code == 500
     assert "Something went wrong" in answer.text
     assert "NoneType" not in answer.text
+
+
+def test_a_page_whose_database_is_away_can_be_tried_again(ada_browser, monkeypatch):
+    def away(*args, **kwargs):
+        raise OperationalError("the server at db.internal closed the connection")
+
+    ada_browser.raise_request_exception = False
+    monkeypatch.setattr("apps.web.agents.search", away)
+    answer = ada_browser.get("/agents")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert "reload" in answer.text
+    assert "db.internal" not in answer.text
 
 
 def test_a_conversation_costs_few_queries(ada_browser, finished, django_assert_max_num_queries):

@@ -7,6 +7,7 @@ import pytest
 from apps.automation import schedules
 from apps.automation.models import Schedule, ScheduledRun
 from apps.record.models import Task
+from tests.plans.conftest import agents, plan  # noqa: F401 fixtures
 
 pytestmark = pytest.mark.django_db(transaction=True)
 FIELDS = {
@@ -58,6 +59,51 @@ def test_a_time_is_in_the_schedules_zone_and_comes_back_as_it_was_typed(ada_brow
 def test_what_is_wrong_is_said_at_its_field_and_nothing_is_saved(ada_browser, echo, changed, field):
     assert list(errors(ada_browser.post("/schedules/new", FIELDS | changed))) == [field]
     assert not Schedule.objects.exists()
+
+
+PLAN_INPUTS = {
+    "type": "object",
+    "required": ["city"],
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer", "maximum": 9}, "map": {"format": "binary"}},
+}
+
+
+@pytest.fixture
+def trip(echo, plan):  # noqa: F811
+    return plan({"one": {"agent": "echo", "message": "{{ inputs.city }}"}}, slug="trip", inputs=PLAN_INPUTS)
+
+
+def shown_fields(response):
+    return [(field.name, field.default_text, bool(problem)) for field, problem in response.context["form"].shown_inputs]
+
+
+def test_a_plans_inputs_are_fields_that_come_back_as_they_were_saved(ada_browser, trip):
+    filled = {**FIELDS, "agent": "trip", "text": "", "answers": "1", "answer-city": "Oslo", "answer-days": "3"}
+    for address in ("/schedules/new?agent=trip", "/schedules/inputs?agent=trip"):
+        assert shown_fields(ada_browser.get(address)) == [("city", "", False), ("days", "", False)]
+    made = ada_browser.post("/schedules/new", filled)["Location"]
+    assert Schedule.objects.get().inputs == {"city": "Oslo", "days": 3}
+    assert shown_fields(ada_browser.get(f"{made}/edit")) == [("city", "Oslo", False), ("days", "3", False)]
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [({}, "city"), ({"answer-city": "Oslo", "answer-days": "10"}, "days"), ({"answers": "", "inputs": "{}"}, "city")],
+)
+def test_a_plans_wrong_input_is_refused_at_its_field_and_the_others_stay_filled_in(ada_browser, trip, given, wrong):
+    refused = ada_browser.post("/schedules/new", {**FIELDS, "agent": "trip", "answers": "1", **given})
+    shown = shown_fields(refused)
+    assert [name for name, _, is_wrong in shown if is_wrong] == [wrong]
+    assert dict(shown_value[:2] for shown_value in shown)["city"] == given.get("answer-city", "")
+    assert not Schedule.objects.exists()
+
+
+def test_an_agent_gets_data_as_json_and_nothing_tells_of_agents_that_one_may_not_use(ada_browser, bob_browser, echo):
+    assert not shown_fields(ada_browser.get("/schedules/inputs?agent=echo"))
+    unknown, foreign = bob_browser.get("/schedules/inputs?agent=nobody"), bob_browser.get("/schedules/inputs?agent=%00")
+    assert (unknown.status_code, unknown.content) == (200, foreign.content)
+    ada_browser.post("/schedules/new", {**FIELDS, "inputs": '{"topic": "energy"}'})
+    assert Schedule.objects.get().inputs == {"topic": "energy"}
 
 
 def test_the_form_shows_the_next_runs_before_it_is_complete(ada_browser):

@@ -21,6 +21,7 @@ from typing import cast
 from django.db.models import Exists, OuterRef
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from django.utils import timezone
 from django.utils.http import content_disposition_header
 
 import db
@@ -44,6 +45,7 @@ LINK_HEADERS = {"X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-refe
 """Headers of what anybody with a link may read: nobody keeps it, and no other site learns of it."""
 
 READ_BYTES = 256 * 1024
+BYTE_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})(?<!=-)", re.ASCII)
 SAFE_INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp", "text/plain")
 """What a browser shows and does not run. A PDF may hold scripts: `previews/pdf.py` removes them for viewing."""
 ARTIFACTS_AT_ONCE = 10
@@ -111,14 +113,38 @@ def file_response(part: blobs.Part, name: str, *, is_download: bool) -> FileResp
     return response
 
 
-def stream_response(response: FileResponse) -> FileResponse:
-    response.streaming_content = _pieces(cast(BufferedIOBase, response.file_to_stream))
+def stream_response(response: FileResponse, length: int | None = None) -> FileResponse:
+    """Send the file from where it is, or `length` bytes of it, without holding a thread."""
+    response.streaming_content = _pieces(cast(BufferedIOBase, response.file_to_stream), length)
     return response
 
 
-async def _pieces(file: BufferedIOBase) -> AsyncIterator[bytes]:
-    while piece := await asyncio.to_thread(file.read, READ_BYTES):
+async def _pieces(file: BufferedIOBase, left: int | None) -> AsyncIterator[bytes]:
+    while piece := await asyncio.to_thread(file.read, READ_BYTES if left is None else min(left, READ_BYTES)):
+        left = None if left is None else left - len(piece)
         yield piece
+
+
+def resumable_response(response: FileResponse, version: str, request: HttpRequest) -> FileResponse:
+    """Stream a file, or the one range of bytes that is asked for, so that a download can go on (RFC 9110 §14).
+
+    `version` changes with the content. Other ranges get the whole file, and one behind its end gets 416.
+    """
+    size = int(response["Content-Length"])
+    response["Accept-Ranges"], response["ETag"] = "bytes", f'"{version}"'
+    found = BYTE_RANGE.fullmatch(request.headers.get("Range", ""))
+    if found is None or request.headers.get("If-Range", response["ETag"]) != response["ETag"]:
+        return stream_response(response)
+    first, last = (int(one) if one else None for one in found.groups())
+    if first is None:
+        first, last = max(0, size - (last or 0)), None
+    end = size if last is None else min(last + 1, size)
+    response.status_code = 206 if first < end else 416
+    length = max(0, end - first)
+    response["Content-Range"] = f"bytes {first}-{end - 1}/{size}" if length else f"bytes */{size}"
+    response["Content-Length"] = str(length)
+    cast(BufferedIOBase, response.file_to_stream).seek(first)
+    return stream_response(response, length)
 
 
 def zip_response(context: Context, bundle: Bundle) -> StreamingHttpResponse:
@@ -167,49 +193,29 @@ class Bundle:
     keys: dict[int, int | None]
 
     async def zipped(self) -> AsyncIterator[bytes]:
-        """The pieces of the ZIP."""
-        stream = ZipStream()
-        async for piece in self.written_to(stream):
-            yield piece
-        yield stream.end()
+        """The pieces of the ZIP, sent while it is written; a thread is held for one piece at a time."""
+        outlet, entries = _ZipBuffer(), self.entries()
+        archive = zipfile.ZipFile(outlet, "w", zipfile.ZIP_DEFLATED)
+        while entry := await db.run(next, entries, None):
+            written = write_entry(archive, *entry)
+            while await asyncio.to_thread(next, written, 0):
+                if piece := outlet.take():
+                    yield piece
+        archive.close()
+        yield outlet.take()
 
-    async def written_to(self, stream: ZipStream, folder: str = "") -> AsyncIterator[bytes]:
-        """The pieces of these files, in this folder. Links to other places are listed in `links.txt`."""
+    def entries(self) -> Iterator[tuple[str, JSON, datetime.datetime]]:
+        """The name, the part and the time of each file. Links to other places are listed in `links.txt`."""
         names, links = UniqueNames(), list[str]()
         for keys in batched(self.keys, ARTIFACTS_AT_ONCE):
-            rows = Artifact.objects.filter(pk__in=keys).order_by("first_event")
-            for row in await db.run(list, rows):
+            for row in Artifact.objects.filter(pk__in=keys).order_by("first_event"):
                 for part in pieces_joined(row.parts):
                     if "url" in part:
                         links.append(f"{part.get('filename') or row}\t{part['url']}\n")
                         continue
-                    name = folder + names.unique(_part_name(row, part, self.keys[row.pk]))
-                    async for piece in stream.add(name, part, row.created_at):
-                        yield piece
+                    yield names.unique(_part_name(row, part, self.keys[row.pk])), part, row.created_at
         if links:
-            yield stream.add_text(folder + names.unique("links.txt"), "".join(links))
-
-
-class ZipStream:
-    """A ZIP that is sent while it is written."""
-
-    def __init__(self) -> None:
-        self._outlet = _ZipBuffer()
-        self._archive = zipfile.ZipFile(self._outlet, "w", zipfile.ZIP_DEFLATED)
-
-    async def add(self, name: str, part: JSON, made: datetime.datetime) -> AsyncIterator[bytes]:
-        """The pieces of a part's content; a thread is held for one piece at a time."""
-        pieces = _write_entry(self._archive, self._outlet, _zip_entry(name, part, made), part)
-        while piece := await asyncio.to_thread(next, pieces, b""):
-            yield piece
-
-    def add_text(self, name: str, text: str) -> bytes:
-        self._archive.writestr(name, text.encode(errors="replace"))
-        return self._outlet.take()
-
-    def end(self) -> bytes:
-        self._archive.close()
-        return self._outlet.take()
+            yield names.unique("links.txt"), {"text": "".join(links)}, timezone.now()
 
 
 def _part_name(row: Artifact, part: JSON, version: int | None) -> str:
@@ -228,12 +234,11 @@ def _zip_entry(name: str, part: JSON, at: datetime.datetime) -> zipfile.ZipInfo:
     return info
 
 
-def _write_entry(archive: zipfile.ZipFile, outlet: _ZipBuffer, info: zipfile.ZipInfo, part: JSON) -> Iterator[bytes]:
-    with blobs.open_content(part) as source, archive.open(info, "w") as target:
+def write_entry(archive: zipfile.ZipFile, name: str, part: JSON, made: datetime.datetime) -> Iterator[int]:
+    """Write a part's content into a ZIP, piece by piece; yields the size of each. Raises FileNotFoundError."""
+    with blobs.open_content(part) as source, archive.open(_zip_entry(name, part, made), "w") as target:
         while piece := source.read(READ_BYTES):
-            target.write(piece)
-            if taken := outlet.take():
-                yield taken
+            yield target.write(piece)
 
 
 class _ZipBuffer(io.RawIOBase):

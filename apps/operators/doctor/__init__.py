@@ -32,6 +32,7 @@ CHECKS = [
     Check("streaming", edge.streaming, needs="web server"),
     Check("web clock", edge.web_clock, needs="web server"),
     Check("e-mail", connections.mail_server),
+    Check("letters to people", connections.letters, needs="migrations"),
     Check("language model", connections.language_model, needs="migrations", seconds=45.0),
     Check("outgoing calls", connections.outgoing_calls, needs="migrations"),
 ]

@@ -20,6 +20,7 @@ from kombu.exceptions import OperationalError
 
 import outbound
 from apps.features.model_agents import checks
+from apps.features.notifications.models import Channel
 from apps.installation import current
 from apps.installation.models import ModelConnection, Provider
 from apps.operators.doctor.examination import Finding, Patient, describe, ok, problem, warning
@@ -109,6 +110,15 @@ def mail_server(patient: Patient) -> Finding:
         advice = "Check EMAIL_URL: smtp+tls://USER:PASSWORD@HOST:587, or smtp+ssl://…:465; and EMAIL_FROM."
         return problem(f"{place} does not take mail. {describe(error)}", advice)
     return ok(f"{place} took a message to {patient.test_email}." if patient.test_email else f"{place} lets Parley in.")
+
+
+def letters(_: Patient) -> Finding:
+    """Those that people chose to get."""
+    people = Channel.objects.filter(type=Channel.Type.MAIL, is_on=True).count()
+    if people and not settings.EMAIL_URL:
+        advice = "Set EMAIL_URL, such as smtp+tls://USER:PASSWORD@HOST:587. Their letters are given up after a day."
+        return warning(f"{people} people chose to be told by e-mail, and there is no mail server.", advice)
+    return ok(f"{people} people are told by e-mail.")
 
 
 def language_model(_: Patient) -> Finding:

@@ -49,7 +49,7 @@ RESUME = register(RowAction("schedule.resume", "Resume", Schedule, CHANGE, _resu
 RUN_NOW = register(RowAction("schedule.run", "Run now", Schedule, CHANGE, _run_now, ("agent", "owner")))
 
 
-def _dialog(title: str, description: str, button_text: str) -> ActionDialog:
+def dialog(title: str, description: str, button_text: str) -> ActionDialog:
     return {"title": title, "description": description, "form_submit_text": button_text}
 
 
@@ -84,19 +84,19 @@ class ScheduleAdmin(ActingAdmin, ReadOnlyAdmin):
         PAUSE,
         icon="pause",
         url_path="pause",
-        dialog=_dialog("Pause this schedule?", "What it has started goes on; what waits is skipped.", "Pause"),
+        dialog=dialog("Pause this schedule?", "What it has started goes on; what waits is skipped.", "Pause"),
     )
     resume = button(
         RESUME,
         icon="play_arrow",
         url_path="resume",
-        dialog=_dialog("Resume this schedule?", "Times that passed are not made up for.", "Resume"),
+        dialog=dialog("Resume this schedule?", "Times that passed are not made up for.", "Resume"),
     )
     run = button(
         RUN_NOW,
         icon="play_circle",
         url_path="run",
-        dialog=_dialog("Run this schedule now?", "It starts as its owner, whose budgets and limits apply.", "Run now"),
+        dialog=dialog("Run this schedule now?", "It starts as its owner, whose budgets and limits apply.", "Run now"),
     )
     pause_selected = list_action(PAUSE)
     resume_selected = list_action(RESUME)

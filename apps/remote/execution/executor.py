@@ -8,6 +8,7 @@ duplicates.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
@@ -25,13 +26,14 @@ from apps.record.runs import LeaseLost
 from apps.remote import a2a_client, circuit_breaker
 from apps.remote.a2a_client import Peer
 from apps.remote.authentication import credentials
-from apps.remote.errors import CutOff, Overloaded, Refused, RemoteError, Unauthorized
+from apps.remote.errors import CutOff, Overloaded, Refused, RemoteError, Unauthorized, Unreachable
 from apps.remote.execution import cancellation, runs, snapshots, translation
 from apps.remote.execution.runs import RemoteRun
 from apps.remote.execution.task_follower import AgentGone, AnsweredWithMessage, TaskFollower
 from apps.remote.identity import artifact_verification
 from telemetry import tracing
 
+REFUSED_WAIT = 0.3  # seconds between connections to an agent that refuses them
 MESSAGE_IDS_EXTENSION = "/ext/message-ids/v1"  # end of its URI: the agent recognizes duplicates by messageId
 LINKS_WANTED = frozenset({"CONTENT_TYPE_NOT_SUPPORTED", "HTTP_413", "HTTP_415"})
 TASK_ENDED = frozenset({"UNSUPPORTED_OPERATION", "TASK_NOT_FOUND", "INVALID_PARAMS"})
@@ -88,6 +90,7 @@ class _Turn:
         self._remote_run, self._peer = remote_run, peer
         self._assignment = remote_run.assignment
         self._follower = TaskFollower(peer, remote_run, task.emit)
+        self._began = time.monotonic()
 
     async def outcome(self) -> Outcome:
         try:
@@ -179,6 +182,9 @@ class _Turn:
         self._remote_run.may_have_arrived |= error.was_sent is not False
         if error.was_sent is not False and not self._may_send_again:
             return False
+        if isinstance(error, Unreachable) and not self._may_send_again:
+            is_soon = time.monotonic() - self._began < settings.REMOTE_REFUSED_SECONDS
+            return REFUSED_WAIT if is_soon else False  # its caller, or a fallback, learns of it
         if not isinstance(error, Overloaded) or error.retry_after is None:
             return True
         return error.retry_after <= settings.REMOTE_RETRY_SECONDS and error.retry_after

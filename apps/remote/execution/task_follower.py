@@ -15,6 +15,7 @@ from django.conf import settings
 import db
 from agentkit import Emission, Progress
 from apps.record.events import JSON
+from apps.record.models import TaskState
 from apps.record.runs import LeaseLost, add_note
 from apps.remote import circuit_breaker
 from apps.remote.a2a_client import Peer
@@ -200,6 +201,10 @@ class TaskFollower:
                     raise
                 await db.run(add_note, self._run, f"How the task ended could not be confirmed: {refusal}")
                 return {**streamed, "artifacts": streamed.get("artifacts", [])}
+            if streamed is not None and _takes_back_work(streamed, task):
+                note = f"It said later that the task is {task['status'].get('state')}. What it delivered stays."
+                await db.run(add_note, self._run, note)
+                task = {**task, "status": streamed["status"]}
             await self._emit_all(self.translator.task(task, final=is_settled(task)))
             if is_settled(task):
                 return task
@@ -270,6 +275,13 @@ class TaskFollower:
 
     def _subscribe(self) -> AsyncIterator[JSON]:
         return self._peer.subscribe(self._remote_run.task_id, after=self._peer.event_id)
+
+
+def _takes_back_work(streamed: JSON, task: JSON) -> bool:
+    """Does a task that was completed end otherwise now? Terminal states do not change (A2A 1.0 §4.1.3)."""
+    state = state_of(task["status"])
+    was_completed = state_of(streamed["status"]) is TaskState.COMPLETED
+    return was_completed and state is not None and state.is_terminal and state is not TaskState.COMPLETED
 
 
 def event_task(event: JSON) -> JSON | None:

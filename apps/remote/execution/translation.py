@@ -109,6 +109,9 @@ class TaskTranslator:
         artifact: JSON = update["artifact"]
         key = artifact["artifactId"]
         append = bool(update.get("append")) and key in self._artifacts
+        if update.get("append") and not append and artifact.get("name", "") not in ARTIFACT_TRANSLATORS:
+            piece = {"artifactId": self.artifact_id(key), "append": True, "digest": digest(artifact.get("parts"))}
+            return self._foreign({"artifactUpdate": piece})  # of an artifact that never began
         heard = self._artifacts[key] if append else HeardArtifact()
         self._artifacts[key] = heard
         if append and not artifact.get("name"):  # a later piece need not repeat it

@@ -1,4 +1,4 @@
-"""Profile, password, appearance and notifications."""
+"""Profile, password and appearance."""
 
 from __future__ import annotations
 
@@ -231,23 +231,3 @@ def theme(request: HttpRequest) -> JsonResponse:
     person.theme = chosen
     save_appearance(person, "theme")
     return JsonResponse({"version": person.appearance_version})
-
-
-class NotificationsForm(forms.ModelForm):  # type: ignore[type-arg]
-    class Meta:
-        model = User
-        fields = ("notify_ended", "notify_questions")
-        labels = {
-            "notify_ended": "An agent has finished, or has failed",
-            "notify_questions": "An agent asks you something",
-        }
-
-
-@private_view
-def notifications(request: HttpRequest) -> HttpResponse:
-    person = User.objects.get(pk=person_of(request).pk)
-    form = NotificationsForm(request.POST if request.method == "POST" else None, instance=person)
-    if request.method != "POST" or not form.is_valid():
-        return settings_page(request, "notifications", form, form=form)
-    person.save(update_fields=["notify_ended", "notify_questions"])
-    return saved(request, "notifications")

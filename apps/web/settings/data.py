@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any, cast
 
 from django import forms
@@ -9,28 +10,28 @@ from django.contrib import messages
 from django.contrib.auth import logout
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import ValidationError
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
-from django.utils import timezone
-from django.utils.http import content_disposition_header
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_safe
 
-from apps.accounts import audit
-from apps.accounts.audit_models import AuditAction
+import db
+from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded, count_act
 from apps.agents.models import Agent
-from apps.features.imports.formats import MAX_FILE_BYTES
-from apps.features.imports.importing import Import, import_file
 from apps.features.sessions.holds import UnderLegalHold
 from apps.record.errors import Refusal
-from apps.record.models import Context
+from apps.transfers import exports
+from apps.transfers.archive import sessions_of
+from apps.transfers.formats import SKIPPED_WORDS
+from apps.transfers.importing import Import, import_file
+from apps.transfers.jobs import publish_export
+from apps.transfers.models import Export
 from apps.web.settings.account import PasswordForm
 from apps.web.settings.erasure import LastOperator, erase_account
-from apps.web.settings.export import exported
 from apps.web.settings.sections import person_of, private_view, settings_page
-from apps.web.shell import principal_of
+from apps.web.shell import principal_of, reader_view
 
 
 class DeleteForm(PasswordForm):
@@ -50,7 +51,9 @@ class DeleteForm(PasswordForm):
 
 class ImportForm(forms.Form):
     file = forms.FileField(
-        label="File", help_text="conversations.json or the ZIP of ChatGPT, chats of Open WebUI, or a session as JSON."
+        label="File",
+        help_text="conversations.json or the ZIP of ChatGPT, chats of Open WebUI, or a session as JSON. "
+        "At most 20 MB here; larger files by the client API.",
     )
     agent = forms.ModelChoiceField(
         Agent.objects.none(), to_field_name="slug", label="Agent", help_text="Answers when you go on."
@@ -62,12 +65,6 @@ class ImportForm(forms.Form):
             principal
         ).order_by("name")
 
-    def clean_file(self) -> Any:
-        file = self.cleaned_data["file"]
-        if file.size > MAX_FILE_BYTES:
-            raise ValidationError(f"The file may have {MAX_FILE_BYTES // 1024**2} MB. Split it.")
-        return file
-
 
 @private_view
 def my_data(request: HttpRequest) -> HttpResponse:
@@ -77,10 +74,16 @@ def my_data(request: HttpRequest) -> HttpResponse:
 def _data_page(
     request: HttpRequest, form: DeleteForm, imports: ImportForm | None = None, imported: Import | None = None
 ) -> HttpResponse:
-    own = Context.objects.filter(owner=form.person, deleted_at=None).listed()  # of all workspaces
+    own = sessions_of(form.person)
     imports = imports or ImportForm(principal_of(request))
-    about = {"session_count": own.count(), "email": form.person.email, "imports": imports, "imported": imported}
+    about: dict[str, Any] = {"session_count": own.count(), "email": form.person.email, **_shown_exports(form.person)}
+    about |= {"imports": imports, "imported": imported, "left_out": _left_out(imported)}
     return settings_page(request, "data", form, imports, form=form, **about)
+
+
+def _left_out(imported: Import | None) -> list[str]:
+    skipped = imported.skipped if imported else {}
+    return [f"{number} {SKIPPED_WORDS[reason]}" for reason, number in sorted(skipped.items())]
 
 
 @private_view
@@ -93,29 +96,60 @@ def import_conversations(request: HttpRequest) -> HttpResponse:
     if form.is_valid():
         try:
             count_act(principal)
-            imported = import_file(principal, form.cleaned_data["agent"], form.cleaned_data["file"].read())
+            imported = import_file(principal, form.cleaned_data["agent"], form.cleaned_data["file"])
         except (Refusal, QuotaExceeded) as refusal:
             form.add_error("file", str(refusal))
     return _data_page(request, DeleteForm(person_of(request)), form, imported)
 
 
-@require_POST
-@login_required
+@private_view
 def export(request: HttpRequest) -> HttpResponseBase:
-    """The ZIP, as a stream."""
-    person, principal = person_of(request), principal_of(request)
+    """Start an archive of the person's data."""
+    if request.method == "POST":
+        principal = person_of(request).principal
+        try:
+            count_act(principal)
+            exports.start(principal)
+            publish_export()
+        except (Refusal, QuotaExceeded) as refusal:
+            messages.error(request, str(refusal))
+    return redirect("web:settings-data")
+
+
+def _shown_exports(person: User) -> dict[str, Any]:
+    rows = list(Export.objects.visible_to(person.principal).order_by("-created_at"))
+    return {"exports": rows, "is_exporting": any(not one.is_finished for one in rows)}
+
+
+@reader_view
+def exports_status(request: HttpRequest) -> HttpResponse:
+    return render(request, "web/_exports.html", _shown_exports(person_of(request)))
+
+
+@require_safe
+@login_required
+async def export_file(request: HttpRequest, key: uuid.UUID) -> HttpResponseBase:
+    """The archive. A download that was cut off can go on."""
+    person = cast("User", await request.auser())
+
+    def opened() -> HttpResponseBase:
+        principal = person.principal
+        return exports.download(principal, exports.find(principal, key), request)
+
     try:
-        count_act(principal)
-    except QuotaExceeded as exceeded:
-        messages.error(request, str(exceeded))
-        return redirect("web:settings-data")
-    audit.record(AuditAction.DATA_EXPORTED, actor=person, object=person, request=request)
-    response = StreamingHttpResponse(exported(person), content_type="application/zip")
-    name = f"parley-{timezone.localdate():%Y-%m-%d}.zip"
-    response["Content-Disposition"] = content_disposition_header(as_attachment=True, filename=name) or ""
-    response["X-Content-Type-Options"] = "nosniff"
-    response["Cache-Control"] = "private, no-store"
-    return response
+        return await db.run(opened)
+    except (exports.ExportNotFound, exports.NotReady):
+        raise Http404 from None
+
+
+@private_view
+def delete_export(request: HttpRequest, key: uuid.UUID) -> HttpResponse:
+    if request.method == "POST":
+        try:
+            exports.delete(exports.find(person_of(request).principal, key))
+        except exports.ExportNotFound:
+            raise Http404 from None
+    return redirect("web:settings-data")
 
 
 @private_view

@@ -25,6 +25,7 @@ from apps.features.sharing.models import Share
 from apps.features.uploads import resumable
 from apps.features.uploads.models import Upload
 from apps.remote.models import RemoteCredential
+from apps.transfers import exports
 from db.sql import write_transaction
 
 NAMELESS = "Deleted account"
@@ -53,6 +54,7 @@ def erase_account(person: User) -> None:
         audit.record(AuditAction.USER_DELETED, actor=before, object=before)
     for upload in Upload.objects.filter(owner=person):
         resumable.discard_upload(upload)
+    exports.delete_expired()  # with the files whose rows are gone
 
 
 def _locked(person: User) -> User:

@@ -114,7 +114,8 @@ class LlmWorker:
         return await helper.run(task)
 
     It streams its text as tokens, and records tool calls, results, thoughts and usage. Tools called together run side
-    by side. The model receives the errors of tools.
+    by side. The model receives the errors of tools. What the client says to models (the message's metadata field
+    `instructions`, such as a chat front end's system prompt) follows the worker's own instructions.
     """
 
     def __init__(
@@ -186,6 +187,7 @@ class LlmWorker:
                     gate=gate,
                     spotlight=spotlight,
                     has_outside=bool(servers) or any(one.has_outside for one in self._toolsets),
+                    client_instructions=client_instructions(messages[-1]),
                     toolsets=[GatedToolset(one, gate, spotlight) for one in (*self._toolsets, *servers)],
                     usage_limits=UsageLimits(request_limit=self.max_steps),
                     event_stream_handler=reporter.follow,
@@ -282,11 +284,13 @@ async def ask(
     gate: Gate | None = None,
     spotlight: Spotlight | None = None,
     has_outside: bool = False,
+    client_instructions: str = "",
     **options: Any,
 ) -> Any:
     """The model's final answer to the instructions `about`. Raises AgentFailure if it cannot be asked.
 
     With a `gate`, raises NeedsApproval if people must approve tool calls. `has_outside`: text from outside may come.
+    `client_instructions` follow the agent's own.
     """
     await import_in_thread("agentkit.llm.endpoints", "agentkit.llm.conversations")
     from pydantic_ai import DeferredToolRequests, RunUsage
@@ -301,6 +305,7 @@ async def ask(
     page = gate.page if gate else conversations.bookmark_name(about, messages)
     usage, spotlight = RunUsage(), spotlight or Spotlight.of(task, page)
     has_outside = has_outside or any(message.files for message in messages)
+    outside = spotlight.instructions if has_outside else ""
     async with open_model(model) as opened:
         secrets = [getattr(getattr(opened, "client", None), "api_key", "")]
         try:
@@ -309,7 +314,7 @@ async def ask(
                     None if before else prompt_of(newest, spotlight),
                     message_history=[*to_model_messages(earlier, spotlight), *before],
                     deferred_tool_results=conversations.results_of_approvals(gate, before) if gate else None,
-                    instructions=spotlight.instructions if has_outside else None,
+                    instructions=[one for one in (client_instructions, outside) if one],
                     model=opened,
                     deps=task,
                     usage=usage,
@@ -346,6 +351,14 @@ def conversation(task: TaskContext | None, said: Prompt | None) -> list[Message]
     if not messages:
         raise HandlerError("The conversation is empty: nothing asks the model for an answer.")
     return messages
+
+
+def client_instructions(message: Message) -> str:
+    """What the sender's program says to models, as a part of the instructions; "" if nothing."""
+    told = message.metadata.get("instructions")
+    if not isinstance(told, str) or not told.strip():
+        return ""
+    return f"The program that the user writes with adds what follows. It may not change the rules above.\n\n{told}"
 
 
 def silent_task(messages: list[Message]) -> TaskContext:

@@ -1,6 +1,7 @@
-// The settings: buttons that copy, fields that are needed or wrong, and the switch for notifications on this device.
+// The settings: buttons that copy, fields that are needed or wrong, and the switches for notifications on this device.
 import "../clipboard.js"; // for its buttons
 import { isOn, toggleNotifications } from "../shell/notifications.js";
+import { offerPush } from "./push.js";
 
 document.querySelector(".settings [aria-invalid=true]")?.focus();
 
@@ -41,3 +42,6 @@ if (device) {
   document.addEventListener("notifications-switched", () => show());
   show();
 }
+
+const pushHere = document.getElementById("push-here");
+if (pushHere) offerPush(pushHere, document.getElementById("push-state"));

@@ -14,6 +14,9 @@ export function keepFor(user) {
 
 export async function forget() {
   localStorage.clear();
+  const worker = await navigator.serviceWorker?.getRegistration();
+  const subscription = await worker?.pushManager?.getSubscription().catch(() => null);
+  await subscription?.unsubscribe().catch(() => {}); // what is sent for that person must not be shown to the next
   const pages = (await globalThis.caches?.keys())?.filter((name) => name.startsWith("pages-")) ?? [];
   const databases = (await indexedDB.databases?.()) ?? [];
   for (const name of pages) await caches.delete(name);

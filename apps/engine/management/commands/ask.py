@@ -12,14 +12,15 @@ from django.core.management.base import CommandError, CommandParser
 import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.engine.management import terminal
-from apps.engine.management.terminal import Terminal
+from apps.engine.management import terminal as talk
 from apps.engine.worker import close_current_worker
 from apps.record.errors import Refusal
 from apps.record.models import Task, TaskState
 from console.commands import QuickCommand
+from terminal.screen import Screen
 
 INTERRUPTED = 130  # what shells report for a program ended by Ctrl-C
+MOST_CHOICES = 2000  # characters
 
 
 class Command(QuickCommand):
@@ -41,10 +42,10 @@ class Command(QuickCommand):
     ) -> None:
         self.principal = _user(email).principal
         self.agent = self._agent(slug)
-        self.terminal = Terminal(Path.cwd())
+        self.screen = Screen(save=Path())
         try:
             with asyncio.Runner() as self.runner:
-                task = terminal.waiting_task(self.principal, self.agent, context) if context else None
+                task = talk.waiting_task(self.principal, self.agent, context) if context else None
                 finished = self._talk(text, file, context, task)
         except Refusal as refusal:
             raise CommandError(str(refusal)) from refusal
@@ -68,14 +69,16 @@ class Command(QuickCommand):
     def _talk(self, text: str, files: list[Path], context_id: str, task_id: Any) -> Task | None:
         """Send, follow and answer until the task ends; None if the answer was a message."""
         while True:
-            message = terminal.message_of(text, files, context_id=context_id, task=task_id)
-            sent, task = self.runner.run(terminal.ask(self.principal, self.agent, message, self.terminal.show))
+            message = talk.message_of(text, files, context_id=context_id, task=task_id)
+            sent, task = self.runner.run(talk.ask(self.principal, self.agent, message, self.screen.show))
             if task is None:
-                self.terminal.deliver((sent.answer or {})["parts"], "")
+                self.screen.deliver_parts(None, talk.inlined((sent.answer or {})["parts"]))
                 self._point_to((sent.answer or {})["contextId"])
                 return None
             if not TaskState(task.state).is_interrupted:
-                self.terminal.finish(terminal.artifacts_of(task))
+                if task.state == TaskState.COMPLETED:
+                    self.screen.deliver_parts(None, talk.inlined((task.status_message or {}).get("parts", [])))
+                self.screen.deliver(None, talk.artifacts_of(task))
                 self._point_to(task.context.context_id)
                 return task
             context_id, task_id = task.context.context_id, task.pk
@@ -87,11 +90,11 @@ class Command(QuickCommand):
         fields = schema.get("properties") or {}
         for name, field in (fields or {"Choose one of": schema}).items():
             if choices := field.get("enum"):
-                self.terminal.note(f"{name}: {', '.join(map(str, choices))}")
+                self.screen.note(f"{name}: {', '.join(map(str, choices))}", most=MOST_CHOICES)
         if len(fields) > 1:
-            self.terminal.note(f"Answer with JSON: {json.dumps(dict.fromkeys(fields, '…'), ensure_ascii=False)}")
+            self.screen.note(f"Answer with JSON: {json.dumps(dict.fromkeys(fields, '…'), ensure_ascii=False)}")
         if schema.get("format") == "binary":
-            self.terminal.note("Answer with @path to send a file.")
+            self.screen.note("Answer with @path to send a file.")
         try:
             answer = input("> ").strip()
         except EOFError:
@@ -99,13 +102,13 @@ class Command(QuickCommand):
                 f"The agent waits for an answer. Continue with --context {task.context.context_id}"
             ) from None
         except KeyboardInterrupt:
-            terminal.stop(task.pk)
+            talk.stop(task.pk)
             raise
         path = Path(answer.removeprefix("@")).expanduser()
         return ("", [path]) if answer.startswith("@") and path.is_file() else (answer, [])
 
     def _point_to(self, context_id: str) -> None:
-        self.terminal.note(f"(continue with --context {context_id})")
+        self.screen.note(f"(continue with --context {context_id})")
 
 
 def _user(email: str | None) -> User:

@@ -1,14 +1,15 @@
-"""kill -9 at each step of archiving or restoring: the session stays complete."""
+"""kill -9 at each step: of archiving or restoring, where the session stays complete, of schedules and of exports."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests import stack
-from tests.faults.dying import COMING, GOING
+from tests.faults.dying import COMING, EXPORTING, GOING, STARTING
 from tests.stack import Stack
 
 pytestmark = pytest.mark.services("processes that are killed", only=True)
@@ -35,3 +36,23 @@ def test_a_session_that_goes_or_comes_back_is_whole_wherever_the_process_dies(
         assert gone[:3] == IN_FILE, step
         assert back == whole, step
     assert told["left"] == {"differences": [], "files": []}
+
+
+@pytest.fixture(scope="module")
+def jobs(installed: Stack) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(installed.python("-m", "tests.faults.dying", "jobs").stdout)
+    return told
+
+
+def test_a_due_time_starts_one_task_wherever_the_process_dies(jobs: dict[str, Any]) -> None:
+    told = jobs["scheduled"]
+    assert [one["killed"] for one in told] == [["waiting"]] * 3 + [["started"]]
+    for step, one in zip(STARTING, told, strict=True):
+        assert one["after"] == [["started", task] for task in one["tasks"]], step
+        assert len(one["tasks"]) == 1, step
+
+
+def test_an_export_is_made_again_and_leaves_one_file_wherever_the_process_dies(jobs: dict[str, Any]) -> None:
+    told = jobs["exported"]
+    assert [one[:3] for one in told] == [["done", 2, True]] * len(EXPORTING)
+    assert [len(files) for *_, files in told] == [1] * len(EXPORTING)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+import datetime
 import json
 import logging
-from collections.abc import AsyncIterator
+import zipfile
+from collections.abc import Callable
 from itertools import batched
-from typing import Any
+from typing import IO, Any
+from zipfile import ZipFile
 
 from allauth.account.models import EmailAddress
 from allauth.idp.oidc.models import Client, Token
@@ -17,25 +19,26 @@ from allauth.usersessions.models import UserSession
 from django.db.models import F
 from django.utils import timezone
 
-import db
 from apps.accounts.audit_models import ActorKind, AuditEntry
 from apps.accounts.models import ApiKey, Membership, User
-from apps.agents.models import AgentVersion
+from apps.agents.models import Agent, AgentVersion
 from apps.automation.models import Schedule
 from apps.features.credentials.models import Credential
-from apps.features.sharing.downloads import Bundle, UniqueNames, ZipStream, bundle_of_session
+from apps.features.notifications.models import Channel, Notification, WebhookSigning
+from apps.features.sharing.downloads import UniqueNames, bundle_of_session, write_entry
 from apps.features.sharing.models import Share
 from apps.features.sharing.transcripts import markdown_of
 from apps.record import lineage
 from apps.record.content.parts import pieces_joined
 from apps.record.events import JSON, EventType
 from apps.record.lookup import DamagedArchive, restored
-from apps.record.models import Context, Message
+from apps.record.models import Context, ContextQuerySet, Message
 from apps.remote.models import RemoteCredential
 
 log = logging.getLogger("parley.export")
 
 SESSIONS_AT_ONCE = 50
+MESSAGES_AT_ONCE = 100
 MOST_ACTS = 50_000  # of the audit
 README = """\
 This is your data from Parley, as of {at}.
@@ -49,6 +52,8 @@ activity.json   what the audit says that you did, the newest {most_acts:,} acts
 elsewhere.json  what you wrote in sessions of others
 made.json       the agents and plans whose newest version you wrote
 schedules.json  what starts by itself for you
+webhooks.json   what events of other systems start for you
+notifications.json where you are told of your sessions, without addresses and secrets, and what was sent lately
 shares.json     your links to sessions, without the links themselves
 sessions/       a folder for each session, archived ones included:
   session.md    to read
@@ -58,49 +63,72 @@ sessions/       a folder for each session, archived ones included:
 """
 
 
-async def exported(person: User) -> AsyncIterator[bytes]:
-    """The pieces of the ZIP. No thread and no database connection is held between them."""
-    stream, folders, missing = ZipStream(), UniqueNames(), list[str]()
-    yield stream.add_text("README.txt", README.format(at=f"{timezone.now():%Y-%m-%d %H:%M} UTC", most_acts=MOST_ACTS))
-    for name, content in (await db.run(_about, person)).items():
-        yield await asyncio.to_thread(_add_json, stream, name, content)
-    own = Context.objects.filter(owner=person, deleted_at=None).listed()  # of all workspaces
-    keys = await db.run(list, own.order_by("created_at", "pk").values_list("pk", flat=True))
-    for some in batched(keys, SESSIONS_AT_ONCE):
-        for context in await db.run(list, own.filter(pk__in=some).select_related("agent").order_by("created_at", "pk")):
-            folder = f"sessions/{folders.unique(f'{context.created_at:%Y-%m-%d} {str(context)[:60]}')}/"
-            try:
-                async for piece in _session(stream, folder, context):
-                    yield piece
-            except (DamagedArchive, FileNotFoundError, Context.DoesNotExist):
-                log.exception("session %s could not be exported completely", context.pk)
-                missing.append(f"{folder}\n")
-    if missing:
-        yield stream.add_text("incomplete.txt", "These could not be read completely:\n" + "".join(missing))
-    yield stream.end()
+Watch = Callable[[int], None]
+"""Called between pieces with the number of sessions that are written. It may raise, which ends the archive."""
 
 
-async def _session(stream: ZipStream, folder: str, context: Context) -> AsyncIterator[bytes]:
-    await db.run(restored, context)
-    text = await db.run(markdown_of, context)
-    yield await asyncio.to_thread(stream.add_text, f"{folder}session.md", text)
-    messages: list[Message] = await db.run(list, lineage.messages(context).order_by("index"))
+def sessions_of(person: User) -> ContextQuerySet:
+    """Those of all workspaces that the person is a member of."""
+    rooms = Membership.objects.filter(user=person, workspace__deleted_at=None).values("workspace")
+    return Context.objects.filter(owner=person, workspace__in=rooms, deleted_at=None).listed()
+
+
+def write_archive(person: User, file: IO[bytes], watch: Watch) -> None:
+    """Write the person's ZIP. A session that cannot be read completely is named in it. Raises what `watch` raises."""
+    folders, missing, done = UniqueNames(), list[str](), 0
+    with ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        made = f"{timezone.now():%Y-%m-%d %H:%M} UTC"
+        _add_text(archive, "README.txt", README.format(at=made, most_acts=MOST_ACTS))
+        for name, content in _about(person).items():
+            _add_json(archive, name, content)
+        own = sessions_of(person)
+        for keys in batched(list(own.order_by("created_at", "pk").values_list("pk", flat=True)), SESSIONS_AT_ONCE):
+            for context in own.filter(pk__in=keys).select_related("agent").order_by("created_at", "pk"):
+                folder = f"sessions/{folders.unique(f'{context.created_at:%Y-%m-%d} {str(context)[:60]}')}/"
+                try:
+                    _add_session(archive, folder, context, lambda: watch(done))  # noqa: B023
+                except (DamagedArchive, FileNotFoundError, Context.DoesNotExist):
+                    log.exception("session %s could not be exported completely", context.pk)
+                    missing.append(f"{folder}\n")
+                done += 1
+                watch(done)
+        if missing:
+            _add_text(archive, "incomplete.txt", "These could not be read completely:\n" + "".join(missing))
+
+
+def _add_session(archive: ZipFile, folder: str, context: Context, watch: Callable[[], None]) -> None:
+    restored(context)
+    watch()
+    _add_text(archive, f"{folder}session.md", markdown_of(context))
     names, said = UniqueNames(), list[JSON]()
-    for message in messages:
+    for message in lineage.messages(context).order_by("index").iterator(MESSAGES_AT_ONCE):
         shown = []
         for part in pieces_joined(message.parts):
             if "stored" in part or "raw" in part:
                 name = f"sent/{names.unique(part.get('filename') or 'file')}"
-                async for piece in stream.add(folder + name, part, message.created_at):
-                    yield piece
+                _add_part(archive, folder + name, part, message.created_at, watch)
                 part = {key: part[key] for key in ("filename", "mediaType") if key in part} | {"file": name}
             shown.append(part)
         said.append(_message(message, shown))
-    content = await db.run(_session_json, context, said)
-    yield await asyncio.to_thread(_add_json, stream, f"{folder}session.json", content)
-    bundle: Bundle = await db.run(lambda: bundle_of_session(context, every_version=True))
-    async for piece in bundle.written_to(stream, f"{folder}files/"):
-        yield piece
+        watch()
+    _add_json(archive, f"{folder}session.json", _session_json(context, said))
+    for name, part, made in bundle_of_session(context, every_version=True).entries():
+        _add_part(archive, f"{folder}files/{name}", part, made, watch)
+
+
+def _add_part(archive: ZipFile, name: str, part: JSON, made: datetime.datetime, watch: Callable[[], None]) -> None:
+    for _ in write_entry(archive, name, part, made):
+        watch()
+
+
+def _add_text(archive: ZipFile, name: str, text: str) -> None:
+    archive.writestr(name, text.encode(errors="replace"))
+
+
+def _add_json(archive: ZipFile, name: str, value: Any) -> None:
+    """Times and ids as text."""
+    as_text = lambda one: one.isoformat() if hasattr(one, "isoformat") else str(one)  # noqa: E731
+    _add_text(archive, name, json.dumps(value, ensure_ascii=False, indent=2, default=as_text) + "\n")
 
 
 def _message(message: Message, parts: list[JSON]) -> JSON:
@@ -144,7 +172,14 @@ PROFILE_FIELDS = [
 KEY_FIELDS = ("name", "prefix", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at")
 
 
+CHANNEL_FIELDS = (
+    "type", "name", "kinds", "agents", "digest", "questions_at_once", "is_on", "problem", "created_at",
+)  # fmt: skip
+NOTIFICATION_FIELDS = ("channel__name", "context", "task", "kind", "state", "reason", "created_at", "finished_at")
 SHARE_FIELDS = ("upto", "title", "with_artifacts", "with_branches", "created_at", "expires_at", "revoked_at")
+WEBHOOK_FIELDS = (
+    "name", "agent__slug", "scheme", "text", "inputs", "only_if", "paused_at", "last_event_at", "created_at",
+)  # fmt: skip
 SCHEDULE_FIELDS = (
     "name", "agent__slug", "text", "inputs", "kind", "cron", "every_seconds", "at", "time_zone", "overlap", "catch_up",
     "next_at", "paused_at", "created_at",
@@ -181,6 +216,17 @@ def _made(person: User) -> list[JSON]:
     return [dict(one) for one in own.order_by("agent__slug").values(*fields)]
 
 
+def _notifications(person: User) -> JSON:
+    """Addresses are left out, too: those of Slack and of browsers are secrets."""
+    channels = list(Channel.objects.filter(user=person).order_by("created_at").values(*CHANNEL_FIELDS))
+    slugs = {str(key): slug for key, slug in Agent.objects.visible_to(person.principal).values_list("pk", "slug")}
+    for one in channels:
+        one["agents"] = {slugs[key]: kinds for key, kinds in one["agents"].items() if key in slugs}
+    told = Notification.objects.filter(channel__user=person).order_by("-created_at").values(*NOTIFICATION_FIELDS)
+    signing = WebhookSigning.objects.filter(user=person).values("rotated_at").first()
+    return {"channels": channels, "sent": list(told), "webhookSecret": signing}
+
+
 def _about(person: User) -> dict[str, Any]:
     principal = person.principal
     given = Credential.objects.visible_to(principal).usable().order_by("given_at")
@@ -198,6 +244,8 @@ def _about(person: User) -> dict[str, Any]:
         "elsewhere.json": _written_elsewhere(person),
         "made.json": _made(person),
         "schedules.json": list(Schedule.objects.filter(owner=person).order_by("created_at").values(*SCHEDULE_FIELDS)),
+        "webhooks.json": list(person.incoming_webhooks.order_by("created_at").values(*WEBHOOK_FIELDS)),
+        "notifications.json": _notifications(person),
         "shares.json": list(
             Share.objects.filter(context__owner=person).order_by("created_at").values("context", *SHARE_FIELDS)
         ),
@@ -206,9 +254,3 @@ def _about(person: User) -> dict[str, Any]:
             *remote.values("agent__slug", "scheme", "kind", "updated_at", "last_used_at"),
         ],
     }
-
-
-def _add_json(stream: ZipStream, name: str, value: Any) -> bytes:
-    """Times and ids as text. For a thread: a session may have megabytes."""
-    as_text = lambda one: one.isoformat() if hasattr(one, "isoformat") else str(one)  # noqa: E731
-    return stream.add_text(name, json.dumps(value, ensure_ascii=False, indent=2, default=as_text) + "\n")

@@ -1,0 +1,377 @@
+"""Incoming webhooks: events of other systems that start an agent or a plan.
+
+`receive` writes a row for each event, once by the sender's id. A job then fills the templates and starts the work; a
+tick starts what a killed job left. A row's key is its message's idempotency key, so it starts once.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import logging
+import re
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from celery import current_app
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+from kombu.exceptions import OperationalError
+
+from apps.accounts import webhook_signatures
+from apps.accounts.models import User
+from apps.accounts.principals import Principal
+from apps.accounts.quotas import QuotaExceeded
+from apps.agents.models import Agent
+from apps.automation import targets
+from apps.automation.models import IncomingEvent, IncomingWebhook
+from apps.plans import templates
+from apps.plans.templates import TemplateProblem
+from apps.record.content import strict_json
+from apps.record.errors import InvalidFields, NotAccepting, Refusal, UnsupportedOperation
+from apps.record.events import JSON
+from db import sql
+
+log = logging.getLogger("parley.automation")
+
+PAUSED = "The webhook was paused."
+START_TASK = "automation.start_event"
+TRIED_FOR = datetime.timedelta(hours=1)  # while limits are reached
+SWEPT_AFTER = datetime.timedelta(seconds=10)  # the event's own job comes first
+MOST_TEMPLATES = 100  # in the inputs
+SECONDS = 4.0  # of processor time, for all templates of an event
+DELETED_AT_ONCE = 1_000
+WHOLE_EXPRESSION = re.compile(r"\s*\{\{((?:(?!\}\}|\{\{).)*)\}\}\s*", re.DOTALL)
+LONGEST_ID = 200  # characters
+MOST_HEADERS, LONGEST_HEADER = 40, 500
+SECRET_HEADER = re.compile(r"authorization|cookie|signature|token|secret|api-?key|forwarded|-real-ip", re.IGNORECASE)
+
+State = IncomingEvent.State
+Scheme = IncomingWebhook.Scheme
+
+
+class TooManyWebhooks(UnsupportedOperation):
+    """You have as many incoming webhooks as one person may have. Delete one first."""
+
+
+EDITED = ("agent", "name", "text", "inputs", "only_if", "updated_at")
+
+
+def save(principal: Principal, webhook: IncomingWebhook, secret: str = "") -> IncomingWebhook:
+    """Check and save a new or changed webhook of the caller. A new one gets this secret, or a random one.
+
+    Raises InvalidFields, TooManyWebhooks.
+    """
+    if webhook.agent is None or principal.user_id is None or principal.workspace_id is None:
+        raise InvalidFields([("agent", targets.NO_AGENT)])
+    check_templates(webhook)
+    if not webhook._state.adding:
+        webhook.save(update_fields=EDITED)
+        return webhook
+    webhook.owner_id, webhook.workspace_id = principal.user_id, principal.workspace_id
+    webhook.secret = _checked_secret(webhook, secret)
+    with sql.write_transaction():
+        User.objects.select_for_update().get(pk=principal.user_id)  # two at once must not exceed the limit
+        own = IncomingWebhook.objects.filter(owner=principal.user_id, workspace=principal.workspace_id)
+        if own.count() >= settings.INCOMING_WEBHOOKS_PER_PERSON:
+            raise TooManyWebhooks
+        webhook.save()
+    return webhook
+
+
+def _checked_secret(webhook: IncomingWebhook, secret: str) -> str:
+    if secret and (problem := webhook_signatures.secret_problem(webhook.scheme, secret)):
+        raise InvalidFields([("secret", problem)])
+    return secret or webhook_signatures.new_secret(webhook.scheme)
+
+
+def replace_secret(webhook: IncomingWebhook, secret: str = "") -> IncomingWebhook:
+    """Give it this secret, or a random one. The one before counts for another day. Raises InvalidFields.
+
+    If it is replaced again within that day, the oldest, which the sender still has, counts on.
+    """
+    now, new = sql.database_time(), _checked_secret(webhook, secret)
+    if webhook.old_secret_until is None or webhook.old_secret_until <= now:
+        webhook.old_secret, webhook.old_secret_until = webhook.secret, now + webhook_signatures.GRACE
+    webhook.secret = new
+    webhook.save(update_fields=["secret", "old_secret", "old_secret_until", "updated_at"])
+    return webhook
+
+
+def pause(webhook: IncomingWebhook) -> None:
+    """Events are still accepted and shown, but start nothing."""
+    IncomingWebhook.objects.filter(pk=webhook.pk, paused_at=None).update(paused_at=sql.database_time())
+
+
+def resume(webhook: IncomingWebhook) -> None:
+    IncomingWebhook.objects.filter(pk=webhook.pk).update(paused_at=None)
+
+
+def address_of(webhook: IncomingWebhook) -> str:
+    return f"{settings.PUBLIC_BASE_URL}/hooks/{webhook.pk}"
+
+
+# Templates
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What an event makes of the templates. `ignored` says why it starts nothing, or is ""."""
+
+    text: str = ""
+    inputs: JSON = field(default_factory=dict)
+    ignored: str = ""
+
+
+def check_templates(webhook: IncomingWebhook) -> None:
+    """Raises InvalidFields for a template that cannot be read."""
+    problems = []
+    texts = _texts_of(webhook.inputs, "inputs")
+    if len(strict_json.canonical(webhook.inputs)) > targets.MAX_INPUT_BYTES:
+        problems.append(("inputs", f"Must have at most {targets.MAX_INPUT_BYTES // 1024} KiB."))
+    if len(texts) > MOST_TEMPLATES:
+        problems.append(("inputs", f"Must have at most {MOST_TEMPLATES} texts."))
+    read = [("text", webhook.text, False), ("onlyIf", webhook.only_if, True)]
+    for path, source, is_expression in [*read, *((path, text, False) for path, text in texts[:MOST_TEMPLATES])]:
+        try:
+            if source:
+                templates.references_of(source, is_expression=is_expression)
+        except TemplateProblem as problem:
+            problems.append((path, str(problem)))
+    if problems:
+        raise InvalidFields(problems)
+
+
+def _texts_of(value: Any, path: str) -> list[tuple[str, str]]:
+    if isinstance(value, str):
+        return [(path, value)]
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [found for name, one in inner for found in _texts_of(one, f"{path}.{name}")]
+
+
+def fill(webhook: IncomingWebhook, body: Any, headers: Mapping[str, str], event_id: str, kind: str) -> Filled:
+    """The message and the inputs that an event starts the work with. Raises TemplateProblem.
+
+    Without templates an agent gets the event as data.
+    """
+    names = {"body": body, "headers": headers, "event": {"id": event_id, "type": kind}}
+    until = time.thread_time() + SECONDS
+    if webhook.only_if and not templates.evaluate(webhook.only_if, names):
+        return Filled(ignored="The condition does not hold for it.")
+    text = templates.render(webhook.text, names) if webhook.text else ""
+    inputs = _filled(webhook.inputs, names, until)
+    is_plan = webhook.agent is not None and webhook.agent.kind == Agent.Kind.PLAN
+    if not text.strip() and not inputs and not is_plan:
+        inputs = {"event": kind, "body": body} if kind else {"body": body}
+    try:
+        filled = Filled(strict_json.to_storable(text), strict_json.to_storable(inputs))
+        size = len(strict_json.canonical(filled.inputs))
+    except ValueError as error:  # such as NaN
+        raise TemplateProblem(f"The inputs cannot be kept: {error}") from None
+    if size > targets.MAX_INPUT_BYTES:
+        raise TemplateProblem(f"The inputs have more than {targets.MAX_INPUT_BYTES // 1024} KiB.")
+    return filled
+
+
+def _filled(value: Any, names: Mapping[str, Any], until: float) -> Any:
+    """A text that is one expression keeps the type of its value."""
+    if isinstance(value, dict):
+        return {name: _filled(one, names, until) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_filled(one, names, until) for one in value]
+    if not isinstance(value, str):
+        return value
+    if time.thread_time() > until:
+        raise TemplateProblem(f"All templates together take longer than {SECONDS:g} s.")
+    if whole := WHOLE_EXPRESSION.fullmatch(value):
+        return templates.evaluate(whole[1], names)
+    return templates.render(value, names)
+
+
+# Events
+
+
+def find_signed(key: uuid.UUID | None, headers: Mapping[str, str], body: bytes) -> IncomingWebhook | None:
+    """The webhook at this address, if one of its secrets signed the request."""
+    found = IncomingWebhook.objects.select_related("agent").filter(owner__is_active=True)
+    webhook = found.filter(pk=key).first() if key else None
+    if webhook is None:
+        return None
+    now = sql.database_time()
+    keys = [webhook.secret]
+    if webhook.old_secret_until is not None and webhook.old_secret_until > now:
+        keys.append(webhook.old_secret)
+    is_signed = webhook_signatures.is_signed(webhook.scheme, keys, headers, body, now.timestamp())
+    return webhook if is_signed else None
+
+
+def receive(webhook: IncomingWebhook, headers: Mapping[str, str], body: Any, own_id: str = "") -> IncomingEvent:
+    """Record an event, and have it started. An event that came before is returned as it is.
+
+    `own_id` is its id if the sender gives none, so that a repeated call does not record it twice.
+    """
+    event_id, kind = _identity(webhook, headers, body)
+    event_id = event_id or own_id or str(uuid.uuid4())
+    fields = {"kind": kind, "body": body, "headers": kept_headers(headers), "received_at": sql.database_time()}
+    if webhook.paused_at is not None:
+        fields |= {"state": State.IGNORED, "reason": PAUSED}
+    elif webhook.scheme == Scheme.GITHUB and kind == "ping":
+        fields |= {"state": State.IGNORED, "reason": "GitHub tried the address."}
+    same = IncomingEvent.objects.filter(webhook=webhook, event_id=event_id, is_repeat=False)
+    if (earlier := same.first()) is not None:
+        return earlier
+    try:
+        with sql.write_transaction():
+            event = IncomingEvent.objects.create(webhook=webhook, event_id=event_id, **fields)
+            IncomingWebhook.objects.filter(pk=webhook.pk).update(last_event_at=event.received_at)
+            _start_later(event)
+    except IntegrityError:  # the same event came at the same time
+        return same.get()
+    return event
+
+
+def _identity(webhook: IncomingWebhook, headers: Mapping[str, str], body: Any) -> tuple[str, str]:
+    """The sender's id of an event, or "", and what it says happened."""
+    about = body if isinstance(body, dict) else {}
+    kind: Any = about.get("type", "")
+    match webhook.scheme:
+        case Scheme.GITHUB:
+            event_id, kind = headers.get("X-GitHub-Delivery", ""), headers.get("X-GitHub-Event", "")
+        case Scheme.STRIPE:
+            event_id = about.get("id", "")
+        case Scheme.STANDARD:
+            event_id = headers.get("webhook-id", "")
+        case _:
+            event_id = headers.get("Idempotency-Key", "") or headers.get("webhook-id", "")
+    known = event_id.replace("\0", "") if isinstance(event_id, str) else ""
+    if len(known) > LONGEST_ID:
+        known = hashlib.sha256(known.encode()).hexdigest()
+    return known, kind[:LONGEST_ID] if isinstance(kind, str) else ""
+
+
+def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """By lower-case names, without secrets and what proxies add."""
+    shown = {name.lower(): value for name, value in headers.items() if not SECRET_HEADER.search(name)}
+    return {name: value[:LONGEST_HEADER] for name, value in list(shown.items())[:MOST_HEADERS]}
+
+
+def send_again(event: IncomingEvent) -> IncomingEvent:
+    """Start the work again by the templates as they are now, as another event."""
+    with sql.write_transaction():
+        repeated = IncomingEvent.objects.create(
+            webhook_id=event.webhook_id, event_id=event.event_id, kind=event.kind, body=event.body,
+            headers=event.headers, is_repeat=True, repeats=event, received_at=sql.database_time(),
+        )  # fmt: skip
+        _start_later(repeated)
+    return repeated
+
+
+def _start_later(event: IncomingEvent) -> None:
+    if event.state == State.WAITING:
+        transaction.on_commit(lambda: _publish(event.pk))
+
+
+def _publish(event: uuid.UUID) -> None:
+    try:
+        current_app.send_task(START_TASK, (str(event),))
+    except (OperationalError, ConnectionError, OSError) as error:
+        log.warning("the broker is away; an event waits for the tick: %s", error)
+
+
+def start_event(key: uuid.UUID) -> bool:
+    """Fill the templates and start the work of an event that waits. False if it did not start."""
+    found = IncomingEvent.objects.select_related("webhook__owner", "webhook__agent", "agent")
+    event = found.filter(pk=key, state=State.WAITING).first()
+    return event is not None and _start(event)
+
+
+def start_waiting() -> int:
+    """Start what waits longer than its own job takes. Returns the number of events that started."""
+    before = sql.database_time() - SWEPT_AFTER
+    waiting = IncomingEvent.objects.filter(state=State.WAITING, received_at__lt=before)
+    started = 0
+    for webhook in list(waiting.order_by().values_list("webhook", flat=True).distinct()):
+        keys = waiting.filter(webhook=webhook).order_by("received_at").values_list("pk", flat=True)
+        for key in list(keys[:100]):
+            try:
+                if start_event(key):
+                    started += 1
+                elif waiting.filter(pk=key).exists():
+                    break  # its owner's limits are reached
+            except Exception:
+                log.exception("event %s could not start; the next tick tries again", key)
+                too_old = waiting.filter(pk=key, received_at__lt=before - TRIED_FOR)
+                too_old.update(state=State.FAILED, reason="It could not start because of an error here.")
+    return started
+
+
+def _start(event: IncomingEvent) -> bool:
+    webhook = event.webhook
+    if webhook.paused_at is not None and not event.is_repeat:
+        return _settle(event, State.IGNORED, PAUSED) and False
+    if event.agent_id is None and not _fill_row(event):
+        return False
+    try:
+        receipt = targets.start(
+            webhook.owner, webhook.workspace_id, event.agent, key=event.key, text=event.text, inputs=event.inputs
+        )
+    except (QuotaExceeded, NotAccepting) as refusal:  # later it may start
+        if sql.database_time() - event.received_at > TRIED_FOR:
+            _settle(event, State.FAILED, str(refusal))
+        return False
+    except Refusal as refusal:
+        _settle(event, State.FAILED, str(refusal))
+        return False
+    return _settle(event, State.STARTED, task_id=receipt.task)
+
+
+def _fill_row(event: IncomingEvent) -> bool:
+    """Write what the templates make of it, so that a repeated start has the same content. False if nothing starts."""
+    webhook = event.webhook
+    if webhook.agent is None:
+        _settle(event, State.FAILED, "The agent or plan was deleted. Choose another, then send it again.")
+        return False
+    try:
+        filled = fill(webhook, event.body, event.headers, event.event_id, event.kind)
+    except TemplateProblem as problem:
+        _settle(event, State.FAILED, f"A template failed: {problem} Change it, then send the event again.")
+        return False
+    if filled.ignored:
+        _settle(event, State.IGNORED, filled.ignored)
+        return False
+    waits = IncomingEvent.objects.filter(pk=event.pk, state=State.WAITING, agent=None)
+    if not waits.update(agent=webhook.agent, text=filled.text, inputs=filled.inputs):
+        return False  # another job starts it
+    event.agent, event.text, event.inputs = webhook.agent, filled.text, filled.inputs
+    return True
+
+
+def _settle(event: IncomingEvent, state: State, reason: str = "", **fields: object) -> bool:
+    event.state, event.reason = state, reason[:500]
+    waits = IncomingEvent.objects.filter(pk=event.pk, state=State.WAITING)
+    return bool(waits.update(state=state, reason=event.reason, **fields))
+
+
+def forget_events() -> int:
+    """Delete old events, and those beyond the newest of a webhook. What waits stays. Returns their number."""
+    settled = IncomingEvent.objects.exclude(state=State.WAITING)
+    oldest = sql.database_time() - datetime.timedelta(days=settings.INCOMING_EVENT_DAYS)
+    deleted = _delete(settled.filter(received_at__lt=oldest))
+    for webhook in list(IncomingWebhook.objects.values_list("pk", flat=True)):
+        of_one = settled.filter(webhook=webhook).order_by("-received_at", "-id")
+        last = of_one.values_list("received_at", flat=True)[settings.INCOMING_EVENTS_KEPT - 1 :].first()
+        deleted += _delete(of_one.filter(received_at__lt=last)) if last else 0
+    return deleted
+
+
+def _delete(rows: QuerySet[IncomingEvent]) -> int:
+    """In batches, so that no transaction is long."""
+    deleted = 0
+    while keys := list(rows.values_list("pk", flat=True)[:DELETED_AT_ONCE]):
+        IncomingEvent.objects.filter(pk__in=keys).delete()
+        deleted += len(keys)
+    return deleted

@@ -1,0 +1,89 @@
+"""Incoming webhooks: `POST /hooks/<id>` accepts an event of another system.
+
+An unknown address and a wrong signature get the same answer. 202 means that the event is recorded.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+from urllib.parse import parse_qs
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+from django.views.decorators.csrf import csrf_exempt
+
+import db
+from apps.a2a import http
+from apps.a2a.errors import MethodNotAllowed, ParseError, problem
+from apps.accounts import quotas
+from apps.accounts.principals import ANONYMOUS, address_key
+from apps.automation import incoming
+from apps.automation.models import IncomingEvent
+from apps.record.content import strict_json
+from apps.record.errors import Kind, Refusal
+from apps.record.events import JSON
+
+FORM = "application/x-www-form-urlencoded"
+
+
+class NotSigned(Refusal):
+    """There is no webhook at this address, or the signature or token is wrong. Check the address and the secret."""
+
+    kind = Kind.UNAUTHENTICATED
+
+
+@csrf_exempt
+async def hook(request: HttpRequest, key: str) -> HttpResponse:
+    try:
+        if request.method != "POST":
+            raise MethodNotAllowed(["POST"])
+        event = await _accept(request, key)
+    except Exception as error:
+        refused = problem(error)
+        body = {"error": {"code": refused.row.reason or refused.row.status, "message": refused.message}}
+        return http.json_response(body, refused.row.http, refused.http_headers)
+    return http.json_response(_answer(event), 202)
+
+
+async def _accept(request: HttpRequest, key: str) -> IncomingEvent:
+    """Raises QuotaExceeded, NotSigned, ParseError."""
+    address = str(request.META.get("REMOTE_ADDR", ""))
+    quotas.count_request(ANONYMOUS, address)
+    db.caller.set(address_key(address))
+    webhook = await db.run(incoming.find_signed, _uuid(key), request.headers, request.body)
+    if webhook is None:
+        raise NotSigned
+    db.caller.set(f"hook:{webhook.pk}")
+    quotas.count_event(str(webhook.pk))
+    body = await _read(request)
+    # Chosen here, because `db.run` may try again.
+    return await db.run(incoming.receive, webhook, request.headers, body, str(uuid.uuid4()))
+
+
+def _uuid(text: str) -> uuid.UUID | None:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return None
+
+
+async def _read(request: HttpRequest) -> Any:
+    """The event: JSON, or a form with it as `payload`, which GitHub can send. Raises ParseError."""
+    content = request.body
+    if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() == FORM:
+        try:
+            content = parse_qs(content.decode(), max_num_fields=10)["payload"][0].encode()
+        except (ValueError, KeyError):
+            raise ParseError("The form has no field payload with JSON. Send the event as application/json.") from None
+    try:
+        return strict_json.to_storable(await http.read_body(content))
+    except ValueError as error:
+        raise ParseError(str(error)) from None
+
+
+def _answer(event: IncomingEvent) -> JSON:
+    return {"id": str(event.pk), "state": event.state, "task": str(event.task_id) if event.task_id else None}
+
+
+urlpatterns = [path("hooks/<str:key>", hook, name="hook"), path("hooks/<str:key>/", hook)]

@@ -1,0 +1,246 @@
+"""Incoming webhooks: a person's list, the form of one with a trial, and the events that came in."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any, cast
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST
+
+from apps.accounts.models import User
+from apps.accounts.quotas import QuotaExceeded, count_act, count_key_change
+from apps.agents.models import Agent
+from apps.automation import incoming
+from apps.automation.models import IncomingEvent, IncomingWebhook
+from apps.plans.templates import TemplateProblem
+from apps.record.content import strict_json
+from apps.record.errors import InvalidFields, Refusal
+from apps.web.roles import refuse
+from apps.web.schedules import InputsField
+from apps.web.shell import as_reader, page, principal_of, reader_view
+
+MOST_SHOWN = 200  # webhooks
+EVENTS_SHOWN = 50
+SHOWN_CHARACTERS = 4_000  # of an event's body
+FORM_FIELDS = {"onlyIf": "only_if"}
+"""The form's fields whose names differ from those of refusals."""
+CODE = {"class": "code", "spellcheck": "false", "autocapitalize": "none", "autocomplete": "off"}
+SAMPLE = {"action": "opened", "title": "An example"}
+
+
+class WebhookForm(forms.Form):
+    """What a webhook starts, and for which events."""
+
+    name = forms.CharField(max_length=200, widget=forms.TextInput({"autocomplete": "off"}))
+    agent = forms.ModelChoiceField(Agent.objects.none(), to_field_name="slug", label="Agent or plan")
+    scheme = forms.ChoiceField(
+        label="Who sends",
+        choices=[
+            ("bearer", "A program or a service that sends a token"),
+            ("github", "GitHub"),
+            ("stripe", "Stripe"),
+            ("standard", "A service with Standard Webhooks"),
+        ],
+        initial="bearer",
+        widget=forms.RadioSelect,
+    )
+    text = forms.CharField(
+        label="Message",
+        required=False,
+        max_length=100_000,
+        strip=False,
+        help_text="Such as: Review {{ body.pull_request.html_url }}. Empty: the agent gets the event as data.",
+        widget=forms.Textarea({"rows": 3, **CODE}),
+    )
+    inputs = InputsField(
+        label="Inputs (JSON)",
+        required=False,
+        help_text="A plan's inputs, such as {“topic”: “{{ body.title }}”}. An agent gets them beside the message.",
+        widget=forms.Textarea({"rows": 3, **CODE}),
+    )
+    only_if = forms.CharField(
+        label="Only if",
+        required=False,
+        max_length=1000,
+        help_text="Such as: event.type == 'pull_request' and body.action == 'opened'. Empty: each event.",
+        widget=forms.TextInput(CODE),
+    )
+
+    def __init__(self, user: User, webhook: IncomingWebhook, *data: Any, **options: Any) -> None:
+        super().__init__(*data, **options)
+        usable = Agent.objects.visible_to(user.principal).order_by("name")
+        cast("forms.ModelChoiceField[Agent]", self.fields["agent"]).queryset = usable
+        if not webhook._state.adding:
+            del self.fields["scheme"]
+
+    def fill(self, webhook: IncomingWebhook) -> IncomingWebhook:
+        """Set what the valid form says."""
+        for name in self.fields:
+            setattr(webhook, name, self.cleaned_data[name])
+        webhook.inputs = self.cleaned_data["inputs"] or {}
+        return webhook
+
+    def refused(self, refusal: Exception) -> None:
+        violations = refusal.violations if isinstance(refusal, InvalidFields) else [("", str(refusal))]
+        for path, sentence in violations:
+            name = FORM_FIELDS.get(path, path.partition(".")[0])
+            self.add_error(name if name in self.fields else None, sentence)
+
+
+@reader_view
+def webhook_list(request: HttpRequest) -> HttpResponse:
+    rows = IncomingWebhook.objects.visible_to(principal_of(request)).select_related("agent")
+    return page(request, "web/webhooks.html", webhooks=list(rows.order_by("-created_at", "-id")[:MOST_SHOWN]))
+
+
+@reader_view
+def one_webhook(request: HttpRequest, webhook: uuid.UUID) -> HttpResponse:
+    return _webhook_page(request, _find(request, webhook))
+
+
+def _webhook_page(request: HttpRequest, webhook: IncomingWebhook, secret: str = "") -> HttpResponse:
+    """`secret`: shown now, and never again."""
+    events = IncomingEvent.objects.visible_to(principal_of(request)).filter(webhook=webhook)
+    newest = list(events.select_related("task__agent").order_by("-received_at", "-id")[:EVENTS_SHOWN])
+    shown = [(event, _as_text(event.body)) for event in newest]
+    about = {"webhook": webhook, "address": incoming.address_of(webhook), "events": shown, "secret": secret}
+    return page(request, "web/webhook.html", **about)
+
+
+def _as_text(body: Any, *, cut: bool = True) -> str:
+    """Indented if it is short: indenting makes deep JSON many times longer."""
+    text = json.dumps(body, ensure_ascii=False)
+    if len(text) <= SHOWN_CHARACTERS:
+        return json.dumps(body, ensure_ascii=False, indent=2)
+    return f"{text[:SHOWN_CHARACTERS]}…" if cut else text
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def edit_webhook(request: HttpRequest, webhook: uuid.UUID | None = None) -> HttpResponse:
+    """The form. A new webhook's secret is shown once, in the form's own response."""
+    user = cast("User", request.user)
+    refuse(user, request.resolver_match)  # before the form is filled in
+    with as_reader(request):
+        found = _find(request, webhook) if webhook else IncomingWebhook()
+        form = WebhookForm(user, found, request.POST or None, initial=_initial(request, found))
+        if request.method == "POST" and form.is_valid() and _save(user, form, found):
+            return redirect("web:webhook", found.pk) if webhook else _webhook_page(request, found, found.secret)
+        newest = found.events.order_by("-received_at").first() if webhook else None
+        sample = _as_text(newest.body, cut=False) if newest else _as_text(SAMPLE)
+        about = {"form": form, "webhook": found if webhook else None, "sample": sample}
+        return page(request, "web/webhook_edit.html", **about | {"sample_type": newest.kind if newest else ""})
+
+
+def _initial(request: HttpRequest, webhook: IncomingWebhook) -> dict[str, Any]:
+    if webhook._state.adding:
+        return {"agent": request.GET.get("agent")}
+    given = {name: getattr(webhook, name) for name in ("name", "text", "only_if")}
+    return given | {"agent": webhook.agent.slug if webhook.agent else None, "inputs": webhook.inputs or None}
+
+
+def _save(user: User, form: WebhookForm, webhook: IncomingWebhook) -> bool:
+    try:
+        count_act(user.principal)
+        incoming.save(user.principal, form.fill(webhook))
+    except (Refusal, QuotaExceeded) as refusal:
+        form.refused(refusal)
+        return False
+    return True
+
+
+@require_POST
+@login_required
+def try_webhook(request: HttpRequest) -> HttpResponse:
+    """What the form would make of the sample, or what is wrong with it. Nothing starts."""
+    with as_reader(request):
+        return render(request, "web/_webhook_trial.html", _trial(request, cast("User", request.user)))
+
+
+def _trial(request: HttpRequest, user: User) -> dict[str, Any]:
+    form = WebhookForm(user, IncomingWebhook(), request.POST)
+    form.full_clean()
+    if problems := [said for name in ("agent", "inputs", "text", "only_if") for said in form.errors.get(name, [])]:
+        return {"problems": problems}
+    try:
+        count_act(user.principal)
+        body = strict_json.to_storable(strict_json.parse(request.POST.get("sample", "").encode()))
+        form.cleaned_data = {"name": "", "scheme": "bearer", **form.cleaned_data}
+        webhook = form.fill(IncomingWebhook())
+        incoming.check_templates(webhook)
+        filled = incoming.fill(webhook, body, {}, "sample", request.POST.get("sample_type", "")[:200])
+    except InvalidFields as refused:
+        return {"problems": [sentence for _, sentence in refused.violations]}
+    except TemplateProblem as problem:
+        return {"problems": [str(problem)]}
+    except QuotaExceeded as exceeded:
+        return {"problems": [str(exceeded)]}
+    except (strict_json.InvalidJSON, ValueError) as error:
+        return {"problems": [f"The sample cannot be read. {error}"]}
+    return {
+        "filled": filled,
+        "inputs": json.dumps(filled.inputs, ensure_ascii=False, indent=2) if filled.inputs else "",
+    }
+
+
+@require_POST
+@never_cache
+@login_required
+@sensitive_post_parameters()
+def act_on_webhook(request: HttpRequest, webhook: uuid.UUID) -> HttpResponse:
+    """Pause, resume, replace the secret, or delete, as `do` says. A new secret is shown once, in this response."""
+    found, do = _find(request, webhook), request.POST.get("do", "")
+    try:
+        match do:
+            case "pause":
+                incoming.pause(found)
+            case "resume":
+                incoming.resume(found)
+            case "secret":
+                count_key_change(principal_of(request))
+                incoming.replace_secret(found, request.POST.get("secret", "").strip())
+                with as_reader(request):
+                    return _webhook_page(request, found, found.secret)
+            case "delete":
+                found.delete()
+                messages.info(request, "The webhook was deleted. What it started stays.")
+                return redirect("web:webhooks")
+            case _:
+                raise Http404
+    except InvalidFields as refused:
+        messages.error(request, " ".join(sentence for _, sentence in refused.violations))
+    except (Refusal, QuotaExceeded) as refusal:
+        messages.error(request, str(refusal))
+    return redirect("web:webhook", found.pk)
+
+
+@require_POST
+@login_required
+def send_event_again(request: HttpRequest, webhook: uuid.UUID, event: uuid.UUID) -> HttpResponse:
+    events = IncomingEvent.objects.visible_to(principal_of(request)).filter(webhook=_find(request, webhook))
+    found = events.filter(pk=event).first()
+    if found is None:
+        raise Http404
+    try:
+        count_act(principal_of(request))
+        incoming.send_again(found)
+        messages.info(request, "It was sent again.")
+    except QuotaExceeded as refusal:
+        messages.error(request, str(refusal))
+    return redirect("web:webhook", webhook)
+
+
+def _find(request: HttpRequest, key: uuid.UUID) -> IncomingWebhook:
+    found = IncomingWebhook.objects.visible_to(principal_of(request)).select_related("agent").filter(pk=key).first()
+    if found is None:
+        raise Http404
+    return found

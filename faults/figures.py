@@ -1,0 +1,196 @@
+"""`python -m faults.figures [races subscribers readers restart]`: single promises in numbers, on a stack of services.
+
+It needs PostgreSQL, Redis and RabbitMQ as `make bench` does. Exits with 1 where a promise is broken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import signal
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+
+from benchmarks import variants
+from benchmarks.agents import JOIN_SECONDS, WORK_SECONDS
+from benchmarks.http import Connection
+from benchmarks.rpc import Client, request, said
+from benchmarks.target import Target
+
+RACES, AT_ONCE = 1_000, 10
+SUBSCRIBERS, CUTS, CHUNKS = 200, 20, 300
+READERS, LARGE_CHUNKS = 50, 1_000
+MB = 1024 * 1024
+EVENT_ID = re.compile(rb"^id: ?(\d+)", re.MULTILINE)
+
+Found = tuple[str, bool]
+"""What a promise gave, in words, and whether it was kept."""
+
+
+async def races(target: Target) -> Found:
+    """Cancel tasks at about the moment when they complete."""
+    dice, turns = random.Random(1), iter(range(RACES))
+    ends: Counter[str] = Counter()
+
+    async def racer() -> None:
+        async with target.client() as client:
+            for _ in turns:
+                ends[await _race(client, dice.uniform(0, 3 * WORK_SECONDS))] += 1
+
+    await asyncio.gather(*(racer() for _ in range(AT_ONCE)))
+    seconds = _scalar(
+        target,
+        "SELECT count(*) FROM (SELECT task_id FROM record_event WHERE type = 'agent_status' AND payload->>'state'"
+        " IN ('completed', 'failed', 'canceled', 'rejected') GROUP BY task_id HAVING count(*) > 1) AS twice",
+    )
+    disagreements = sum(count for end, count in ends.items() if "but" in end)
+    text = f"{RACES} races: {dict(ends)}; {disagreements} disagreements, {seconds} second terminal states"
+    return text, not disagreements and not seconds and len(ends) > 1
+
+
+async def _race(client: Client, wait: float) -> str:
+    params = said("race") | {"configuration": {"returnImmediately": True}}
+    task = (await client.call("bench-waits", "SendMessage", params))["task"]["id"]
+    await asyncio.sleep(wait)
+    answer = json.loads(await client.fetch("POST", "/a2a/bench-waits", request("CancelTask", {"id": task})))
+    told = "canceled" if "result" in answer else "not cancelable"
+    state = ""
+    while state not in ("completed", "canceled", "failed"):
+        shown = await client.call("bench-waits", "GetTask", {"id": task})
+        state = shown["status"]["state"].removeprefix("TASK_STATE_").lower()
+    agrees = (told == "canceled") == (state == "canceled")
+    return f"{told} {'and' if agrees else 'but'} {state}"
+
+
+async def subscribers(target: Target) -> Found:
+    """Followers of one task's stream who hang up again and again, and go on with Last-Event-ID."""
+    async with target.client() as client:
+        params = said(str(CHUNKS)) | {"configuration": {"returnImmediately": True}}
+        task = (await client.call("bench-paced", "SendMessage", params))["task"]["id"]
+    dice = random.Random(2)
+    heard = await asyncio.gather(*(_follow_with_cuts(target, task, dice) for _ in range(SUBSCRIBERS)))
+    expected = heard[0]
+    wrong = [ids for ids in heard if ids != sorted(set(ids)) or set(ids) != set(expected)]
+    missing = max((len(set(expected) ^ set(ids)) for ids in heard), default=0)
+    found = f"{len(wrong)} differ, by {missing} at most"
+    text = f"{SUBSCRIBERS} subscribers, {CUTS} cuts each, {len(expected)} events: {found}"
+    return text, not wrong and len(expected) > CHUNKS
+
+
+async def _follow_with_cuts(target: Target, task: str, dice: random.Random) -> list[int]:
+    await asyncio.sleep(dice.uniform(0, JOIN_SECONDS / 2))
+    body = request("SubscribeToTask", {"id": task})
+    ids: list[int] = []
+    for cut in range(CUTS + 1):
+        headers = {"Authorization": f"Bearer {target.key}", "A2A-Version": "1.0", "Content-Type": "application/json"}
+        headers |= {"Last-Event-ID": str(ids[-1])} if ids else {}
+        most = dice.randint(1, 2 * CHUNKS // CUTS) if cut < CUTS else 10 * CHUNKS
+        with suppress(RuntimeError):  # the task has ended meanwhile
+            ids += await _hear(target.url, headers, body, most)
+    return ids
+
+
+async def _hear(url: str, headers: dict[str, str], body: bytes, most: int) -> list[int]:
+    """The ids of so many events, or of all."""
+    ids, rest = list[int](), b""
+    async with Connection(url, headers) as connection:
+        async for piece in connection.stream("POST", "/a2a/bench-paced", body):
+            *frames, rest = (rest + piece).split(b"\n\n")
+            ids += [int(found[1]) for frame in frames if (found := EVENT_ID.search(frame))]
+            if len(ids) >= most:
+                break
+    return ids[:most]
+
+
+async def readers(target: Target) -> Found:
+    """Clients that never read, each offered a large stream: what they cost in memory."""
+    async with target.client() as client:
+        params = said(str(LARGE_CHUNKS)) | {"configuration": {"returnImmediately": True}}
+        task = (await client.call("bench-heavy", "SendMessage", params))["task"]["id"]
+        before, most = target.resident_kilobytes(), 0.0
+        lines = [_silent(target, task) for _ in range(READERS)]
+        state = ""
+        while "COMPLETED" not in state:
+            await asyncio.sleep(0.5)
+            most = max(most, target.resident_kilobytes())
+            state = (await client.call("bench-heavy", "GetTask", {"id": task, "historyLength": 0}))["status"]["state"]
+        took = [await _echo_seconds(client) for _ in range(20)]
+        most = max(most, target.resident_kilobytes())
+    for line in lines:
+        line.close()
+    grown = (most - before) / 1024
+    offered = f"{READERS} readers that never read, {LARGE_CHUNKS * 256 // 1024} MB offered to each"
+    beside = f"an echo beside them {sorted(took)[18] * 1000:.0f} ms (p95)"
+    return f"{offered}: web process +{grown:.0f} MB, {beside}", grown <= 64
+
+
+def _silent(target: Target, task: str) -> socket.socket:
+    line = socket.socket()
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    line.connect(("127.0.0.1", int(target.url.rpartition(":")[2])))
+    body = request("SubscribeToTask", {"id": task})
+    head = (
+        f"POST /a2a/bench-heavy HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {target.key}\r\nA2A-Version: 1.0"
+    )
+    line.sendall(f"{head}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    return line
+
+
+async def _echo_seconds(client: Client) -> float:
+    began = time.perf_counter()
+    await client.send("echo")
+    return time.perf_counter() - began
+
+
+async def restart(target: Target) -> Found:
+    """A kill of everything, with 1,000,000 events in the database."""
+    await asyncio.to_thread(target.run, "benchmarks.rows", "record", "bench-many", "500000")
+    events = _scalar(target, "SELECT count(*) FROM record_event")
+    stack = target.inside
+    for process in stack.processes.values():
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    began = time.monotonic()
+    for name in list(stack.processes):
+        stack.launch(name)
+    await asyncio.to_thread(stack.wait_for, "/readyz")
+    async with target.client() as client:
+        await client.send("echo")
+    took = time.monotonic() - began
+    return f"{events:,} events, all processes killed: an echo is answered {took:.1f} s after the start", took <= 5
+
+
+def _scalar(target: Target, sql: str) -> Any:
+    with psycopg.connect(target.inside.environment["DATABASE_URL"]) as connection:
+        row = connection.execute(sql).fetchone()  # type: ignore[call-overload]
+        return row[0] if row else None
+
+
+FIGURES: dict[str, Callable[[Target], Awaitable[Found]]] = {
+    one.__name__: one for one in (races, subscribers, readers, restart)
+}
+
+
+def main() -> int:
+    names = sys.argv[1:] or list(FIGURES)
+    found = variants.services()
+    kept = True
+    for name in names:
+        with variants.running({"services": found.get("services, Redis") or found["embedded"]}) as [target]:
+            text, is_kept = asyncio.run(FIGURES[name](target))
+        kept &= is_kept
+        print(f"{name}: {text}{'' if is_kept else ': BROKEN'}", flush=True)
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

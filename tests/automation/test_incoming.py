@@ -1,0 +1,250 @@
+"""Events of other systems start work, once, by templates."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as budget
+from hypothesis import strategies as some
+
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.automation import incoming
+from apps.automation.models import IncomingEvent, IncomingWebhook
+from apps.engine import activity
+from apps.installation.models import Activity
+from apps.plans.models import Plan
+from apps.record.errors import InvalidFields
+from apps.record.models import Message, Task
+from db import sql
+from tests.plans.conftest import agents, plan  # noqa: F401 fixtures
+
+pytestmark = pytest.mark.django_db
+State = IncomingEvent.State
+Make = Callable[..., IncomingWebhook]
+BODY = {"action": "opened", "number": 7, "pull_request": {"title": "Mend <it>"}}
+
+
+@pytest.fixture
+def made(ada: User, echo: Agent) -> Make:
+    def make(**fields: Any) -> IncomingWebhook:
+        usual: dict[str, Any] = {"agent": echo, "name": "Events", "scheme": "bearer"}
+        return incoming.save(ada.principal, IncomingWebhook(**usual | fields))
+
+    return make
+
+
+def receive(webhook: IncomingWebhook, body: Any = BODY, **headers: str) -> IncomingEvent:
+    """An event, and its job."""
+    event = incoming.receive(webhook, {"Idempotency-Key": "e1", **headers}, body)
+    incoming.start_event(event.pk)
+    event.refresh_from_db()
+    return event
+
+
+def said(event: IncomingEvent) -> list[Any]:
+    assert event.state == State.STARTED, event.reason
+    message = Message.objects.get(task=event.task, role="user")
+    return [part.get("text", part.get("data")) for part in message.parts]
+
+
+@pytest.mark.services("one event is one row by the database's constraint")
+def test_an_event_starts_one_task_of_the_owner_however_often_it_comes(made: Make, ada: User) -> None:
+    webhook = made(text="Look at {{ body.pull_request.title }} ({{ event.id }})")
+    first, second = receive(webhook), receive(webhook, {"another": "body"})
+    assert first == second
+    assert said(first) == ["Look at Mend <it> (e1)"]
+    assert Task.objects.get().owner == ada
+    assert receive(webhook, **{"Idempotency-Key": "e2"}) != first
+
+
+def test_what_a_killed_job_left_starts_once_with_the_content_of_then(made: Make) -> None:
+    webhook = made(text="number {{ body.number }}")
+    event = incoming.receive(webhook, {"Idempotency-Key": "e1"}, BODY)
+    IncomingEvent.objects.update(received_at=sql.database_time() - datetime.timedelta(minutes=1))
+    found = IncomingEvent.objects.select_related("webhook__owner", "webhook__agent").get()
+    assert incoming._fill_row(found), "and then it is killed, before it starts"
+    IncomingWebhook.objects.update(text="another text")
+    assert [incoming.start_waiting(), incoming.start_waiting()] == [1, 0]
+    event.refresh_from_db()
+    assert said(event) == ["number 7"]
+    IncomingEvent.objects.update(state=State.WAITING)
+    incoming.start_event(event.pk)
+    assert Task.objects.count() == 1, "a job that was killed after it started work starts no other"
+
+
+def test_without_templates_an_agent_gets_the_event_as_data(made: Make) -> None:
+    assert said(receive(made(), **{"X-Signature": "secret"})) == [{"body": BODY}]
+
+
+def test_a_text_that_is_one_expression_keeps_its_type(made: Make) -> None:
+    event = receive(made(inputs={"n": "{{ body.number }}", "all": ["{{ body }}", "n={{ body.number }}"], "one": 1}))
+    assert said(event) == [{"n": 7, "all": [BODY, "n=7"], "one": 1}]
+
+
+def test_a_plan_gets_its_inputs_or_the_event_says_what_is_missing(made: Make, plan: Callable[..., Agent]) -> None:  # noqa: F811
+    inputs = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
+    plan({"one": {"agent": "echo", "message": "{{ inputs.city }}"}}, inputs=inputs)
+    webhook = made(agent=Plan.objects.get(slug="plan"), inputs={"city": "{{ body.city }}"})
+    assert receive(webhook, {"city": "Oslo"}).state == State.STARTED
+    failed = receive(webhook, {"city": 5}, **{"Idempotency-Key": "e2"})
+    assert failed.state == State.FAILED
+    assert failed.reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [
+        ({"only_if": "body.action == 'opened'"}, State.STARTED),
+        ({"only_if": "body.action == 'closed'"}, State.IGNORED),
+        ({"only_if": "body.absent.deep"}, State.FAILED),
+        ({"text": "{{ body.absent }}"}, State.FAILED),
+        ({"text": "{% for i in body.text %}{% for j in body.text %}{{ j }}{% endfor %}{% endfor %}"}, State.FAILED),
+        ({"inputs": {"a": "{{ 'nan' | float }}"}}, State.FAILED),
+    ],
+)
+def test_a_condition_and_a_template_decide_and_say_why(made: Make, fields: dict[str, Any], state: State) -> None:
+    event = receive(made(**fields), BODY | {"text": "x" * 3_000})
+    assert event.state == state, event.reason
+    assert bool(event.reason) == (state != State.STARTED)
+    assert Task.objects.count() == (state == State.STARTED)
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"text": "{{ body."}, "text"),
+        ({"text": "{{ ().__class__ }}"}, "text"),
+        ({"only_if": "body and"}, "onlyIf"),
+        ({"inputs": {"a": ["{% include 'x' %}"]}}, "inputs.a.0"),
+        ({"inputs": {"a": ["x"] * 101}}, "inputs"),
+        ({"inputs": {"a": "x" * 70_000}}, "inputs"),
+        ({"agent": None}, "agent"),
+    ],
+)
+def test_a_wrong_webhook_is_refused_by_field_and_not_saved(made: Make, fields: dict[str, Any], path: str) -> None:
+    with pytest.raises(InvalidFields) as refused:
+        made(**fields)
+    assert refused.value.violations[0][0] == path
+    assert not IncomingWebhook.objects.exists()
+
+
+def test_a_paused_webhook_keeps_events_that_a_person_can_send_again(made: Make) -> None:
+    webhook = made(text="{{ body.absent }}")
+    incoming.pause(webhook)
+    webhook.refresh_from_db()
+    event = receive(webhook)
+    assert (event.state, Task.objects.count()) == (State.IGNORED, 0)
+    webhook.text = "now {{ body.number }}"
+    incoming.save(webhook.owner.principal, webhook)
+    for _ in range(2):
+        again = incoming.send_again(event)
+        incoming.start_event(again.pk)
+        again.refresh_from_db()
+        assert said(again) == ["now 7"]
+        assert again.repeats == event
+    assert Task.objects.count() == 2
+
+
+def _disable_agent(webhook: IncomingWebhook) -> None:
+    Agent.objects.update(is_enabled=False)
+
+
+def _delete_agent(webhook: IncomingWebhook) -> None:
+    Agent.objects.filter(pk=webhook.agent_id).delete()
+
+
+@pytest.mark.parametrize("lose", [_disable_agent, _delete_agent])
+def test_an_agent_that_the_owner_may_no_longer_use_starts_nothing(made: Make, lose: Callable[..., None]) -> None:
+    webhook = made()
+    lose(webhook)
+    webhook.refresh_from_db()
+    event = receive(webhook)
+    assert (event.state, Task.objects.count()) == (State.FAILED, 0)
+
+
+def test_an_agent_that_takes_no_work_now_makes_events_wait(made: Make, echo: Agent) -> None:
+    webhook = made()
+    activity.set_activity_of_all(Activity.DRAINING, None)
+    assert receive(webhook).state == State.WAITING
+
+
+def test_pausing_stops_what_waits(made: Make) -> None:
+    webhook = made()
+    event = incoming.receive(webhook, {}, BODY)
+    incoming.pause(webhook)
+    assert not incoming.start_event(event.pk)
+    event.refresh_from_db()
+    assert (event.state, Task.objects.count()) == (State.IGNORED, 0)
+
+
+def test_long_ids_are_known_again_and_events_without_one_are_others(made: Make) -> None:
+    webhook = made()
+    first, second = (receive(webhook, **{"Idempotency-Key": "x" * 300}) for _ in range(2))
+    assert first == second
+    assert len({incoming.receive(webhook, {}, BODY).pk for _ in range(2)}) == 2
+    assert incoming.receive(webhook, {}, BODY, "own") == incoming.receive(webhook, {}, BODY, "own")
+
+
+def test_a_secret_that_is_replaced_twice_leaves_the_sender_its_day(made: Make) -> None:
+    webhook = made()
+    before = webhook.secret
+    for _ in range(2):
+        incoming.replace_secret(webhook)
+    assert webhook.old_secret == before
+
+
+def test_a_limit_makes_events_wait_and_after_an_hour_fail(made: Make, settings: Any) -> None:
+    settings.ACTS_PER_MINUTE = 0
+    event = receive(made())
+    assert (event.state, incoming.start_waiting()) == (State.WAITING, 0)
+    IncomingEvent.objects.update(received_at=sql.database_time() - datetime.timedelta(hours=2))
+    assert incoming.start_waiting() == 0
+    event.refresh_from_db()
+    assert event.state == State.FAILED
+
+
+def test_old_events_and_those_beyond_the_newest_are_deleted_but_not_what_waits(made: Make, settings: Any) -> None:
+    settings.INCOMING_EVENTS_KEPT = 2
+    webhook = made()
+    waits = incoming.receive(webhook, {}, BODY)
+    events = [receive(webhook, **{"Idempotency-Key": str(number)}) for number in range(4)]
+    IncomingEvent.objects.filter(pk=events[3].pk).update(received_at=sql.database_time() - datetime.timedelta(days=31))
+    assert incoming.forget_events() == 2
+    assert set(IncomingEvent.objects.all()) == {waits, events[1], events[2]}
+    assert Task.objects.count() == 4
+
+
+def test_secrets_of_the_request_are_not_kept() -> None:
+    kept = incoming.kept_headers({"Authorization": "Bearer x", "Cookie": "x", "X-Hub-Signature-256": "x", "A": "b"})
+    assert kept == {"a": "b"}
+
+
+ANYTHING = some.recursive(
+    some.none() | some.booleans() | some.integers(-9, 2**70) | some.floats(allow_nan=False) | some.text(max_size=5),
+    lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@budget(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    body=ANYTHING | some.fixed_dictionaries({"id": ANYTHING, "type": ANYTHING}),
+    scheme=some.sampled_from(incoming.Scheme),
+)
+def test_whatever_a_body_holds_is_recorded_and_filled(made: Make, body: Any, scheme: str) -> None:
+    webhook = IncomingWebhook.objects.first() or made(text="{{ body }}", inputs={"all": "{{ body }}"})
+    webhook.scheme = scheme
+    try:
+        stored = incoming.strict_json.to_storable(json.loads(json.dumps(body)))
+    except ValueError:
+        return
+    event = incoming.receive(webhook, {"X-GitHub-Delivery": str(uuid.uuid4())}, stored)
+    filled = incoming.fill(webhook, event.body, event.headers, event.event_id, event.kind)
+    assert filled.inputs == {"all": stored}

@@ -1,0 +1,101 @@
+"""The address at which events of other systems come in."""
+
+import asyncio
+import json
+import time
+import uuid
+
+import pytest
+from django.test import AsyncClient
+
+import db
+from apps.accounts.models import User
+from apps.automation import incoming
+from apps.automation.models import IncomingEvent, IncomingWebhook
+from apps.record.models import Task
+from tests.accounts.test_webhook_signatures import signed
+
+pytestmark = pytest.mark.django_db(transaction=True)
+BODY = b'{"id": "evt_1", "type": "paid"}'
+
+
+@pytest.fixture
+def webhook(ada, echo):
+    def make(scheme="bearer", **fields):
+        fields = {"agent": echo, "name": "Events", "text": "{{ event.type }}", **fields}
+        return incoming.save(ada.principal, IncomingWebhook(scheme=scheme, **fields))
+
+    return make
+
+
+async def post(key, body=BODY, content_type="application/json", **headers):
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    answer = await AsyncClient().post(f"/hooks/{key}", body, content_type, headers=named)
+    return answer.status_code, json.loads(answer.content)
+
+
+def signature(webhook, body=BODY, **more):
+    return signed(webhook.scheme, webhook.secret, body, int(time.time())) | more
+
+
+@pytest.mark.parametrize("scheme", incoming.Scheme)
+async def test_a_signed_event_starts_work_and_the_same_again_does_not(webhook, worker, scheme):
+    made = await db.run(webhook, scheme)
+    ids = {"X-GitHub-Delivery": "d1", "X-GitHub-Event": "paid", "Idempotency-Key": "k1"}
+    headers = signature(made, **ids)
+    status, answer = await post(made.pk, **headers)
+    assert (status, answer["state"]) == (202, "waiting")
+    while (await IncomingEvent.objects.aget()).state == "waiting":  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    again = await post(made.pk, **headers)
+    task = await Task.objects.select_related("owner").aget()
+    assert again == (202, {"id": answer["id"], "state": "started", "task": str(task.pk)})
+
+
+async def test_an_unknown_address_a_wrong_signature_and_a_closed_account_get_the_same_answer(webhook, ada):
+    made = await db.run(webhook)
+    right = signature(made)
+    refused = [await post(made.pk), await post(made.pk, Authorization="Bearer x"), await post("x", **right)]
+    refused.append(await post(uuid.uuid4(), **right))
+    await User.objects.filter(pk=ada.pk).aupdate(is_active=False)
+    refused.append(await post(made.pk, **right))
+    assert refused[0][0] == 401
+    assert all(one == refused[0] for one in refused)
+    assert not await IncomingEvent.objects.aexists()
+
+
+async def test_the_secret_before_counts_for_a_day(webhook):
+    made = await db.run(webhook)
+    old = signature(made)
+    changed = await db.run(incoming.replace_secret, made)
+    assert [(await post(made.pk, **one))[0] for one in (old, signature(changed))] == [202, 202]
+    await IncomingWebhook.objects.aupdate(old_secret_until=made.created_at)
+    assert (await post(made.pk, **old))[0] == 401
+
+
+async def test_github_tries_the_address_and_may_send_a_form(webhook):
+    made = await db.run(webhook, "github")
+    ping = signature(made, **{"X-GitHub-Event": "ping", "X-GitHub-Delivery": "p"})
+    assert (await post(made.pk, **ping))[1]["state"] == "ignored"
+    form = b"payload=%7B%22action%22%3A%20%22opened%22%7D"
+    kind = "application/x-www-form-urlencoded"
+    assert (await post(made.pk, form, kind, **signature(made, form)))[0] == 202
+    assert await IncomingEvent.objects.filter(body={"action": "opened"}).aexists()
+    assert (await post(made.pk, b"other=1", kind, **signature(made, b"other=1")))[0] == 400
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"NaN", b'{"a": 1, "a": 2}', b"[" * 100 + b"]" * 100, b"\xff", b'"\\u0000"']
+)
+async def test_what_is_no_json_is_refused(webhook, body):
+    made = await db.run(webhook)
+    assert (await post(made.pk, body, **signature(made)))[0] == 400
+    assert not await IncomingEvent.objects.aexists()
+
+
+async def test_too_many_and_too_large_events_are_refused(webhook, settings):
+    settings.INCOMING_EVENTS_PER_MINUTE = 1
+    made = await db.run(webhook)
+    first, second = [await post(made.pk, **signature(made)) for _ in range(2)]
+    assert (first[0], second[0]) == (202, 429)
+    assert (await AsyncClient().get(f"/hooks/{made.pk}")).status_code == 405

@@ -1,0 +1,96 @@
+"""The parts of `make faults` that stand between it and a wrong verdict: options, the record's reader, the receiver."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from pathlib import Path
+
+import httpx
+import pytest
+
+from faults import __main__ as program
+from faults import history
+from faults.history import Seen, webhook_key
+from faults.planted import DEFECTS
+from faults.receiver import TRAP, Receiver
+
+TASK, SESSION = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+def test_the_printed_command_repeats_the_run() -> None:
+    options = program.parsed(["--seed", "7", "--minutes", "2", "--only", "freeze,reset", "--embedded"])
+    assert program.parsed(options.command.split()) == options
+
+
+def test_an_unknown_fault_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        program.parsed(["--only", "earthquake"])
+    assert "earthquake" in capsys.readouterr().err
+
+
+def test_each_defect_names_faults_that_there_are() -> None:
+    for name in DEFECTS:
+        assert program.parsed(["--planted", name]).only
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A database with one session, task, message and event, as SQLite stores them."""
+    path = tmp_path / "record.sqlite3"
+    with sqlite3.connect(path) as database:
+        database.executescript(f"""
+            CREATE TABLE record_context (id, owner_id, last_event, forked_at);
+            INSERT INTO record_context VALUES ('{SESSION.hex}', 1, 1, NULL);
+            CREATE TABLE record_event (context_id, task_id, "index", type, artifact_id, payload, at);
+            INSERT INTO record_event VALUES ('{SESSION.hex}', '{TASK.hex}', 1, 'agent_status', '',
+                '{{"state": "failed"}}', '2027-01-01 00:00:00.5');
+            CREATE TABLE agents_agent (id, slug);
+            INSERT INTO agents_agent VALUES (1, 'echo');
+            CREATE TABLE record_task (id, context_id, owner_id, agent_id, state);
+            INSERT INTO record_task VALUES ('{TASK.hex}', '{SESSION.hex}', 1, 1, 'failed');
+            CREATE TABLE record_run (task_id, state, attempt);
+            INSERT INTO record_run VALUES ('{TASK.hex}', 'failed', 1);
+            CREATE TABLE record_message (context_id, task_id, role, message_id);
+            INSERT INTO record_message VALUES ('{SESSION.hex}', NULL, 'user', 'said');
+            CREATE TABLE a2a_pushconfig (id, task_id);
+            CREATE TABLE a2a_delivery (config_id, state);
+            INSERT INTO a2a_pushconfig VALUES (1, '{TASK.hex}');
+            INSERT INTO a2a_delivery VALUES (1, 'waiting'), (1, 'delivered');
+        """)
+    return path
+
+
+def test_the_record_is_read_without_being_changed(file: Path) -> None:
+    query = history.querying(f"sqlite:///{file}")
+    record = history.read_record(query)
+    assert record.contexts[str(SESSION)].forked_at == 0
+    assert record.tasks[str(TASK)].agent == "echo"
+    assert [(event.task, event.state) for event in record.events] == [(str(TASK), "failed")]
+    assert record.messages[0].task == ""
+    assert record.waiting_deliveries == [str(TASK)]
+    with pytest.raises(sqlite3.OperationalError):
+        query("DELETE FROM record_run")
+
+
+def test_the_receiver_keeps_calls_and_notices_a_followed_redirect() -> None:
+    seen = Seen()
+    receiver = Receiver(seen, seed=1)
+    body = {"statusUpdate": {"status": {"state": "TASK_STATE_WORKING", "timestamp": "then"}}}
+    try:
+        with httpx.Client(base_url=receiver.url, trust_env=False) as caller:
+            statuses = {caller.post("/hook/a", json=body).status_code for _ in range(40)}
+            turned = [caller.post("/turned/a", json=body).status_code for _ in range(2)]
+            assert seen.strayed == []
+            caller.post("/turned/b", json=body, follow_redirects=True)
+    finally:
+        receiver.close()
+    assert statuses == {204, 500}
+    assert turned[0] == 307
+    assert {call.key for call in seen.called} == {("status", "TASK_STATE_WORKING then")}
+    assert seen.strayed == [f"{TRAP}/turned/b"]
+
+
+def test_events_of_webhooks_are_told_apart() -> None:
+    first, second = ({"artifactUpdate": {"artifact": {"artifactId": name}}} for name in "ab")
+    assert webhook_key(first) != webhook_key(second)

@@ -1,0 +1,62 @@
+"""A process whose clock is wrong dates events as the database does, so that sync cursors miss nothing."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from django.utils import timezone
+
+from agentkit import Completed
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.engine.accept import accept
+from apps.record import sync
+from apps.record.execution import Run
+from apps.record.models import Event
+from db import sql
+from tests.working import begin, chunk, end, say
+
+pytestmark = [
+    pytest.mark.django_db,
+    pytest.mark.services("the database has a clock of its own", only=True),
+]
+HOUR, MINUTE = datetime.timedelta(hours=1), datetime.timedelta(minutes=1)
+
+
+@pytest.fixture(params=[HOUR, -HOUR], ids=["ahead", "behind"])
+def _wrong_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An hour off, in a process that has read the database's time."""
+    now = timezone.now
+    with monkeypatch.context() as wrong:
+        wrong.setattr(timezone, "now", lambda: now() + request.param)
+        sql.database_time()
+        sql.database_time()
+        yield
+    sql.database_time()
+
+
+@pytest.mark.usefixtures("_wrong_clock")
+def test_a_follower_misses_nothing_of_a_worker_whose_clock_is_wrong(ada: User, echo: Agent) -> None:
+    before = sync.current_position(ada.principal)
+    message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
+    receipt = accept(ada.principal, echo, message)
+    assignment = begin(receipt.run)
+    say(assignment, chunk("answer", "Hello"))
+    end(assignment, Completed("Hello"))
+    events = Event.objects.filter(context=receipt.context).order_by("index")
+    now = sql.database_time()
+    assert [event.index for event in events if abs(event.at - now) > MINUTE] == []
+    assert abs(Run.objects.get(pk=receipt.run).queued_at - now) < MINUTE, "or the sweep would wait an hour for it"
+    [missed] = sync.missed_events(ada.principal, before)
+    assert (missed.after, missed.last) == (0, events.count())
+
+
+def test_one_reading_after_a_pause_changes_no_clock() -> None:
+    right = sql.database_time()
+    sql.note_time(right - HOUR)
+    assert abs(sql.corrected_time() - timezone.now()) < MINUTE
+    sql.note_time(sql.database_time())
+    assert abs(sql.corrected_time() - timezone.now()) < MINUTE

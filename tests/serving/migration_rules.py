@@ -1,0 +1,71 @@
+"""What a migration may do while processes of the version before it still run on the same database.
+
+A version expands: it adds tables, indexes, and columns that old processes need not fill. A later version contracts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.db import migrations, models
+from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ProjectState
+
+HARMLESS = (
+    migrations.CreateModel,
+    migrations.AddIndex,
+    migrations.AlterModelOptions,
+    migrations.AlterModelManagers,
+    migrations.RunPython,
+)
+"""RunPython is read by a person: old processes write on meanwhile."""
+SCHEMA_FREE = {"choices", "help_text", "verbose_name", "validators", "blank", "default", "editable", "error_messages"}
+CONTRACTS = "contracts"
+"""A migration with this attribute says in words since which version no process uses what it takes away."""
+
+
+def unsafe_operations(migration: migrations.Migration, before: ProjectState) -> list[str]:
+    """What of a migration old processes do not survive, as sentences. `before` is changed."""
+    found, created = [], set()
+    for operation in migration.operations:
+        created |= {operation.name_lower} if isinstance(operation, migrations.CreateModel) else set()
+        old = before.clone()
+        operation.state_forwards(migration.app_label, before)
+        for problem in _problems(operation, migration.app_label, old, before, created):
+            found.append(f"{migration.app_label}.{migration.name}: {operation.describe()}: {problem}")
+    return [] if getattr(migration, CONTRACTS, "") else found
+
+
+def _problems(operation: Operation, app: str, old: ProjectState, new: ProjectState, created: set[str]) -> Iterator[str]:
+    match operation:
+        case migrations.AddField(field=field) if operation.model_name_lower not in created:
+            if not (field.many_to_many or field.null or field.has_db_default()):
+                yield "Old processes do not fill it. Give it null=True or a db_default."
+        case migrations.AddField():
+            pass
+        case migrations.AlterField():
+            yield from _altered(operation, app, old, new)
+        case migrations.AddConstraint() if operation.model_name_lower not in created:
+            yield "Old processes may break it. Check it in code first, and add it in a later version."
+        case migrations.SeparateDatabaseAndState() if not operation.database_operations:
+            pass
+        case _ if not isinstance(operation, (*HARMLESS, migrations.AddConstraint)):
+            yield f'Old processes use it. Do it in a later version, with {CONTRACTS} = "unused since …".'
+
+
+def _altered(operation: migrations.AlterField, app: str, old: ProjectState, new: ProjectState) -> Iterator[str]:
+    key = (app, operation.model_name_lower)
+    before, after = (state.models[key].fields[operation.name] for state in (old, new))
+    (_, path, args, fields), (_, new_path, new_args, new_fields) = before.deconstruct(), after.deconstruct()
+    if after.null is False and before.null:
+        yield "Old processes write null. Stop them first in code, and do this in a later version."
+    changed = {name for name in {*fields, *new_fields} if fields.get(name) != new_fields.get(name)}
+    if _is_wider(before, after):
+        changed.discard("max_length")
+    changed -= SCHEMA_FREE | {"null", "db_default"}
+    if path != new_path or args != new_args or changed:
+        yield f"It changes {', '.join(sorted(changed)) or 'the type'}. Add another column instead."
+
+
+def _is_wider(before: models.Field, after: models.Field) -> bool:
+    return (after.max_length or 0) >= (before.max_length or 0)

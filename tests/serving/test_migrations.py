@@ -1,0 +1,88 @@
+"""Migrations run while processes of the version before still serve."""
+
+from typing import Any
+
+import pytest
+from django.db import migrations, models
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.state import ModelState, ProjectState
+
+from tests.serving.migration_rules import CONTRACTS, unsafe_operations
+
+BEFORE_THE_RULE = {
+    "a2a": 3,
+    "accounts": 11,
+    "agents": 7,
+    "automation": 2,
+    "budgets": 2,
+    "installation": 2,
+    "operators": 2,
+    "plans": 3,
+    "queue": 2,
+    "record": 10,
+    "remote": 4,
+    "session_marks": 2,
+    "sharing": 2,
+}
+"""The number of the last migration of an app that was written before; 1 for others."""
+
+
+def test_every_migration_leaves_the_version_before_it_working() -> None:
+    loader = MigrationLoader(None)
+    found = []
+    for key, migration in loader.disk_migrations.items():
+        is_ours = type(migration).__module__.startswith("apps.")
+        if is_ours and int(migration.name[:4]) > BEFORE_THE_RULE.get(key[0], 1):
+            found += unsafe_operations(migration, loader.project_state(key, at_end=False))
+    assert found == [], f"or say since when nothing uses it: {CONTRACTS} = …"
+
+
+def check(*operations: Any, **attributes: Any) -> list[str]:
+    text, number = models.CharField(max_length=10), models.IntegerField(null=True)
+    state = ProjectState()
+    state.add_model(ModelState("app", "Row", [("id", models.AutoField(primary_key=True)), ("a", text), ("b", number)]))
+    made = type("Migration", (migrations.Migration,), {"operations": list(operations), **attributes})
+    return unsafe_operations(made("0002_x", "app"), state)
+
+
+ADDED = {"null": models.TextField(null=True), "db_default": models.TextField(db_default="")}
+UNIQUE = models.UniqueConstraint(fields=["a"], name="a_is_unique")
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [migrations.AddField("row", "c", ADDED["null"])],
+        [migrations.AddField("row", "c", ADDED["db_default"])],
+        [migrations.AlterField("row", "a", models.CharField(max_length=20, help_text="Longer.", null=True))],
+        [migrations.AddIndex("row", models.Index(fields=["a"], name="by_a"))],
+        [
+            migrations.CreateModel("New", [("id", models.AutoField(primary_key=True)), ("a", models.TextField())]),
+            migrations.AddField("new", "c", models.TextField(default="")),
+            migrations.AddConstraint("new", UNIQUE),
+        ],
+    ],
+)
+def test_what_adds_is_safe(operations: list[Any]) -> None:
+    assert check(*operations) == []
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        migrations.AddField("row", "c", models.TextField(default="")),
+        migrations.RemoveField("row", "a"),
+        migrations.RenameField("row", "a", "c"),
+        migrations.DeleteModel("Row"),
+        migrations.RenameModel("Row", "Line"),
+        migrations.AlterField("row", "a", models.CharField(max_length=5)),
+        migrations.AlterField("row", "a", models.TextField()),
+        migrations.AlterField("row", "b", models.IntegerField()),
+        migrations.AddConstraint("row", UNIQUE),
+        migrations.RunSQL("DROP TABLE app_row"),
+    ],
+    ids=lambda one: one.describe(),
+)
+def test_what_old_processes_do_not_survive_is_found_unless_it_says_that_nothing_uses_it(operation: Any) -> None:
+    assert len(check(operation)) == 1
+    assert check(operation, **{CONTRACTS: "unused since 0.2"}) == []

@@ -1,0 +1,225 @@
+"""The archive of an account is made by a job, once, wherever the job dies."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import zipfile
+
+import pytest
+from django.core.files.storage import default_storage
+from django.utils import timezone
+
+from apps.accounts.models import ApiKey, User, Workspace
+from apps.agents.models import Agent
+from apps.features.archive.archiving import move_to_cold_storage
+from apps.features.notifications.models import Channel
+from apps.features.sessions import commands
+from apps.record.content import blobs
+from apps.record.models import Context
+from apps.transfers import exports
+from apps.transfers.models import Export
+from console.cells import list_url, page_url
+from db import sql
+from tests.web import telling
+from tests.web.conftest import finished, report  # noqa: F401 fixtures
+
+pytestmark = pytest.mark.django_db
+State = Export.State
+ENDED = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+def stored() -> list[str]:
+    return default_storage.listdir(exports.FOLDER)[1] if default_storage.exists(exports.FOLDER) else []
+
+
+@pytest.fixture(autouse=True)
+def _no_files() -> None:
+    for name in stored():
+        default_storage.delete(f"{exports.FOLDER}/{name}")
+
+
+@pytest.fixture
+def started(ada: User) -> Export:
+    return exports.start(ada.principal)
+
+
+def made(export: Export) -> zipfile.ZipFile:
+    exports.make_next()
+    export.refresh_from_db()
+    with default_storage.open(export.file) as file:
+        return zipfile.ZipFile(io.BytesIO(file.read()))
+
+
+def test_it_has_profile_keys_and_every_session_with_its_files(ada, finished):  # noqa: F811
+    ApiKey.issue(ada, "laptop")
+    secrets = {"url": "https://example.org/canary", "secret": "whsec_canary"}
+    Channel.objects.create(user=ada, type="webhook", name="Mine", **secrets)
+    task = str(finished.task)
+    commands.give_feedback(ada.principal, Agent.objects.get(slug="echo"), task, {"rating": 5})
+    export = exports.start(ada.principal)
+    archive = made(export)
+    assert (export.state, export.sessions, export.sessions_done) == ("done", 1, 1)
+    assert export.size == default_storage.size(export.file)
+    assert archive.testzip() is None
+    assert json.loads(archive.read("profile.json"))["email"] == "ada@example.org"
+    [key] = json.loads(archive.read("keys.json"))
+    assert key["name"] == "laptop"
+    assert "digest" not in key
+    told = archive.read("notifications.json")
+    assert [one["name"] for one in json.loads(told)["channels"]] == ["Mine"]
+    assert b"canary" not in told
+    [folder] = {name.rpartition("/")[0] for name in archive.namelist() if name.endswith("/session.md")}
+    [room] = json.loads(archive.read("workspaces.json"))
+    assert room["role"] == "owner"
+    [act, *_] = json.loads(archive.read("activity.json"))
+    assert act["action"] == "export.data"
+    sign_in = {"addresses", "secondFactors", "accounts", "programs", "browsers"}
+    assert json.loads(archive.read("sign_in.json")).keys() == sign_in
+    assert json.loads(archive.read("elsewhere.json")) == []
+    names = {name.removeprefix(f"{folder}/") for name in archive.namelist() if name.startswith(folder)}
+    assert {"session.md", "session.json", "files/notes.md", "files/dot.png"} <= names
+    assert archive.read(f"{folder}/files/notes.md") == b"# Notes\n"
+    session = json.loads(archive.read(f"{folder}/session.json"))
+    assert session["id"] == str(finished.context)
+    assert [task["state"] for task in session["tasks"]] == ["completed"]
+    assert [(one["task"], one["rating"]) for one in session["feedback"]] == [(task, 5)]
+    assert json.loads(archive.read("made.json")) == json.loads(archive.read("shares.json")) == []
+
+
+def test_sessions_in_cold_storage_are_in_it_and_other_peoples_are_not(ada, bob, finished, echo):  # noqa: F811
+    telling.finished(bob, echo, {"secret.md": telling.text("of Bob", "text/markdown")})
+    commands.archive_session(ada.principal, finished.context)
+    move_to_cold_storage(finished.context)
+    names = made(exports.start(ada.principal)).namelist()
+    assert sum(name.endswith("/session.md") for name in names) == 1
+    assert any(name.endswith("files/notes.md") for name in names)
+    assert not any("secret" in name for name in names)
+
+
+def test_sessions_of_a_workspace_that_one_has_left_are_not_in_it(ada, finished):  # noqa: F811
+    left = Workspace.objects.create(name="Left")
+    Context.objects.filter(pk=finished.context).update(workspace=left)
+    assert not any(name.endswith("/session.md") for name in made(exports.start(ada.principal)).namelist())
+
+
+def test_a_session_whose_file_is_lost_is_named_and_the_others_are_complete(ada, echo):
+    [part] = blobs.store_large([telling.text("lost" * 100_000, "text/plain")])
+    for name, content in {"kept.txt": telling.text("kept", "text/plain"), "lost.txt": part}.items():
+        telling.finished(ada, echo, {name: content})
+    default_storage.delete(blobs.path_of(part["stored"]["sha256"]))
+    archive = made(exports.start(ada.principal))
+    assert archive.read("incomplete.txt").count(b"sessions/") == 1
+    assert any(name.endswith("files/kept.txt") for name in archive.namelist())
+
+
+def test_one_is_made_at_a_time_and_the_new_one_takes_the_place_of_the_old(ada, bob, started):
+    with pytest.raises(exports.ExportRunning):
+        exports.start(ada.principal)
+    exports.start(bob.principal)
+    made(started)
+    newer = exports.start(ada.principal)
+    assert default_storage.exists(started.file)
+    made(Export.objects.get(owner=bob))
+    made(newer)
+    assert not default_storage.exists(started.file)
+    assert list(Export.objects.visible_to(ada.principal)) == [newer]
+
+
+def test_ten_in_a_day_are_enough_though_one_deletes_them(ada):
+    for _ in range(exports.MOST_IN_A_DAY):
+        exports.delete(exports.start(ada.principal))
+    with pytest.raises(exports.TooManyExports):
+        exports.start(ada.principal)
+    Export.objects.update(created_at=timezone.now() - datetime.timedelta(days=2))
+    exports.start(ada.principal)
+
+
+def test_other_people_wait_while_as_many_as_may_are_made(ada, bob, started, monkeypatch):
+    monkeypatch.setattr(exports, "AT_ONCE", 1)
+    until = sql.database_time() + exports.LEASE
+    Export.objects.update(state=State.WORKING, attempt=1, lease_until=until)
+    waiting = exports.start(bob.principal)
+    assert not exports.make_next()
+    Export.objects.filter(owner=ada).update(state=State.FAILED)
+    made(waiting)
+
+
+def test_a_job_that_was_killed_is_followed_by_another_and_not_for_ever(ada, started):
+    Export.objects.update(state=State.WORKING, attempt=1, lease_until=sql.database_time() + exports.LEASE)
+    assert not exports.make_next()
+    Export.objects.update(lease_until=ENDED)
+    made(started)
+    assert (started.state, started.attempt) == (State.DONE, 2)
+    Export.objects.update(state=State.WORKING, attempt=exports.MOST_ATTEMPTS, lease_until=ENDED)
+    assert not exports.make_next()
+    started.refresh_from_db()
+    assert (started.state, bool(started.problem)) == (State.FAILED, True)
+    assert exports.start(ada.principal)
+
+
+@pytest.mark.parametrize("meanwhile", ["deleted", "another job", "account"])
+def test_a_job_that_lost_its_export_changes_nothing_and_leaves_no_file(ada, started, finished, monkeypatch, meanwhile):  # noqa: F811
+    monkeypatch.setattr(exports, "EXTEND_SECONDS", 0)
+
+    def lose(_):
+        match meanwhile:
+            case "deleted":
+                exports.delete(started)
+            case "another job":
+                Export.objects.update(attempt=2)
+            case "account":
+                Export.objects.all().delete()
+        monkeypatch.undo()
+        return original(_)
+
+    original = exports.sessions_of
+    monkeypatch.setattr("apps.transfers.archive.sessions_of", lose)
+    exports.make_next()
+    assert not Export.objects.filter(state=State.DONE).exists()
+    assert stored() == []
+
+
+def test_an_error_is_tried_again_and_then_told(started, monkeypatch):
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(exports, "write_archive", fail)
+    for attempt in range(1, exports.MOST_ATTEMPTS + 1):
+        exports.make_next()
+        started.refresh_from_db()
+        assert started.attempt == attempt
+        Export.objects.filter(state=State.WORKING).update(lease_until=ENDED)
+    assert (started.state, stored()) == (State.FAILED, [])
+    assert "disk" not in started.problem
+
+
+def test_the_file_goes_when_it_expires_and_so_do_files_without_a_row(ada, bob, started):
+    made(started)
+    kept = exports.start(bob.principal)
+    made(kept)
+    default_storage.save("exports/left-by-a-killed-job.zip", default_storage.open(kept.file))
+    Export.objects.filter(owner=ada).update(expires_at=timezone.now())
+    assert exports.delete_expired() == 1
+    assert [f"{exports.FOLDER}/{name}" for name in stored()] == [kept.file]
+    assert list(Export.objects.all()) == [kept]
+
+
+def test_only_who_reaches_the_whole_account_may_export_it(ada, bob):
+    team = bob.personal_workspace.pk
+    limited = [{"scopes": ["tasks:read", "tasks:write"]}, {"agents": ["echo"]}, {"workspace_id": team}]
+    for limits in limited:
+        key, _ = ApiKey.issue(ada, "limited", **limits)
+        with pytest.raises(exports.NotWholeAccount):
+            exports.start(key.principal)
+    key, _ = ApiKey.issue(ada, "full")
+    assert exports.start(key.principal).owner == ada
+
+
+def test_operators_see_how_far_it_is(admin_client, started):
+    made(started)
+    for address in (list_url(Export), page_url(Export, started.pk)):
+        shown = admin_client.get(address)
+        assert (shown.status_code, "ada@example.org" in shown.text) == (200, True)
+        assert started.file not in shown.text
