@@ -125,11 +125,11 @@ async def _compare(target: Target, agent: str, other: str, times: int) -> Figure
     }
     seconds: dict[str, list[float]] = {name: [] for name in conditions}
     seen: dict[str, list[list[float]]] = {name: [] for name in conditions}
-    alone = await _first_tasks(target, agent, other, times)
+    alone = await first_tasks(target, agent, other, times)
     for _ in range(ROUNDS):
         for name, (a_second, priority) in conditions.items():
             async with flooded(target, agent, a_second, priority) as told:
-                seconds[name] += await _first_tasks(target, agent, other, times)
+                seconds[name] += await first_tasks(target, agent, other, times)
             seen[name].append(told)
     figures = {"runs/s": sends / whole, "alone, p50 ms": statistics.median(alone) * 1000}
     for name in conditions:
@@ -141,7 +141,7 @@ async def _compare(target: Target, agent: str, other: str, times: int) -> Figure
     }
 
 
-async def _first_tasks(target: Target, agent: str, key: str, times: int) -> list[float]:
+async def first_tasks(target: Target, agent: str, key: str, times: int) -> list[float]:
     seconds = []
     async with Client(target.url, key) as client:
         for _ in range(times):

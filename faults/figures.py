@@ -1,4 +1,4 @@
-"""`python -m faults.figures [races subscribers readers restart]`: single promises in numbers, on a stack of services.
+"""`python -m faults.figures [races subscribers readers flood restart]`: single promises in numbers, on services.
 
 It needs PostgreSQL, Redis and RabbitMQ as `make bench` does. Exits with 1 where a promise is broken.
 """
@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -22,14 +22,17 @@ import psycopg
 
 from benchmarks import variants
 from benchmarks.agents import JOIN_SECONDS, WORK_SECONDS
+from benchmarks.crowd import user_key
+from benchmarks.flood import FLOOD, first_tasks, flooded
 from benchmarks.http import Connection
+from benchmarks.load import timed
 from benchmarks.rpc import Client, request, said
 from benchmarks.target import Target
 
 RACES, AT_ONCE = 1_000, 10
 SUBSCRIBERS, CUTS, CHUNKS = 200, 20, 300
-READERS, LARGE_CHUNKS = 50, 1_000
-MB = 1024 * 1024
+READERS, LARGE_CHUNKS, PAUSE_SECONDS = 50, 1_000, 0.1
+OTHERS, FLOOD_ROUNDS = 100, 2
 EVENT_ID = re.compile(rb"^id: ?(\d+)", re.MULTILINE)
 
 Found = tuple[str, bool]
@@ -112,25 +115,41 @@ async def _hear(url: str, headers: dict[str, str], body: bytes, most: int) -> li
 
 
 async def readers(target: Target) -> Found:
-    """Clients that never read, each offered a large stream: what they cost in memory."""
+    """Clients that never read, each offered a large stream: what they cost in memory, and others in time.
+
+    The same stream without these clients comes first: writing it costs time, too.
+    """
     async with target.client() as client:
-        params = said(str(LARGE_CHUNKS)) | {"configuration": {"returnImmediately": True}}
-        task = (await client.call("bench-heavy", "SendMessage", params))["task"]["id"]
-        before, most = target.resident_kilobytes(), 0.0
-        lines = [_silent(target, task) for _ in range(READERS)]
-        state = ""
-        while "COMPLETED" not in state:
-            await asyncio.sleep(0.5)
-            most = max(most, target.resident_kilobytes())
-            state = (await client.call("bench-heavy", "GetTask", {"id": task, "historyLength": 0}))["status"]["state"]
-        took = [await _echo_seconds(client) for _ in range(20)]
+        await client.send("echo")
+        before = target.resident_kilobytes()
+        alone, _ = await _stream_large(target, client, 0)
+        beside, most = await _stream_large(target, client, READERS)
+    grown, ratio = (most - before) / 1024, _p95(beside) / _p95(alone)
+    offered = f"{READERS} readers that never read, {LARGE_CHUNKS * 256 // 1024} MB offered to each"
+    text = f"{offered}: web process +{grown:.0f} MB, an echo beside them takes {ratio:.2f} times as long (p95)"
+    return text, grown <= 64 and ratio < 2
+
+
+async def _stream_large(target: Target, client: Client, readers: int) -> tuple[list[float], float]:
+    """The seconds of each echo until a large stream has ended, and the most memory meanwhile."""
+    params = said(str(LARGE_CHUNKS)) | {"configuration": {"returnImmediately": True}}
+    started = (await client.call("bench-heavy", "SendMessage", params))["task"]
+    lines = [_silent(target, started["id"]) for _ in range(readers)]
+    took, most = list[float](), 0.0
+    while True:
+        took.append(await _echo_seconds(client))
         most = max(most, target.resident_kilobytes())
+        listed = await client.call("bench-heavy", "ListTasks", {"contextId": started["contextId"], "historyLength": 0})
+        if listed["tasks"][0]["status"]["state"] == "TASK_STATE_COMPLETED":  # without the artifact
+            break
+        await asyncio.sleep(PAUSE_SECONDS)
     for line in lines:
         line.close()
-    grown = (most - before) / 1024
-    offered = f"{READERS} readers that never read, {LARGE_CHUNKS * 256 // 1024} MB offered to each"
-    beside = f"an echo beside them {sorted(took)[18] * 1000:.0f} ms (p95)"
-    return f"{offered}: web process +{grown:.0f} MB, {beside}", grown <= 64
+    return took, most
+
+
+def _p95(seconds: list[float]) -> float:
+    return sorted(seconds)[-(-len(seconds) * 95 // 100) - 1]
 
 
 def _silent(target: Target, task: str) -> socket.socket:
@@ -149,6 +168,21 @@ async def _echo_seconds(client: Client) -> float:
     began = time.perf_counter()
     await client.send("echo")
     return time.perf_counter() - began
+
+
+async def flood(target: Target) -> Found:
+    """A tenant sends ten times its usual load: what another tenant's tasks take then."""
+    other = user_key(target, "other@parley.local")
+    sends = 4 * OTHERS
+    _, whole = await timed(target, lambda client: client.send("echo"), count=sends, at_once=AT_ONCE)
+    usual = sends / whole / FLOOD
+    seconds: dict[int, list[float]] = {1: [], FLOOD: []}
+    for times in [*seconds] * FLOOD_ROUNDS:
+        async with flooded(target, "echo", usual * times, "normal"):
+            seconds[times] += await first_tasks(target, "echo", other, OTHERS)
+    one, ten = (_p95(seconds[times]) for times in seconds)
+    text = f"{usual:.0f} messages a second of one tenant, then {FLOOD} times as many: an echo of another tenant takes"
+    return f"{text} {ten / one:.2f} times as long (p95)", ten < 2 * one
 
 
 async def restart(target: Target) -> Found:
@@ -171,12 +205,12 @@ async def restart(target: Target) -> Found:
 
 def _scalar(target: Target, sql: str) -> Any:
     with psycopg.connect(target.inside.environment["DATABASE_URL"]) as connection:
-        row = connection.execute(sql).fetchone()  # type: ignore[call-overload]
+        row = connection.execute(sql).fetchone()
         return row[0] if row else None
 
 
-FIGURES: dict[str, Callable[[Target], Awaitable[Found]]] = {
-    one.__name__: one for one in (races, subscribers, readers, restart)
+FIGURES: dict[str, Callable[[Target], Coroutine[Any, Any, Found]]] = {
+    one.__name__: one for one in (races, subscribers, readers, flood, restart)
 }
 
 

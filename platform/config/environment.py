@@ -78,12 +78,13 @@ def database(url: str, *, bridge_threads: int) -> dict[str, Any]:
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-64000;",
         }
         file = Path(config["NAME"])
-        # SQLite gives its journals the mode of the database file, and a new database begins as an empty file.
-        with suppress(OSError):  # that it cannot be made, SQLite says
-            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        keep_private(file, *(file.with_name(f"{file.name}-{journal}") for journal in ("wal", "shm", "journal")))
+        if file.name != ":memory:":
+            # SQLite gives its journals the mode of the database file, and a new database begins as an empty file.
+            with suppress(OSError):  # that it cannot be made, SQLite says
+                os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            keep_private(file, *(file.with_name(f"{file.name}-{journal}") for journal in ("wal", "shm", "journal")))
         # Threads and processes share the test database, so it is a file.
-        config["TEST"] = {"NAME": str(Path(config["NAME"]).with_name(f"test-{os.getpid()}.sqlite3"))}
+        config["TEST"] = {"NAME": str(file.with_name(f"test-{os.getpid()}.sqlite3"))}
     elif config["ENGINE"].endswith("postgresql"):
         # Database threads and plan threads keep a connection each; pages and admin use the rest of the pool.
         config["OPTIONS"] = {

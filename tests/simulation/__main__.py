@@ -20,12 +20,13 @@ def main() -> int:
     if os.environ.get(HASHES) != "0":
         os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], os.environ | {HASHES: "0"})
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    os.environ |= {"DATA_DIR": tempfile.mkdtemp(), "DATABASE_URL": "sqlite://:memory:", "SECRET_KEY": "simulation"}
-    import django
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ |= {"DATA_DIR": folder, "DATABASE_URL": "sqlite://:memory:", "SECRET_KEY": "simulation"}
+        import django
 
-    django.setup()
-    prepare()
-    return simulate(options)
+        django.setup()
+        prepare()
+        return simulate(options)
 
 
 def parser() -> argparse.ArgumentParser:
