@@ -47,7 +47,7 @@ MENDED = frozenset({"429", "503", "ConnectError", "ReadError", "RemoteProtocolEr
 MISFIT = re.compile(r"ERROR:  .*(?:does not exist|not-null constraint|foreign key constraint|check constraint).*")
 """What PostgreSQL answers a process that does not fit its tables."""
 NOT_UNDERSTOOD = re.compile(
-    r".*(?:unregistered task|UndefinedColumn|UndefinedTable|ImportError|KeyError:|TypeError:).*"
+    r"(?:unregistered task|UndefinedColumn|UndefinedTable|ImportError|KeyError|TypeError|ValidationError):?[^\"\\\n]*"
 )
 """What a process logs that does not understand what another version wrote."""
 
