@@ -7,7 +7,7 @@ UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/bin/uv)
 STAMP := $(VENV)/.parley-setup
 AUDIT := .tools/audit
 
-.PHONY: setup run quick test test-services test-browser test-all mutants faults faults-long lint types schema docs screenshots bench bench-peers trace-send wheel sbom audit lock clean
+.PHONY: setup run quick test test-services test-browser test-all mutants faults faults-long upgrade-check lint types schema docs screenshots bench bench-peers trace-send wheel sbom audit lock clean
 
 setup: $(STAMP)
 
@@ -53,6 +53,10 @@ faults: setup
 
 faults-long: setup
 	@$(PY) -m faults --minutes 30 $(FAULTS)
+
+# An upgrade under load, from the newest tag, or UPGRADE="REVISION --seconds 5"
+upgrade-check: setup
+	@$(PY) -m faults.upgrade $(UPGRADE)
 
 # djlint's formatter is not used: it would break lines where spaces count.
 lint: setup

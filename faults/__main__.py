@@ -22,7 +22,7 @@ from faults import history, judge
 from faults.followers import EventsFollower, Follower, SocketFollower
 from faults.history import INTERRUPTED, TERMINAL, Record, Seen
 from faults.injections import FAULTS, Schedule
-from faults.load import Client, GaveUp, Load, Tenant, answered
+from faults.load import Client, GaveUp, Load, Pace, Tenant, answered
 from faults.planted import DEFECTS
 from faults.receiver import Receiver
 from faults.stage import Embedded, Services, Stage, standing
@@ -82,8 +82,11 @@ class Outcome:
 class Trial:
     """One run: load, faults, the wait until everything has ended, and the judgement."""
 
+    rate = 0.0  # calls a second; 0: as many as the clients make
+
     def __init__(self, options: Options, stage: Stage) -> None:
         self.options, self.stage = options, stage
+        self.pace = Pace(self.rate)
         self.seen, self.outcome = Seen(), Outcome()
         self.chance = random.Random(options.seed)
 
@@ -94,11 +97,13 @@ class Trial:
             self.seen.marks = {tenant.name: tenant.mark for tenant in tenants}
             self.seen.owners = {tenant.name: tenant.user for tenant in tenants}
             followers = self._follow(tenants)
-            load = Load(tenants, self.options.clients, self.stage.urls, receiver.url, self.seen, self.options.seed)
+            load = Load(
+                tenants, self.options.clients, self.stage.urls, receiver.url, self.seen, self.options.seed, self.pace
+            )
             load.start()
             time.sleep(WARM_SECONDS)
             before = self.stage.measures()
-            client = Client(tenants[0], self.stage.urls, self.seen, random.Random(self.options.seed))
+            client = Client(tenants[0], self.stage.urls, self.seen, random.Random(self.options.seed), self.pace)
             ended_at = self._break(client)
             load.stop()
             settled = self._wait_until_settled(load) - ended_at

@@ -113,6 +113,7 @@ class Seen:
     probed: list[Probed] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     unsafe: list[str] = field(default_factory=list)  # pages with a message's markup as it was sent
+    reads: list[tuple[float, float]] = field(default_factory=list)  # answered GETs: begin and seconds
     gave_up: list[str] = field(default_factory=list)  # calls without an answer until the client's patience ended
     marks: dict[str, str] = field(default_factory=dict)  # a word in all that a tenant says, by tenant
     owners: dict[str, int] = field(default_factory=dict)  # users' keys, by tenant

@@ -50,11 +50,30 @@ class Tenant:
         return f"{self.name}-mark"
 
 
+class Pace:
+    """Lets so many calls a second begin, those of all clients together. 0: as many as they make."""
+
+    def __init__(self, rate: float = 0.0) -> None:
+        self._between = 1 / rate if rate else 0.0
+        self._next = time.monotonic()
+        self._lock = threading.Lock()
+
+    def wait(self) -> None:
+        with self._lock:
+            now = time.monotonic()
+            begin = max(now, self._next)
+            self._next = begin + self._between
+        time.sleep(begin - now)
+
+
 class Client:
     """One client of a tenant: its calls go to any web server, and are repeated until one answers."""
 
-    def __init__(self, tenant: Tenant, urls: list[str], seen: Seen, chance: random.Random) -> None:
+    def __init__(
+        self, tenant: Tenant, urls: list[str], seen: Seen, chance: random.Random, pace: Pace | None = None
+    ) -> None:
         self.tenant, self.urls, self.seen, self.chance = tenant, urls, seen, chance
+        self.pace = pace or Pace()
         self._http = httpx.Client(timeout=CALL_SECONDS, trust_env=False)
         self._headers = {"Authorization": f"Bearer {tenant.key}", "A2A-Version": "1.0"}
 
@@ -65,17 +84,29 @@ class Client:
         """The answer, other than to try again. Raises GaveUp."""
         deadline = time.monotonic() + PATIENCE
         while self._is_patient(deadline):
-            self.seen.count("calls")
-            with suppress(httpx.TransportError):
+            self._begin()
+            began = time.monotonic()
+            try:
                 url = self.chance.choice(self.urls) + path
                 answer = self._http.request(method, url, json=body, headers=self._headers | headers)
+            except httpx.TransportError as error:
+                why = type(error).__name__
+            else:
                 if answer.status_code < 500 and answer.status_code not in AGAIN:
+                    if method == "GET":
+                        self.seen.reads.append((began, time.monotonic() - began))
                     return answer
                 self._note(path, answer.status_code, answer.text)
+                why = str(answer.status_code)
             self.seen.count("calls repeated")
+            self.seen.count(f"calls repeated after {why}")
             time.sleep(BETWEEN)
         self.seen.gave_up.append(f"{method} {path}")
         raise GaveUp(path)
+
+    def _begin(self) -> None:
+        self.pace.wait()
+        self.seen.count("calls")
 
     def _is_patient(self, deadline: float) -> bool:
         return time.monotonic() < deadline and not self.seen.abandoned.is_set()
@@ -167,7 +198,7 @@ class Client:
             method, params, headers["Last-Event-ID"] = "SubscribeToTask", {"id": heard.task}, heard.place
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         url = f"{self.chance.choice(self.urls)}/a2a/{agent}"
-        self.seen.count("calls")
+        self._begin()
         with self._http.stream("POST", url, json=request, headers=headers) as answer:
             if not answer.headers.get("Content-Type", "").startswith("text/event-stream"):
                 answer.read()
@@ -244,9 +275,9 @@ class Journeys:
             self.all[name]()
             self.seen.count(f"journeys: {name}")
 
-    def _counting(self) -> tuple[JSON, str]:
-        """A message for the counter, and what it must deliver."""
-        number = self.chance.randint(5, 60)
+    def _counting(self, number: int = 0) -> tuple[JSON, str]:
+        """A message for the counter, and what it must deliver. 0: up to any number."""
+        number = number or self.chance.randint(5, 60)
         return self.client.message(f"{number} {self.mark}"), lines(number, self.mark)
 
     def _is_mine(self, agent: str, task: str) -> None:
@@ -262,18 +293,24 @@ class Journeys:
         self._is_mine("counter", task)
         self.client.end("counter", task)
 
-    def stream(self) -> None:
-        said, text = self._counting()
+    def stream(self, number: int = 0) -> None:
+        said, text = self._counting(number)
         heard = self.client.stream("counter", said)
         self.client.acknowledged(said, heard.task, text, must_complete=True)
         self.seen.streamed.append(heard)
         self.client.end("counter", heard.task)
 
     def question(self) -> None:
+        self.answer(self.ask())
+
+    def ask(self) -> JSON:
+        """A task that asks."""
         said = self.client.message(self.mark)
         task = self.client.send("asker", said)
         self.client.acknowledged(said, task["id"])
-        self.client.settled("asker", task["id"])
+        return self.client.settled("asker", task["id"])
+
+    def answer(self, task: JSON) -> None:
         number = self.chance.randint(3, 30)
         fields = {"taskId": task["id"], "contextId": task["contextId"]}
         reply = self.client.message(str(number), **fields)
@@ -301,11 +338,10 @@ class Journeys:
     def session(self) -> None:
         """A session by the client API, which goes on, is edited and is forked."""
         client = self.client
-        (first, text), (second, more) = self._counting(), self._counting()
-        opened = self._say("/api/v1/sessions", first, text, agent="counter")
+        opened = self.open()
         session = opened["session"]["id"]
         client.end("counter", opened["task"]["id"])
-        self._say(f"/api/v1/sessions/{session}/messages", second, more)
+        self.go_on(session)
         if self.chance.random() < 0.5:
             edited, other = self._counting()
             path = f"/api/v1/sessions/{session}/messages/{opened['message']['id']}"
@@ -314,8 +350,15 @@ class Journeys:
             key = str(uuid.UUID(int=self.chance.getrandbits(128)))
             forked = client.call("POST", f"/api/v1/sessions/{session}/fork", {}, **{"Idempotency-Key": key})
             assert forked.is_success, forked.text
-            third, most = self._counting()
-            self._say(f"/api/v1/sessions/{forked.json()['session']['id']}/messages", third, most)
+            self.go_on(forked.json()["session"]["id"])
+
+    def open(self) -> JSON:
+        said, text = self._counting()
+        return self._say("/api/v1/sessions", said, text, agent="counter")
+
+    def go_on(self, session: str) -> None:
+        said, text = self._counting()
+        self._say(f"/api/v1/sessions/{session}/messages", said, text)
 
     def _say(self, path: str, said: JSON, text: str, *, method: str = "POST", agent: str = "", **how: str) -> JSON:
         content = {"text": said["parts"][0]["text"], **how}
@@ -374,7 +417,14 @@ class Load:
     """Clients in threads, until `stop`."""
 
     def __init__(
-        self, tenants: list[Tenant], clients: int, urls: list[str], hook_url: str, seen: Seen, seed: int
+        self,
+        tenants: list[Tenant],
+        clients: int,
+        urls: list[str],
+        hook_url: str,
+        seen: Seen,
+        seed: int,
+        pace: Pace | None = None,
     ) -> None:
         self._over = threading.Event()
         others: dict[str, list[tuple[str, str]]] = {}
@@ -382,7 +432,7 @@ class Load:
         self._threads = []
         for tenant in tenants:
             for number in range(clients):
-                client = Client(tenant, urls, seen, random.Random(f"{seed} {tenant.name} {number}"))
+                client = Client(tenant, urls, seen, random.Random(f"{seed} {tenant.name} {number}"), pace)
                 work = Journeys(client, hook_url, others)
                 self._threads.append(threading.Thread(target=self._work, args=[work], daemon=True))
 

@@ -147,7 +147,7 @@ class Stage:
 
     def _answers(self) -> bool:
         workers = all(self.stack.takes_work(name) for name in self.stack.workers)
-        return workers and all(_is_ready(url) for url in self.urls)
+        return workers and all(is_ready(url) for url in self.urls)
 
     @property
     def urls(self) -> list[str]:
@@ -195,7 +195,7 @@ class Stage:
                 part.close()
 
 
-def _is_ready(url: str) -> bool:
+def is_ready(url: str) -> bool:
     try:
         with urllib.request.urlopen(f"{url}/readyz", timeout=5):
             return True
@@ -205,6 +205,8 @@ def _is_ready(url: str) -> bool:
 
 class Services(Stage):
     """Several processes on a PostgreSQL cluster and a Redis of their own."""
+
+    workers, webs = WORKERS, WEBS
 
     def __init__(self, **environment: str) -> None:
         super().__init__()
@@ -221,8 +223,8 @@ class Services(Stage):
         }
         self.stack = Stack(services=services, **SETTINGS, **WAITS_FOR_THE_DISK)
         self.stack.environment |= environment
-        self.stack.workers = [f"worker-{number}" for number in range(1, WORKERS + 1)]
-        self.stack.webs |= {f"web-{number}": free_port() for number in range(2, WEBS + 1)}
+        self.stack.workers = [f"worker-{number}" for number in range(1, self.workers + 1)]
+        self.stack.webs |= {f"web-{number}": free_port() for number in range(2, self.webs + 1)}
         self.roles = {"worker": self.stack.workers, "web": [*self.stack.webs], "beat": ["beat"]}
         self.database_url = urlunsplit(urlsplit(self.postgres.url)._replace(path=f"/{self.stack.name}"))
 

@@ -106,6 +106,7 @@ class Stack:
     `web` is the web server, "uvicorn" or "daphne".
 
     Attributes:
+        root: the folder with the code that is run; processes keep theirs when it changes.
         processes: by name: "serve" if embedded, else "web", "beat" and the workers.
         workers: names of Celery workers: "worker", and those of `another_worker`.
         webs: ports of web servers by name: "web", and those of `another_web`.
@@ -119,6 +120,7 @@ class Stack:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.web = web
+        self.root = ROOT
         self.data_dir = Path(tempfile.mkdtemp(prefix="parley-stack-"))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.workers: list[str] = [] if self.is_embedded else ["worker"]
@@ -245,13 +247,18 @@ class Stack:
         with (self.data_dir / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, *command],
-                cwd=ROOT,
-                env=self.environment,
+                cwd=self.root,
+                env=self._of_root(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
         return begun
+
+    def _of_root(self) -> dict[str, str]:
+        """The environment in which the code of `root` goes before an installed one."""
+        paths = [str(self.root), str(self.root / "platform"), *filter(None, [self.environment.get("PYTHONPATH")])]
+        return self.environment | {"PYTHONPATH": os.pathsep.join(paths)}
 
     def wait_for(self, path: str) -> None:
         self.wait_until(lambda: self._answers(path))
@@ -315,8 +322,8 @@ class Stack:
     def _run(self, *arguments: str, check: bool = True, as_it_was: bool = False) -> subprocess.CompletedProcess[str]:
         self._begins_as_others &= as_it_was  # `prepare` must then keep what this adds
         done = subprocess.run(
-            [sys.executable, *arguments], cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False,
-            timeout=240,
+            [sys.executable, *arguments],
+            cwd=self.root, env=self._of_root(), capture_output=True, text=True, check=False, timeout=240,
         )  # fmt: skip
         assert not check or done.returncode == 0, f"{' '.join(arguments)}\n{done.stdout}{done.stderr}"
         return done

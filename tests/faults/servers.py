@@ -85,6 +85,9 @@ class Postgres:
         if status.returncode != 0:
             self.start()
 
+    def log(self) -> str:
+        return (self._folder / "log").read_text(errors="replace")
+
     def close(self) -> None:
         with contextlib.suppress(AssertionError):
             self.stop("immediate")

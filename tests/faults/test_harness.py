@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from faults import __main__ as program
-from faults import history
+from faults import history, upgrade
 from faults.history import Seen, webhook_key
 from faults.planted import DEFECTS
 from faults.receiver import TRAP, Receiver
@@ -94,3 +94,28 @@ def test_the_receiver_keeps_calls_and_notices_a_followed_redirect() -> None:
 def test_events_of_webhooks_are_told_apart() -> None:
     first, second = ({"artifactUpdate": {"artifact": {"artifactId": name}}} for name in "ab")
     assert webhook_key(first) != webhook_key(second)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'ERROR:  column "is_notified" of relation "accounts_user" does not exist at character 28',
+        'ERROR:  relation "record_task" does not exist at character 15',
+        'ERROR:  null value in column "kind" of relation "record_run" violates not-null constraint',
+        'ERROR:  update or delete on table "agents_agent" violates foreign key constraint "to_agent" on table "hook"',
+    ],
+)
+def test_a_version_that_does_not_fit_the_tables_is_found(line: str) -> None:
+    log = f"[7] LOG:  checkpoint starting: time\n[8] {line}\n[8] STATEMENT:  SELECT 1\n[8] {line}\n"
+    assert upgrade.lines_with(upgrade.MISFIT, log) == [f"2 times {line}"]
+    assert upgrade.lines_with(upgrade.MISFIT, 'ERROR:  duplicate key value violates unique constraint "once"\n') == []
+
+
+def test_a_version_that_does_not_understand_a_message_is_found() -> None:
+    log = "worker is ready.\nReceived unregistered task of type 'transfers.make'.\n"
+    assert len(upgrade.lines_with(upgrade.NOT_UNDERSTOOD, log)) == 1
+
+
+def test_clients_of_an_upgrade_may_repeat_what_was_cut_off_and_nothing_else() -> None:
+    assert upgrade.unmended({"503": 2, "ConnectError": 3}) == []
+    assert len(upgrade.unmended({"500": 1, "502": 1, "ReadTimeout": 1})) == 3

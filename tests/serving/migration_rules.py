@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from django.db import migrations, models
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
+from django.db.models.expressions import Func
+from django.db.models.functions import Now
+
+from db.indexes import AddIndexBesideWriters
 
 HARMLESS = (
     migrations.CreateModel,
-    migrations.AddIndex,
+    AddIndexBesideWriters,
     migrations.AlterModelOptions,
     migrations.AlterModelManagers,
     migrations.RunPython,
@@ -39,18 +43,32 @@ def unsafe_operations(migration: migrations.Migration, before: ProjectState) -> 
 def _problems(operation: Operation, app: str, old: ProjectState, new: ProjectState, created: set[str]) -> Iterator[str]:
     match operation:
         case migrations.AddField(field=field) if operation.model_name_lower not in created:
-            if not (field.many_to_many or field.null or field.has_db_default()):
-                yield "Old processes do not fill it. Give it null=True or a db_default."
+            yield from _added(field)
         case migrations.AddField():
             pass
         case migrations.AlterField():
             yield from _altered(operation, app, old, new)
         case migrations.AddConstraint() if operation.model_name_lower not in created:
             yield "Old processes may break it. Check it in code first, and add it in a later version."
+        case migrations.AddIndex() if operation.model_name_lower in created:
+            pass
+        case migrations.AddIndex() if not isinstance(operation, AddIndexBesideWriters):
+            yield "Nobody can write until it is built. Use db.indexes.AddIndexBesideWriters."
         case migrations.SeparateDatabaseAndState() if not operation.database_operations:
             pass
         case _ if not isinstance(operation, (*HARMLESS, migrations.AddConstraint)):
             yield f'Old processes use it. Do it in a later version, with {CONTRACTS} = "unused since …".'
+
+
+def _added(field: models.Field) -> Iterator[str]:
+    if field.many_to_many:
+        return
+    if not (field.null or field.has_db_default()):
+        yield "Old processes do not fill it. Give it null=True or a db_default."
+    if isinstance(field.db_default, Func) and not isinstance(field.db_default, Now):
+        yield "Nobody can read until every row has it. Give it a constant as db_default, or null=True."
+    if field.db_index or field.unique:
+        yield "Nobody can read until its index is built. Give it db_index=False, and add the index afterwards."
 
 
 def _altered(operation: migrations.AlterField, app: str, old: ProjectState, new: ProjectState) -> Iterator[str]:

@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from django.contrib.postgres.functions import RandomUUID
 from django.db import migrations, models
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.state import ModelState, ProjectState
 
+from db.indexes import AddIndexBesideWriters
 from tests.serving.migration_rules import CONTRACTS, unsafe_operations
 
 BEFORE_THE_RULE = {
@@ -55,11 +57,12 @@ UNIQUE = models.UniqueConstraint(fields=["a"], name="a_is_unique")
         [migrations.AddField("row", "c", ADDED["null"])],
         [migrations.AddField("row", "c", ADDED["db_default"])],
         [migrations.AlterField("row", "a", models.CharField(max_length=20, help_text="Longer.", null=True))],
-        [migrations.AddIndex("row", models.Index(fields=["a"], name="by_a"))],
+        [AddIndexBesideWriters("row", models.Index(fields=["a"], name="by_a"))],
         [
             migrations.CreateModel("New", [("id", models.AutoField(primary_key=True)), ("a", models.TextField())]),
             migrations.AddField("new", "c", models.TextField(default="")),
             migrations.AddConstraint("new", UNIQUE),
+            migrations.AddIndex("new", models.Index(fields=["a"], name="by_a")),
         ],
     ],
 )
@@ -71,6 +74,10 @@ def test_what_adds_is_safe(operations: list[Any]) -> None:
     "operation",
     [
         migrations.AddField("row", "c", models.TextField(default="")),
+        migrations.AddField("row", "c", models.UUIDField(db_default=RandomUUID())),
+        migrations.AddField("row", "c", models.TextField(null=True, db_index=True)),
+        migrations.AddField("row", "c", models.TextField(null=True, unique=True)),
+        migrations.AddIndex("row", models.Index(fields=["a"], name="by_a")),
         migrations.RemoveField("row", "a"),
         migrations.RenameField("row", "a", "c"),
         migrations.DeleteModel("Row"),
