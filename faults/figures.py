@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
@@ -166,8 +166,8 @@ async def readiness(target: Target) -> Found:
             await asyncio.sleep(PROBE_SECONDS)
         answers = await asyncio.gather(*probes)
     refused, slowest = sum(status != 200 for status, _ in answers), max(took for _, took in answers)
-    load = f"{HOSTILE} readers that never read and {BUSY} runs at work"
-    text = f"{len(answers)} probes beside {load}: {refused} answers other than 200, the slowest {slowest:.2f} s"
+    beside = f"{HOSTILE} readers that never read and {BUSY} runs at work"
+    text = f"{len(answers)} probes beside {beside}: {refused} answers other than 200, the slowest {slowest:.2f} s"
     return text, not refused and slowest < READY_SECONDS
 
 
@@ -231,11 +231,11 @@ async def restart(target: Target) -> Found:
 
 def _scalar(target: Target, sql: str, values: Sequence[object] = ()) -> Any:
     with psycopg.connect(target.inside.environment["DATABASE_URL"]) as connection:
-        row = connection.execute(sql, values).fetchone()  # type: ignore[call-overload]
+        row = connection.execute(sql, values).fetchone()
         return row[0] if row else None
 
 
-FIGURES: dict[str, Callable[[Target], Awaitable[Found]]] = {
+FIGURES: dict[str, Callable[[Target], Coroutine[Any, Any, Found]]] = {
     one.__name__: one for one in (races, subscribers, readers, restart, readiness)
 }
 

@@ -181,9 +181,9 @@ class From(asyncio.Transport):
 
 
 async def test_an_ipv6_network_counts_as_one_address_and_a_mapped_address_as_ipv4() -> None:
-    lines = []
+    lines = list[asyncio.Protocol]()
     for address in ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "::ffff:192.0.2.1", "192.0.2.1", "::1"):
-        lines.append(uvicorn_http.HTTP(configuration(None), ServerState(), {}))
+        lines.append(uvicorn_http.HTTP(configuration(None), ServerState(), {}))  # type: ignore[call-arg]
         lines[-1].connection_made(From(address))
     assert sorted(uvicorn_http.connections_of.values()) == [1, 2, 2]
     for line in lines:
