@@ -1,6 +1,7 @@
-"""`python -m faults.figures [races subscribers readers flood restart]`: single promises in numbers, on services.
+"""`python -m faults.figures [races subscribers readers readiness flood restart]`: single promises in numbers.
 
-It needs PostgreSQL, Redis and RabbitMQ as `make bench` does. Exits with 1 where a promise is broken.
+They run on a stack of services, and need PostgreSQL, Redis and RabbitMQ as `make bench` does. Exits with 1 where a
+promise is broken.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import psycopg
@@ -33,6 +34,9 @@ RACES, AT_ONCE = 1_000, 10
 SUBSCRIBERS, CUTS, CHUNKS = 200, 20, 300
 READERS, LARGE_CHUNKS, PAUSE_SECONDS = 50, 1_000, 0.1
 OTHERS, FLOOD_ROUNDS = 100, 2
+HOSTILE, BUSY = 30, 20  # readers that never read, and callers whose runs work
+PROBED_SECONDS, PROBE_SECONDS, READY_SECONDS = 60, 0.25, 1.0
+UNFINISHED = "SELECT count(*) FROM record_task WHERE id = %s AND state IN ('submitted', 'working')"
 EVENT_ID = re.compile(rb"^id: ?(\d+)", re.MULTILINE)
 
 Found = tuple[str, bool]
@@ -170,6 +174,62 @@ async def _echo_seconds(client: Client) -> float:
     return time.perf_counter() - began
 
 
+async def readiness(target: Target) -> Found:
+    """Is `/readyz` answered in time while runs work and clients never read?"""
+    async with AsyncExitStack() as exits:
+        for load in (_keep_offering(target), *(_keep_working(target) for _ in range(BUSY))):
+            exits.push_async_callback(_end, asyncio.create_task(load))
+        probes, began = list[asyncio.Task[tuple[int, float]]](), time.monotonic()
+        while time.monotonic() < began + PROBED_SECONDS:
+            probes.append(asyncio.create_task(_probe(target)))
+            await asyncio.sleep(PROBE_SECONDS)
+        answers = await asyncio.gather(*probes)
+    refused, slowest = sum(status != 200 for status, _ in answers), max(took for _, took in answers)
+    beside = f"{HOSTILE} readers that never read and {BUSY} runs at work"
+    text = f"{len(answers)} probes beside {beside}: {refused} answers other than 200, the slowest {slowest:.2f} s"
+    return text, not refused and slowest < READY_SECONDS
+
+
+async def _probe(target: Target) -> tuple[int, float]:
+    began = time.perf_counter()
+    async with Connection(target.url, {}) as connection:
+        try:
+            await connection.fetch("GET", "/readyz")
+            status = 200
+        except RuntimeError as refusal:
+            print(refusal, file=sys.stderr)
+            status = 503
+    return status, time.perf_counter() - began
+
+
+async def _keep_offering(target: Target) -> None:
+    """Large streams, one after the other, each to as many readers that never read."""
+    async with target.client() as client:
+        while True:
+            params = said(str(LARGE_CHUNKS)) | {"configuration": {"returnImmediately": True}}
+            task = (await client.call("bench-heavy", "SendMessage", params))["task"]["id"]
+            lines = [_silent(target, task) for _ in range(HOSTILE)]
+            try:
+                while await asyncio.to_thread(_scalar, target, UNFINISHED, [task]):  # noqa: ASYNC110 - not in here
+                    await asyncio.sleep(0.5)
+            finally:
+                for line in lines:
+                    line.close()
+
+
+async def _keep_working(target: Target) -> None:
+    async with target.client() as client:
+        while True:
+            await client.send("bench-works")
+
+
+async def _end(load: asyncio.Task[None]) -> None:
+    """Raises what the load raised, since without it the figure says nothing."""
+    load.cancel()
+    with suppress(asyncio.CancelledError):
+        await load
+
+
 async def flood(target: Target) -> Found:
     """A tenant sends ten times its usual load: what another tenant's tasks take then."""
     other = user_key(target, "other@parley.local")
@@ -203,14 +263,14 @@ async def restart(target: Target) -> Found:
     return f"{events:,} events, all processes killed: an echo is answered {took:.1f} s after the start", took <= 5
 
 
-def _scalar(target: Target, sql: str) -> Any:
+def _scalar(target: Target, sql: str, values: Sequence[object] = ()) -> Any:
     with psycopg.connect(target.inside.environment["DATABASE_URL"]) as connection:
-        row = connection.execute(sql).fetchone()
+        row = connection.execute(sql, values).fetchone()
         return row[0] if row else None
 
 
 FIGURES: dict[str, Callable[[Target], Coroutine[Any, Any, Found]]] = {
-    one.__name__: one for one in (races, subscribers, readers, flood, restart)
+    one.__name__: one for one in (races, subscribers, readers, readiness, flood, restart)
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -202,8 +202,8 @@ class StreamFormat:
 def event_stream(answer: Answer, stream_format: StreamFormat) -> wire.EventStream:
     """Each update has its event's index as `id`. If the caller loses access, an error ends the stream."""
 
-    def encode(batch: list[Update]) -> bytes:
-        return b"".join(wire.text_frame(stream_format.update(shared.text), id_=index) for index, shared in batch)
+    def encode(batch: list[Update]) -> Iterator[bytes]:
+        return (wire.text_frame(stream_format.update(shared.text), id_=index) for index, shared in batch)
 
     def error_frame(error: Exception) -> bytes:
         return wire.sse_frame(stream_format.error(error), event=stream_format.error_event)
@@ -214,11 +214,11 @@ def event_stream(answer: Answer, stream_format: StreamFormat) -> wire.EventStrea
 
 async def checked_frames[T](
     batches: AsyncGenerator[T],
-    encode: Callable[[T], bytes],
+    encode: Callable[[T], Iterable[bytes]],
     error_frame: Callable[[Exception], bytes],
     recheck: partial[None],
 ) -> AsyncGenerator[bytes]:
-    """What `encode` makes of each batch, and heartbeats. An error, also of `Answer.recheck`, ends the stream."""
+    """Each batch's frames, made by `encode`, and heartbeats. An error, also of `Answer.recheck`, ends the stream."""
 
     def find_refusal() -> Exception | None:
         try:

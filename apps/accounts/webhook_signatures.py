@@ -95,7 +95,7 @@ def _verify_standard(secret: str, headers: Mapping[str, str], body: bytes, now: 
 
 
 def _verify_github(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
-    """GitHub signs neither a time nor the event's id: whoever has a whole request can send it again."""
+    """GitHub signs neither a time nor the event's id, so `incoming.receive` knows events again by their body too."""
     expected = "sha256=" + hmac.digest(secret.encode(), body, hashlib.sha256).hex()
     return _is_one_of(expected, [headers.get("X-Hub-Signature-256", "")])
 

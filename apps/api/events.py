@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -118,11 +118,13 @@ class Events(Endpoint):
 async def _live_frames(follower: Follower, check: wire.AccessCheck) -> AsyncGenerator[bytes]:
     """Frames; once caught up, heartbeats carry the position."""
 
-    def say(batch: Batch | None) -> bytes:
+    def say(batch: Batch | None) -> Iterator[bytes]:
         if batch is None:
-            return alive()
-        frames = b"".join(map(_frame, batch.items))
-        return frames if batch.items[-1].place else frames + wire.HEARTBEAT_WITH_ID % batch.place.encode()
+            yield alive()
+            return
+        yield from map(_frame, batch.items)
+        if not batch.items[-1].place:
+            yield wire.HEARTBEAT_WITH_ID % batch.place.encode()
 
     def alive() -> bytes:
         place = follower.newest_place.encode()
@@ -359,8 +361,8 @@ class Play(Endpoint):
 
 
 async def _playback_frames(playback: Playback, check: wire.AccessCheck) -> AsyncGenerator[bytes]:
-    def say(batch: list[JSON]) -> bytes:
-        return b"".join(wire.sse_frame(one, id_=one["index"], event=one["type"]) for one in batch)
+    def say(batch: list[JSON]) -> Iterator[bytes]:
+        return (wire.sse_frame(one, id_=one["index"], event=one["type"]) for one in batch)
 
     async for frame in wire.with_heartbeats(playback.play(), say, check=check):
         yield frame

@@ -19,7 +19,7 @@ from typing import Any
 from celery import current_app
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from kombu.exceptions import OperationalError
 
 from apps.accounts import webhook_signatures
@@ -210,7 +210,7 @@ def find_signed(key: uuid.UUID | None, headers: Mapping[str, str], body: bytes) 
 
 
 def receive(webhook: IncomingWebhook, headers: Mapping[str, str], body: Any, own_id: str = "") -> IncomingEvent:
-    """Record an event, and have it started. An event that came before is returned as it is.
+    """Record an event, and have it started. An event that came before is returned as it is, if it is still kept.
 
     `own_id` is its id if the sender gives none, so that a repeated call does not record it twice.
     """
@@ -221,11 +221,19 @@ def receive(webhook: IncomingWebhook, headers: Mapping[str, str], body: Any, own
         fields |= {"state": State.IGNORED, "reason": PAUSED}
     elif webhook.scheme == Scheme.GITHUB and kind == "ping":
         fields |= {"state": State.IGNORED, "reason": "GitHub tried the address."}
-    same = IncomingEvent.objects.filter(webhook=webhook, event_id=event_id, is_repeat=False)
+    is_same = Q(event_id=event_id)
+    if webhook.scheme == Scheme.GITHUB:  # which signs no id: whoever has a delivery can send it with another one
+        fields["digest"] = strict_json.digest_of(body)
+        is_same |= Q(digest=fields["digest"])
+    same = IncomingEvent.objects.filter(is_same, webhook=webhook, is_repeat=False)
     if (earlier := same.first()) is not None:
         return earlier
     try:
         with sql.write_transaction():
+            # No constraint has the digest, so two at once come one after the other.
+            IncomingWebhook.objects.select_for_update(no_key=True).filter(pk=webhook.pk).first()
+            if (earlier := same.first()) is not None:
+                return earlier
             event = IncomingEvent.objects.create(webhook=webhook, event_id=event_id, **fields)
             IncomingWebhook.objects.filter(pk=webhook.pk).update(last_event_at=event.received_at)
             _start_later(event)

@@ -100,7 +100,8 @@ class ScheduledRun(models.Model):
     text = models.TextField(blank=True)
     inputs = models.JSONField(default=dict, blank=True)
     task = models.ForeignKey(Task, null=True, blank=True, on_delete=models.SET_NULL, related_name="scheduled_runs")
-    reason = models.CharField(max_length=500, blank=True, help_text="Why it was skipped or could not start.")
+    reason = models.CharField(max_length=500, blank=True, help_text="Why it waits, was skipped or could not start.")
+    try_at = models.DateTimeField(null=True, blank=True, help_text="Not before; a limit was reached.")
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)
 
@@ -184,6 +185,9 @@ class IncomingEvent(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     webhook = models.ForeignKey(IncomingWebhook, on_delete=models.CASCADE, related_name="events")
     event_id = models.CharField(max_length=200, help_text="The sender's id.")
+    digest = models.CharField(
+        max_length=64, blank=True, db_default="", help_text="Of a body that is signed without the id; else empty."
+    )
     kind = models.CharField(max_length=200, blank=True, help_text="What happened, as the sender names it.")
     body = models.JSONField(null=True, help_text="Null if that is what was sent.")
     headers = models.JSONField(default=dict)
@@ -210,6 +214,7 @@ class IncomingEvent(models.Model):
         indexes = [
             models.Index(fields=["webhook", "-received_at", "-id"], name="events_of_a_webhook"),
             models.Index(fields=["received_at"], condition=models.Q(state="waiting"), name="events_that_wait"),
+            models.Index(fields=["webhook", "digest"], condition=~models.Q(digest=""), name="events_by_signed_body"),
         ]
 
     def __str__(self) -> str:

@@ -24,8 +24,15 @@ from apps.accounts.quotas import QuotaExceeded
 from apps.automation import targets
 from apps.automation.models import Schedule, ScheduledRun
 from apps.engine.cancel import cancel_task
-from apps.limits.current import Exceeded
-from apps.record.errors import InvalidFields, Refusal, TaskNotCancelable, TaskNotFound, UnsupportedOperation
+from apps.record.errors import (
+    InvalidFields,
+    NotAccepting,
+    Refusal,
+    TaskNotCancelable,
+    TaskNotFound,
+    UnsupportedOperation,
+    headers_of,
+)
 from apps.record.models import Task
 from db import sql
 
@@ -37,6 +44,8 @@ FAILURES_BEFORE_PAUSE = 5
 MOST_WAITING = 20  # of one schedule
 MOST_WAITING_BY_HAND = 10  # of one schedule, started by a person
 AT_ONCE = 200  # schedules of one tick
+MOST_SECONDS_BETWEEN_TRIES = 300  # while a limit is reached
+TRIED_FOR = datetime.timedelta(days=1)  # at most; else until the next due time
 LEASE = datetime.timedelta(seconds=60)
 CHECKED_TIMES = 100  # of a cron expression, for the shortest time between two
 LONGEST = datetime.timedelta(days=366)  # an interval
@@ -182,9 +191,9 @@ def run_now(schedule: Schedule) -> ScheduledRun:
         waiting = ScheduledRun.objects.filter(schedule=schedule, state=State.WAITING, is_manual=True)
         if waiting.count() >= MOST_WAITING_BY_HAND:
             raise TooManyWaiting
-        run = ScheduledRun.objects.create(
-            is_manual=True, due_at=sql.database_time(), **_content_of(schedule), schedule=schedule
-        )
+        now = sql.database_time()
+        content = _content_of(schedule)
+        run = ScheduledRun.objects.create(schedule=schedule, is_manual=True, due_at=now, created_at=now, **content)
     start_runs_of(schedule.pk)
     run.refresh_from_db()
     return run
@@ -218,7 +227,8 @@ def _claim(schedule: Schedule, now: datetime.datetime) -> bool:
         for place, (due_at, reason) in enumerate(missed):
             if not reason and waiting + place >= MOST_WAITING:
                 reason = f"{MOST_WAITING} runs were waiting already."
-            fields = {"state": State.SKIPPED if reason else State.WAITING, "reason": reason, **_content_of(schedule)}
+            state = State.SKIPPED if reason else State.WAITING
+            fields = {"state": state, "reason": reason, "created_at": now, **_content_of(schedule)}
             ScheduledRun.objects.get_or_create(schedule=schedule, due_at=due_at, defaults=fields)
     return True
 
@@ -239,7 +249,8 @@ def _missed(schedule: Schedule, now: datetime.datetime) -> list[tuple[datetime.d
 
 def start_waiting() -> int:
     """Start what waits, whoever claimed it. Returns the number of runs that were started."""
-    waiting = ScheduledRun.objects.filter(state=State.WAITING).values("schedule")
+    is_time = Q(try_at=None) | Q(try_at__lte=sql.database_time())
+    waiting = ScheduledRun.objects.filter(is_time, state=State.WAITING).values("schedule")
     found = waiting.annotate(first=Min("due_at")).order_by("first").values_list("schedule", flat=True)
     started = 0
     for schedule in list(found):  # all of them: those that wait for an earlier run must not be in others' way
@@ -260,12 +271,21 @@ def start_runs_of(schedule_id: uuid.UUID) -> int:
         runs = ScheduledRun.objects.filter(schedule=schedule_id, state=State.WAITING).order_by("due_at")
         started = 0
         for run in runs.select_related("schedule__owner", "agent"):
-            if not _make_room(run):
+            if run.try_at is not None and _is_given_up(run, now):
+                _fail(run, run.reason)
+                continue
+            if (run.try_at is not None and run.try_at > now) or not _make_room(run):
                 break
             started += run.state == State.WAITING and _start(run)
         return started
     finally:
         Schedule.objects.filter(pk=schedule_id, sending_until=now + LEASE).update(sending_until=None)
+
+
+def _is_given_up(run: ScheduledRun, now: datetime.datetime) -> bool:
+    """Is it too late for a run that was refused? Its schedule has become due again, or it was tried for long."""
+    newer = ScheduledRun.objects.filter(schedule=run.schedule_id, is_manual=False, due_at__gt=run.created_at)
+    return now - run.created_at > TRIED_FOR or newer.exists()
 
 
 def _make_room(run: ScheduledRun) -> bool:
@@ -291,13 +311,31 @@ def _start(run: ScheduledRun) -> bool:
     content = {"text": run.text, "inputs": run.inputs}
     try:
         receipt = targets.start(schedule.owner, schedule.workspace_id, run.agent, key=run.key, **content)
-    except (Refusal, QuotaExceeded, Exceeded) as refusal:
-        _settle(run, State.FAILED, str(refusal))
-        _count_failure(schedule)
+    except (QuotaExceeded, NotAccepting) as refusal:
+        _try_later(run, refusal)
+        return False
+    except Refusal as refusal:
+        _fail(run, str(refusal))
         return False
     started = _settle(run, State.STARTED, task_id=receipt.task, started_at=sql.database_time())
     Schedule.objects.filter(pk=schedule.pk).exclude(failures=0).update(failures=0)
     return started
+
+
+def _try_later(run: ScheduledRun, refusal: Exception) -> None:
+    """Wait as long as the refusal says. Where waiting is no help, the run fails."""
+    seconds = int(headers_of(refusal, 429).get("Retry-After", 0))
+    if not seconds:
+        _fail(run, str(refusal))
+        return
+    wait = datetime.timedelta(seconds=min(seconds, MOST_SECONDS_BETWEEN_TRIES))
+    waits = ScheduledRun.objects.filter(pk=run.pk, state=State.WAITING)
+    waits.update(reason=str(refusal)[:500], try_at=sql.database_time() + wait)
+
+
+def _fail(run: ScheduledRun, reason: str) -> None:
+    if _settle(run, State.FAILED, reason):
+        _count_failure(run.schedule)
 
 
 def _settle(run: ScheduledRun, state: State, reason: str = "", **fields: object) -> bool:

@@ -99,7 +99,8 @@ async def _run(request: HttpRequest, slug: str) -> HttpResponseBase:
                 sent = await _send(request, principal, agent, asked, message)
             pieces = turns.follow(sent)
         run = Run(asked.thread_id, asked.run_id, sent, _own_state(asked), after)
-        frames = http.checked_frames(_at_once(pieces), run.frames, run.error, recheck(request, slug, WRITE))
+        check = recheck(request, slug, WRITE)
+        frames = http.checked_frames(_at_once(pieces), lambda batch: [run.frames(batch)], run.error, check)
         return wire.EventStream(frames, stack.pop_all().close)
 
 

@@ -14,7 +14,7 @@ import json
 import uuid
 import weakref
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import cached_property
 from types import MappingProxyType
@@ -201,6 +201,7 @@ def _token_update(event: Event) -> JSON:
 
 
 HEARTBEAT_SECONDS = 15.0
+PIECE_BYTES = 64 * 1024  # written at once, unless one frame is larger
 RECHECK_SECONDS = 45.0  # between checks of the caller's access
 STREAM_STARTED = b": begun\n\n"  # makes proxies send the response's head at once
 HEARTBEAT = b": still here\n\n"
@@ -228,11 +229,11 @@ class EventStream(StreamingHttpResponse):
 
 async def with_heartbeats[T](
     batches: AsyncGenerator[T],
-    say: Callable[[T], bytes],
+    say: Callable[[T], Iterable[bytes]],
     alive: Callable[[], bytes] = lambda: HEARTBEAT,
     check: AccessCheck | None = None,
 ) -> AsyncGenerator[bytes]:
-    """`say` of each batch, and `alive` after silence or when `check` is due. Closes `batches` at the end."""
+    """The frames of each batch, and `alive` after silence or when `check` is due. Closes `batches` at the end."""
     coming: asyncio.Task[tuple[T] | None] | None = None
     try:
         while True:
@@ -245,9 +246,24 @@ async def with_heartbeats[T](
             if (came := coming.result()) is None:
                 return
             coming = None
-            yield say(came[0])
+            async for piece in _pieces(say(came[0])):
+                yield piece
     finally:
         await _close(batches, coming)
+
+
+async def _pieces(frames: Iterable[bytes]) -> AsyncGenerator[bytes]:
+    """Frames joined up to PIECE_BYTES. They are made as they are read, and others have their turn in between."""
+    waiting, size = list[bytes](), 0
+    for frame in frames:
+        waiting.append(frame)
+        size += len(frame)
+        if size >= PIECE_BYTES:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+            await asyncio.sleep(0)
+    if waiting:
+        yield b"".join(waiting)
 
 
 class AccessCheck:

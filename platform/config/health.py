@@ -1,18 +1,20 @@
 """`/healthz`, `/readyz` and `/healthz/stream`, for orchestrators, load balancers and `./manage.py doctor`.
 
-`/readyz` answers within WAIT_SECONDS whatever hangs. Each check runs in a thread of its own, at most one at a time: a
-request while a check is under way waits for that one.
+`/readyz` answers within WAIT_SECONDS whatever hangs. Each check has a thread of its own: a request while a check is
+under way waits for that one. If it takes longer, what it found before counts for RECENT_SECONDS.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from http import HTTPStatus
+from queue import SimpleQueue
 
 import redis
 from celery import current_app
@@ -26,6 +28,7 @@ from apps.features.housekeeping.models import ServerProcess
 from apps.record.wire import EventStream
 
 WAIT_SECONDS = 0.8
+RECENT_SECONDS = 15.0
 POLL_SECONDS = 0.01
 CONNECT_SECONDS = 2.0
 LOW_DISK_BYTES = 1024**3
@@ -63,8 +66,9 @@ async def _found_in_time(checks: Sequence[Check]) -> dict[str, str]:
     while not all(one.done() for one in under_way.values()) and time.monotonic() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(POLL_SECONDS)
     parts: dict[str, str] = {}
-    for name, one in under_way.items():
-        parts |= one.result() if one.done() else {name: NO_ANSWER}
+    for check in checks:
+        one = under_way[check.name]
+        parts |= one.result() if one.done() else check.found_recently() or {check.name: NO_ANSWER}
     if "migrations" not in parts:
         parts |= dict.fromkeys(("migrations", "workers", "beat"), UNKNOWN)
     return parts
@@ -91,7 +95,10 @@ class Check:
     def __init__(self, name: str, find: Callable[[], Parts], setting: str = "") -> None:
         self.name, self._find, self._setting = name, find, setting
         self._lock = threading.Lock()
+        self._asked: SimpleQueue[Future[Parts]] = SimpleQueue()
+        self._thread: threading.Thread | None = None  # kept, because starting one holds up the event loop
         self._last: Future[Parts] | None = None
+        self._found: tuple[float, Parts] = (-math.inf, {})
 
     def is_needed(self) -> bool:
         return not str(getattr(settings, self._setting, "")).startswith("memory://")
@@ -101,15 +108,26 @@ class Check:
         with self._lock:
             if self._last is None or self._last.done():
                 self._last = Future()
-                threading.Thread(target=self._run, args=[self._last], name=f"ready-{self.name}", daemon=True).start()
+                self._asked.put(self._last)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=f"ready-{self.name}", daemon=True)
+                self._thread.start()
             return self._last
 
-    def _run(self, future: Future[Parts]) -> None:
-        try:
-            found = self._find()
-        except Exception:  # reasons are public, so they tell nothing of it
-            found = {self.name: UNREACHABLE}
-        future.set_result(found)
+    def found_recently(self) -> Parts:
+        """What the last check that ended has found; nothing after RECENT_SECONDS."""
+        found_at, found = self._found
+        return found if time.monotonic() - found_at <= RECENT_SECONDS else {}
+
+    def _run(self) -> None:
+        while True:
+            future = self._asked.get()
+            try:
+                found = self._find()
+            except Exception:  # reasons are public, so they tell nothing of it
+                found = {self.name: UNREACHABLE}
+            self._found = time.monotonic(), found
+            future.set_result(found)
 
 
 def find_database() -> Parts:
@@ -121,7 +139,7 @@ def find_database() -> Parts:
             return {"database": NOT_MIGRATED, "migrations": NOT_MIGRATED, "workers": UNKNOWN, "beat": UNKNOWN}
         missing = processes.missing()
     finally:
-        connection.close()  # this thread ends
+        connection.close()  # until the next check
     return {
         "database": OK,
         "migrations": OK,

@@ -6,18 +6,21 @@ import asyncio
 import contextlib
 import ipaddress
 from collections import Counter
+from typing import Any
 
+import h11
 from django.conf import settings
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from apps.accounts.principals import address_key
 
 MAX_HEAD_BYTES = 128 * 1024  # of request line and headers; `RequestLimits` refuses less, with an explanation
 MAX_URL_BYTES = 32 * 1024  # httptools reads no URL over 64 kB, so `RequestLimits` refuses the beginning of a longer one
 HEAD_SECONDS = 20.0  # for a head to be complete, since the connection opened or the head began
 REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 10\r\nContent-Length: 0\r\n\r\n"
-HTTP: type[asyncio.Protocol] = H11Protocol
 
 connections_of: Counter[str] = Counter()
-"""Open connections of each address, in this process; without WebSockets, which count as streams."""
+"""Open connections of each address, in this process, WebSockets included."""
 
 
 def is_counted(address: str) -> bool:
@@ -30,17 +33,108 @@ def is_counted(address: str) -> bool:
         return False
 
 
-def close_without_request(protocol: asyncio.Protocol, transport: asyncio.Transport) -> None:
-    """Close a connection on which no request is being answered, unless another protocol has it by now."""
-    cycle = getattr(protocol, "cycle", None)
-    if transport.get_protocol() is protocol and (cycle is None or cycle.response_complete):
-        transport.close()
+def give_back(key: str) -> None:
+    connections_of[key] -= 1
+    if not connections_of[key]:
+        del connections_of[key]
 
+
+class Bounded(asyncio.Protocol):
+    """Comes before a protocol of uvicorn. A connection counts until it is closed, and heads have HEAD_SECONDS."""
+
+    counted = ""  # the key in `connections_of`, of the protocol that has the connection
+    head_due: asyncio.TimerHandle | None = None
+    cycle: Any
+    client: Any
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+
+    def reads_head(self) -> bool:
+        """Is a head what has to come next, or has begun?"""
+        raise NotImplementedError
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        address = self.client[0] if self.client else ""
+        if not self.counted and is_counted(address):
+            self.counted = address_key(address)
+            connections_of[self.counted] += 1
+            if connections_of[self.counted] > settings.CONNECTIONS_PER_ADDRESS:
+                transport.write(REFUSED)
+                transport.close()
+                return
+        self.expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end_wait()
+        if self.counted:
+            give_back(self.counted)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.is_answering() or not self.reads_head():
+            self.end_wait()
+        elif self.head_due is None:
+            self.expect_head()
+
+    def handle_websocket_upgrade(self, *request: Any) -> None:
+        super().handle_websocket_upgrade(*request)  # type: ignore[misc]
+        if self.counted:
+            self.transport.set_protocol(CountedSocket(self.transport.get_protocol(), self.counted))
+
+    def is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def expect_head(self) -> None:
+        self.head_due = self.loop.call_later(HEAD_SECONDS, self.close_without_head)
+
+    def end_wait(self) -> None:
+        if self.head_due is not None:
+            self.head_due.cancel()
+            self.head_due = None
+
+    def close_without_head(self) -> None:
+        if not self.is_answering() and self.transport.get_protocol() is self:
+            self.transport.close()
+
+
+class CountedSocket(asyncio.Protocol):
+    """Hands on to the WebSocket's protocol, and gives the connection's place back when it is closed."""
+
+    def __init__(self, protocol: Any, counted: str) -> None:
+        self.protocol, self.counted = protocol, counted
+
+    def data_received(self, data: bytes) -> None:
+        self.protocol.data_received(data)
+
+    def eof_received(self) -> None:
+        self.protocol.eof_received()
+
+    def pause_writing(self) -> None:
+        self.protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.protocol.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        give_back(self.counted)
+        self.protocol.connection_lost(exc)
+
+
+class BoundedH11(Bounded, H11Protocol):
+    """uvicorn's protocol on h11, with limits of time and number."""
+
+    def reads_head(self) -> bool:
+        return self.conn.their_state is h11.IDLE
+
+
+HTTP: type[asyncio.Protocol] = BoundedH11
 
 with contextlib.suppress(ImportError):  # httptools is not for Windows
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-    class BoundedHttp(HttpToolsProtocol):
+    class BoundedHttp(Bounded, HttpToolsProtocol):
         """uvicorn's protocol on httptools, with limits of time and number, and without three faults.
 
         1. httptools keeps a head, or the trailers of a body, however long it is.
@@ -50,45 +144,10 @@ with contextlib.suppress(ImportError):  # httptools is not for Windows
         """
 
         unparsed = 0  # bytes at most, since the last complete head, message or piece of a body
-        head_due: asyncio.TimerHandle | None = None
-        counted = ""  # the address of a counted connection
+        is_in_body = False
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            address = self.client[0] if self.client else ""
-            if is_counted(address):
-                self.counted = address
-                connections_of[address] += 1
-                if connections_of[address] > settings.CONNECTIONS_PER_ADDRESS:
-                    transport.write(REFUSED)
-                    transport.close()
-                    return
-            self.expect_head()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self.forget()
-            super().connection_lost(exc)
-
-        def expect_head(self) -> None:
-            self.end_wait()
-            self.head_due = self.loop.call_later(HEAD_SECONDS, close_without_request, self, self.transport)
-
-        def end_wait(self) -> None:
-            if self.head_due is not None:
-                self.head_due.cancel()
-                self.head_due = None
-
-        def forget(self) -> None:
-            self.end_wait()
-            if self.counted:
-                connections_of[self.counted] -= 1
-                if not connections_of[self.counted]:
-                    del connections_of[self.counted]
-                self.counted = ""
-
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            self.expect_head()
+        def reads_head(self) -> bool:
+            return not self.is_in_body
 
         def data_received(self, data: bytes) -> None:
             is_first = self.cycle is None and not self.unparsed
@@ -102,16 +161,12 @@ with contextlib.suppress(ImportError):  # httptools is not for Windows
 
         def leave_to_h11(self, data: bytes) -> None:
             self.connections.discard(self)
-            self.forget()
-            protocol = H11Protocol(self.config, self.server_state, self.app_state)
+            self.end_wait()
+            protocol = BoundedH11(self.config, self.server_state, self.app_state)
+            protocol.counted = self.counted
             self.transport.set_protocol(protocol)
             protocol.connection_made(self.transport)
             protocol.data_received(data)
-            self.loop.call_later(HEAD_SECONDS, close_without_request, protocol, self.transport)
-
-        def handle_websocket_upgrade(self) -> None:
-            self.forget()  # the connection is another protocol's from here on
-            super().handle_websocket_upgrade()
 
         def on_url(self, url: bytes) -> None:
             super().on_url(url[: MAX_URL_BYTES - len(self.url)])
@@ -119,7 +174,7 @@ with contextlib.suppress(ImportError):  # httptools is not for Windows
         def on_headers_complete(self) -> None:
             """Raises ValueError, which becomes a 400, for an upgrade that was seen too late."""
             self.unparsed = 0
-            self.end_wait()
+            self.is_in_body = True
             upgrades = {value.lower() for name, value in self.headers if name == b"upgrade"}
             if self.parser.should_upgrade() and b"websocket" not in upgrades:
                 raise ValueError
@@ -128,5 +183,9 @@ with contextlib.suppress(ImportError):  # httptools is not for Windows
         def on_body(self, body: bytes) -> None:
             self.unparsed = 0
             super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            self.is_in_body = False
+            super().on_message_complete()
 
     HTTP = BoundedHttp

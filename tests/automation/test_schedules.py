@@ -58,7 +58,7 @@ def due_again(schedule: Schedule) -> None:
     schedule.refresh_from_db()
     assert schedule.next_at
     for run in schedule.runs.order_by("due_at"):
-        ScheduledRun.objects.filter(pk=run.pk).update(due_at=run.due_at - HOUR)
+        ScheduledRun.objects.filter(pk=run.pk).update(due_at=run.due_at - HOUR, created_at=run.created_at - HOUR)
     Schedule.objects.filter(pk=schedule.pk).update(
         next_at=schedule.next_at - HOUR, created_at=schedule.created_at - HOUR
     )
@@ -211,6 +211,50 @@ def test_a_target_that_is_no_more_fails_with_a_reason_and_pauses_the_schedule_in
     assert schedule.paused_at
     assert schedule.paused_because
     assert [message.to for message in mail.outbox] == [["ada@example.org"]]
+
+
+@pytest.fixture
+def no_more_today(settings: Any) -> None:
+    """Whatever is sent is refused by a limit."""
+    settings.ACTS_PER_MINUTE = 0
+
+
+@pytest.mark.usefixtures("no_more_today")
+def test_a_run_that_a_limit_refuses_waits_as_long_as_it_says_and_starts_then(hourly: Make, settings: Any) -> None:
+    schedule = hourly()
+    assert tick() == 0
+    run = schedule.runs.get()
+    assert (run.state, bool(run.reason)) == (State.WAITING, True)
+    assert run.try_at is not None
+    settings.ACTS_PER_MINUTE = 100
+    assert tick() == 0, "before that, nothing is tried"
+    ScheduledRun.objects.update(try_at=sql.database_time())
+    assert tick() == 1
+    run.refresh_from_db()
+    assert (run.state, run.reason) == (State.STARTED, "")
+
+
+@pytest.mark.usefixtures("no_more_today")
+@pytest.mark.parametrize("overlap", Schedule.Overlap)
+def test_a_run_that_is_refused_until_the_next_is_due_fails_and_says_why(hourly: Make, overlap: str) -> None:
+    schedule = hourly(overlap=overlap)
+    tick()
+    due_again(schedule)
+    tick()
+    assert states(schedule) == [State.FAILED, State.WAITING]
+    assert "Try again" in schedule.runs.order_by("due_at")[0].reason
+    schedule.refresh_from_db()
+    assert schedule.failures == 1
+
+
+@pytest.mark.usefixtures("no_more_today")
+def test_what_runs_once_is_tried_for_a_day(hourly: Make) -> None:
+    schedule = hourly(kind="once", at=sql.database_time() + HOUR)
+    tick()
+    assert states(schedule) == [State.WAITING]
+    ScheduledRun.objects.update(created_at=sql.database_time() - 25 * HOUR, try_at=sql.database_time())
+    tick()
+    assert states(schedule) == [State.FAILED]
 
 
 def test_schedules_of_a_deactivated_person_do_not_run(hourly: Make, ada: User) -> None:

@@ -13,7 +13,9 @@ from apps.accounts.models import User
 from apps.automation import incoming
 from apps.automation.models import IncomingEvent, IncomingWebhook
 from apps.record.models import Task
+from db.sql import write_transaction
 from tests.accounts.test_webhook_signatures import signed
+from tests.plans.test_deleted_at_once import until_somebody_waits_for_a_lock
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BODY = b'{"id": "evt_1", "type": "paid"}'
@@ -50,6 +52,25 @@ async def test_a_signed_event_starts_work_and_the_same_again_does_not(webhook, w
     again = await post(made.pk, **headers)
     task = await Task.objects.select_related("owner").aget()
     assert again == (202, {"id": answer["id"], "state": "started", "task": str(task.pk)})
+
+
+async def test_a_delivery_of_github_counts_once_whatever_id_it_is_sent_with(webhook):
+    made = await db.run(webhook, "github")
+    first, again = [await post(made.pk, **signature(made, **{"X-GitHub-Delivery": name})) for name in ("d1", "d2")]
+    assert first == again
+    another = b'{"id": "evt_2"}'
+    await post(made.pk, another, **signature(made, another, **{"X-GitHub-Delivery": "d3"}))
+    assert await IncomingEvent.objects.acount() == 2
+
+
+@pytest.mark.services("SQLite locks no rows", only=True)
+def test_two_such_deliveries_at_once_count_once(webhook):
+    made = webhook("github")
+    with write_transaction():
+        first = incoming.receive(made, {"X-GitHub-Delivery": "d1"}, {})
+        second = db.submit(incoming.receive, made, {"X-GitHub-Delivery": "d2"}, {})
+        until_somebody_waits_for_a_lock()
+    assert second.result(20) == first
 
 
 async def test_an_unknown_address_a_wrong_signature_and_a_closed_account_get_the_same_answer(webhook, ada):

@@ -27,7 +27,8 @@ pytestmark = [
 ]
 
 STEPS = {key: {"agent": "loud", "message": key} for key in ("one", "two", "three")}
-WAITS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+# Not by `pg_stat_activity`, which stays the same within a transaction.
+WAITS = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
 
 
 @pytest.fixture

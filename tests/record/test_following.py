@@ -10,7 +10,7 @@ from django.db import connection
 
 import db
 from apps.engine import accept, cancel
-from apps.record import feed, notifications
+from apps.record import feed, notifications, wire
 from tests.record.lineages import rename
 from tests.working import begin, chunk, say
 
@@ -320,3 +320,24 @@ async def test_what_was_read_before_the_newest_event_is_not_given_again():
             other.close()
     await reader.read(1, nothing_yet)
     assert given == []
+
+
+async def test_a_large_batch_is_sent_in_pieces_and_others_have_their_turn_in_between():
+    frame, made = b"x" * (wire.PIECE_BYTES // 4), list[int]()
+
+    async def batches():
+        yield range(16)
+
+    def say(batch):
+        for number in batch:
+            made.append(number)
+            yield frame
+
+    async with aclosing(wire.with_heartbeats(batches(), say)) as pieces:
+        assert await anext(pieces) == frame * 4
+        assert made == [0, 1, 2, 3], "what nobody reads yet is not made"
+        others = asyncio.Event()
+        asyncio.get_running_loop().call_soon(others.set)
+        await anext(pieces)
+        assert others.is_set()
+        assert [piece async for piece in pieces] == [frame * 4, frame * 4]

@@ -45,6 +45,12 @@ async def wait(request: HttpRequest) -> JsonResponse:
     raise AssertionError("nobody sets the event")
 
 
+async def late(request: HttpRequest) -> JsonResponse:
+    """Longer than a head may take."""
+    await asyncio.sleep(uvicorn_http.HEAD_SECONDS + 0.2)
+    return JsonResponse({})
+
+
 async def stream(request: HttpRequest, chunk: bytes, pause: float) -> StreamingHttpResponse:
     async def chunks() -> AsyncGenerator[bytes]:
         counted["streaming"] += 1
@@ -78,6 +84,7 @@ urlpatterns = [
     path("counts", counts),
     path("size", size),
     path("wait", wait),
+    path("late", late),
     path("flood", stream, {"chunk": b"x" * 65536, "pause": 0}),
     path("ticks", stream, {"chunk": b"tick\n", "pause": 0.02}),
 ]

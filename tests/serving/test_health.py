@@ -103,6 +103,20 @@ async def test_a_part_that_hangs_is_named_in_time_and_asked_by_one_thread_only(
     assert [thread.name for thread in threading.enumerate()].count("ready-broker") == 1
 
 
+async def test_a_slow_part_is_what_it_was_a_moment_ago(
+    checks: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_slow, end = threading.Event(), threading.Event()
+    checks(Check("database", lambda: all_well() if not is_slow.is_set() or end.wait(60) else {}))
+    assert (await ready())[0] == 200
+    is_slow.set()
+    assert (await ready())[0] == 200
+    monkeypatch.setattr(health, "RECENT_SECONDS", 0.0)
+    status, parts = await ready()
+    assert (status, parts["database"]) == (503, health.NO_ANSWER)
+    end.set()
+
+
 async def test_a_part_without_which_requests_are_answered_is_a_warning(checks: Callable[..., None]) -> None:
     checks(Check("database", lambda: {**all_well(), "workers": "No worker."}), Check("disk", lambda: {"disk": "Full."}))
     status, parts = await ready()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -11,21 +12,26 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
 import pytest
+from uvicorn.server import ServerState
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
+from config import uvicorn_http
+from config.serving import configuration
 from tests.stack import ROOT, START_SECONDS, free_port, web_command
 
 MB = 1024 * 1024
 SOON = 20.0  # seconds, on a busy machine
 ON_SERVICES = pytest.mark.services("the web servers of that profile", only=True)
 UVICORN = pytest.param("uvicorn", marks=ON_SERVICES)
+H2C = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk")
 DAPHNE = pytest.param("daphne", marks=ON_SERVICES)
 
 
@@ -126,6 +132,19 @@ def test_a_connection_without_a_request_is_closed(edge: Server, sent: bytes) -> 
 
 
 @pytest.mark.parametrize("edge", ["serve", UVICORN], indirect=True)
+@pytest.mark.parametrize(
+    ("first", "sent"),
+    [((), b"\r\n"), ((), b"GET /size HTTP/1.1\r\nX: "), (H2C, b"GET /size HTTP/1.1\r\nX: ")],
+    ids=["an empty line", "some headers", "some headers, to h11"],
+)
+def test_a_later_request_that_does_not_come_on_is_closed_too(edge: Server, first: tuple[str, ...], sent: bytes) -> None:
+    with edge.line("/late", *first) as line:
+        assert answer_on(line)[0] == 200
+        line.sendall(sent)
+        assert line.recv(1024) == b""
+
+
+@pytest.mark.parametrize("edge", ["serve", UVICORN], indirect=True)
 def test_a_body_that_does_not_come_on_is_refused(edge: Server) -> None:
     """Daphne hands on whole bodies alone."""
     with edge.line("/size", "Content-Length: 100", method="POST") as line:
@@ -134,14 +153,42 @@ def test_a_body_that_does_not_come_on_is_refused(edge: Server) -> None:
 
 
 @pytest.mark.parametrize("edge", ["serve", UVICORN], indirect=True)
-def test_an_address_has_a_limited_number_of_connections(edge: Server) -> None:
-    lines = [edge.line("/wait") for _ in range(60)]
-    try:
+@pytest.mark.parametrize(
+    "open_one",
+    [
+        lambda edge: edge.line("/wait"),
+        lambda edge: edge.line("/wait", version="1.0"),
+        lambda edge: edge.line("/wait", *H2C),
+        lambda edge: edge.websocket(),
+    ],
+    ids=["HTTP/1.1", "HTTP/1.0", "upgrade", "WebSocket"],
+)
+def test_an_address_has_a_limited_number_of_connections(
+    edge: Server, open_one: Callable[[Server], AbstractContextManager[object]]
+) -> None:
+    with contextlib.ExitStack() as lines:
+        for _ in range(60):
+            lines.enter_context(open_one(edge))
         until(lambda: answer_of_one_more(edge) == 503)
-    finally:
-        for line in lines:
-            line.close()
     until(lambda: answer_of_one_more(edge) == 200)
+
+
+class From(asyncio.Transport):
+    """A connection from this address."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__({"peername": (address, 50000)})
+
+
+async def test_an_ipv6_network_counts_as_one_address_and_a_mapped_address_as_ipv4() -> None:
+    lines = list[asyncio.Protocol]()
+    for address in ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "::ffff:192.0.2.1", "192.0.2.1", "::1"):
+        lines.append(uvicorn_http.HTTP(configuration(None), ServerState(), {}))  # type: ignore[call-arg]
+        lines[-1].connection_made(From(address))
+    assert sorted(uvicorn_http.connections_of.values()) == [1, 2, 2]
+    for line in lines:
+        line.connection_lost(OSError())
+    assert not uvicorn_http.connections_of
 
 
 def answer_of_one_more(edge: Server) -> int:
@@ -164,9 +211,8 @@ def test_a_websocket_that_sends_too_much_is_closed(edge: Server) -> None:
 
 
 def test_a_body_is_read_though_an_upgrade_is_offered(edge: Server) -> None:
-    offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk")
     for how, body in (("Content-Length: 5", b"hello"), ("Transfer-Encoding: chunked", b"5\r\nhello\r\n0\r\n\r\n")):
-        with edge.line("/size", *offer, how, method="POST") as line:
+        with edge.line("/size", *H2C, how, method="POST") as line:
             line.sendall(body)
             assert answer_on(line) == (200, {"bytes": 5})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, aclosing
 from typing import Any
 
@@ -149,8 +149,8 @@ async def _settled(incoming: AuthenticatedRequest, turn: Turn, stack: ExitStack)
     return wire.EventStream(frames, stack.pop_all().close)
 
 
-def _frames(batch: list[JSON]) -> bytes:
-    return b"".join(wire.sse_frame(one, event="message") for one in batch)
+def _frames(batch: list[JSON]) -> Iterator[bytes]:
+    return (wire.sse_frame(one, event="message") for one in batch)
 
 
 def _error_frame(call: Call) -> Callable[[Exception], bytes]:

@@ -125,7 +125,7 @@ def event_stream(
     def error_frame(error: Exception) -> bytes:
         return wire.sse_frame(error_json(error))
 
-    frames = checked_frames(pieces, encode, error_frame, recheck(request, agent.slug, scope))
+    frames = checked_frames(pieces, lambda batch: [encode(batch)], error_frame, recheck(request, agent.slug, scope))
     return wire.EventStream(frames, close, headers)
 
 
