@@ -26,6 +26,7 @@ from config.handlers import (  # noqa: E402
     MeasuredEdges,
     Receive,
     RequestLimits,
+    RetryAfterStop,
     SameOrigin,
     Scope,
     SecurityHeaders,
@@ -74,7 +75,7 @@ async def write_refusals() -> None:
 application = ProtocolTypeRouter(
     {
         "lifespan": lifespan,
-        "http": MeasuredEdges(ObservedRequests(SecurityHeaders(RequestLimits(http)))),
+        "http": MeasuredEdges(ObservedRequests(SecurityHeaders(RetryAfterStop(RequestLimits(http))))),
         "websocket": MeasuredEdges(SameOrigin(SocketLimits(AuthMiddlewareStack(URLRouter(SOCKETS))))),
     }
 )

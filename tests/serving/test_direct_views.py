@@ -23,7 +23,7 @@ from apps.agents.models import Agent
 from apps.engine.send import accept_and_publish, wait_until_settled
 from apps.record import feed, wire
 from apps.record.models import Context
-from config.handlers import RequestLimits, handle_async
+from config.handlers import RequestLimits, RetryAfterStop, handle_async
 
 pytestmark = pytest.mark.services("waiting views hold no connection of the pool, and hear by the channel layer")
 begun = asyncio.Event()
@@ -52,6 +52,12 @@ async def streams(request: HttpRequest, context: str) -> StreamingHttpResponse:
     return StreamingHttpResponse(lines())
 
 
+async def hangs(request: HttpRequest) -> HttpResponse:
+    begun.set()
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
 async def fails(request: HttpRequest) -> HttpResponse:
     raise RuntimeError("the password is swordfish")
 
@@ -75,6 +81,7 @@ async def awaits(request: HttpRequest) -> HttpResponse:
 urlpatterns = [
     path("a2a/waits/<uuid:context>/<uuid:task>/<int:after>", waits),
     path("a2a/streams/<uuid:context>", streams),
+    path("a2a/hangs", hangs),
     path("a2a/fails", fails),
     path("other/fails", fails),
     path("size", size),
@@ -215,6 +222,18 @@ async def test_head_gets_the_headers_alone_and_a_host_that_is_not_ours_nothing()
     status, headers, body = await answered("/size", method="HEAD")
     assert (status, headers["content-type"], body) == (200, "application/json", b"")
     assert (await answered("/size", host="evil.example"))[0] == 400
+
+
+async def test_a_request_that_the_servers_stop_cuts_off_may_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.begun", asyncio.Event())
+    communicator = request_to("/a2a/hangs", RetryAfterStop(handle_async))
+    await communicator.send_input({"type": "http.request", "body": b""})
+    await begun.wait()
+    communicator.future.cancel()  # as uvicorn does after its time for a graceful stop
+    start, body = await communicator.receive_output(5), await communicator.receive_output(5)
+    assert start["status"] == 503
+    assert (b"Retry-After", b"1") in start["headers"]
+    assert "again" in json.loads(body["body"])["error"]["message"]
 
 
 @pytest.mark.django_db(transaction=True)
