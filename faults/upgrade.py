@@ -196,6 +196,7 @@ class Upgrade(Trial):
         super().__init__(options, stage)
         self.revision = revision
         self.migrations, self.migrating, self.carried = 0, 0.0, 0
+        self.failures: list[str] = []
         self._phases: list[tuple[str, float, int]] = []
 
     def _break(self, client: Client) -> float:
@@ -234,12 +235,21 @@ class Upgrade(Trial):
     def _judge(self, *arguments: Any) -> None:
         super()._judge(*arguments)
         missing = QUESTIONS + SESSIONS + 1 - self.carried
+        self.failures = self._failures()
         self.outcome.found |= {
             "only_what_may_be_is_repeated": unmended(self._repeated()),
             "what_the_old_began_the_new_ends": [f"{missing} of them did not"] if missing else [],
             "both_versions_fit_the_tables": lines_with(MISFIT, self.stage.postgres_log()),
             "both_versions_understand_each_other": lines_with(NOT_UNDERSTOOD, self.stage.stack.log()),
         }
+
+    def _failures(self) -> list[str]:
+        """Tasks that failed, with the reasons that people are told."""
+        query = (
+            "SELECT agent.slug || ' ' || task.id || ': ' || coalesce(task.status_message #>> '{parts,0,text}', '')"
+            " FROM record_task task JOIN agents_agent agent ON agent.id = task.agent_id WHERE task.state = 'failed'"
+        )
+        return [str(row[0]) for row in self.stage.query()(query)]
 
     def _repeated(self) -> dict[str, int]:
         words = "calls repeated after "
@@ -257,7 +267,7 @@ class Upgrade(Trial):
             self._calls(),
             f"repeated: {repeated}",
             f"{figures['messages acknowledged']} messages acknowledged, {figures['lost']} lost",
-            f"{figures['tasks']} tasks, {figures['completed']} completed, {figures['failed']} failed",
+            f"{figures['tasks']} tasks, {figures['completed']} completed, {len(self.failures)} failed",
             f"{figures['second terminals']} second terminals, {figures['gaps']} gaps, {figures['events']} events",
             f"{self.carried} pieces of work carried over",
         ]
@@ -301,6 +311,8 @@ def main(arguments: list[str]) -> int:
         outcome = trial.run()
     broken = {rule: wrong for rule, wrong in outcome.found.items() if wrong}
     print(f"{trial.line()}{': BROKEN' if broken else ''}")
+    for failure in trial.failures:
+        print(f"failed: {failure}")
     for rule, wrong in broken.items():
         print(f"{rule}: broken {len(wrong)} times", *wrong[: judge.SHOWN], sep="\n    ")
     return 1 if broken else 0
