@@ -105,7 +105,7 @@ class ScheduledRunShape(Shape):
     due_at = serializers.DateTimeField()
     is_manual = serializers.BooleanField(help_text="Whether somebody started it by hand.")
     state = serializers.ChoiceField(ScheduledRun.State.choices)
-    reason = serializers.CharField(help_text="Why it was skipped or could not start.")
+    reason = serializers.CharField(help_text="Why it waits, was skipped or could not start.")
     task_id = serializers.UUIDField(
         allow_null=True, help_text="The task that it started. A plan's run has the same id."
     )

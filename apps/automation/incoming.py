@@ -18,7 +18,7 @@ from typing import Any
 
 from celery import current_app
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import Q, QuerySet
 from kombu.exceptions import OperationalError
 
@@ -209,8 +209,9 @@ def find_signed(key: uuid.UUID | None, headers: Mapping[str, str], body: bytes) 
     return webhook if is_signed else None
 
 
-def receive(webhook: IncomingWebhook, headers: Mapping[str, str], body: Any, own_id: str = "") -> IncomingEvent:
+def receive(webhook: IncomingWebhook, headers: Mapping[str, str], body: Any, own_id: str = "") -> IncomingEvent | None:
     """Record an event, and have it started. An event that came before is returned as it is, if it is still kept.
+    None if the webhook has been deleted meanwhile.
 
     `own_id` is its id if the sender gives none, so that a repeated call does not record it twice.
     """
@@ -224,21 +225,17 @@ def receive(webhook: IncomingWebhook, headers: Mapping[str, str], body: Any, own
     is_same = Q(event_id=event_id)
     if webhook.scheme == Scheme.GITHUB:  # which signs no id: whoever has a delivery can send it with another one
         fields["digest"] = strict_json.digest_of(body)
-        is_same |= Q(digest=fields["digest"])
-    same = IncomingEvent.objects.filter(is_same, webhook=webhook, is_repeat=False)
-    if (earlier := same.first()) is not None:
-        return earlier
-    try:
-        with sql.write_transaction():
-            # No constraint has the digest, so two at once come one after the other.
-            IncomingWebhook.objects.select_for_update(no_key=True).filter(pk=webhook.pk).first()
-            if (earlier := same.first()) is not None:
-                return earlier
-            event = IncomingEvent.objects.create(webhook=webhook, event_id=event_id, **fields)
-            IncomingWebhook.objects.filter(pk=webhook.pk).update(last_event_at=event.received_at)
-            _start_later(event)
-    except IntegrityError:  # the same event came at the same time
-        return same.get()
+        is_same |= Q(digest=fields["digest"], state__in=(State.WAITING, State.STARTED))
+    same = IncomingEvent.objects.filter(is_same, webhook=webhook, is_repeat=False).order_by("received_at")
+    with sql.write_transaction():
+        # Two at once come one after the other.
+        if not IncomingWebhook.objects.select_for_update(no_key=True).filter(pk=webhook.pk):
+            return None
+        if (earlier := same.first()) is not None:
+            return earlier
+        event = IncomingEvent.objects.create(webhook=webhook, event_id=event_id, **fields)
+        IncomingWebhook.objects.filter(pk=webhook.pk).update(last_event_at=event.received_at)
+        _start_later(event)
     return event
 
 

@@ -214,7 +214,6 @@ class IncomingEvent(models.Model):
         indexes = [
             models.Index(fields=["webhook", "-received_at", "-id"], name="events_of_a_webhook"),
             models.Index(fields=["received_at"], condition=models.Q(state="waiting"), name="events_that_wait"),
-            models.Index(fields=["webhook", "digest"], condition=~models.Q(digest=""), name="events_by_signed_body"),
         ]
 
     def __str__(self) -> str:

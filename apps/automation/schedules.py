@@ -272,11 +272,14 @@ def start_runs_of(schedule_id: uuid.UUID) -> int:
         started = 0
         for run in runs.select_related("schedule__owner", "agent"):
             if run.try_at is not None and _is_given_up(run, now):
-                _fail(run, run.reason)
+                _settle(run, State.FAILED, run.reason)  # a limit is no fault of the schedule, so it goes on
                 continue
             if (run.try_at is not None and run.try_at > now) or not _make_room(run):
                 break
-            started += run.state == State.WAITING and _start(run)
+            if run.state == State.WAITING:
+                started += _start(run)
+            if run.state == State.WAITING:
+                break  # it was refused for now, and later ones must not overtake it
         return started
     finally:
         Schedule.objects.filter(pk=schedule_id, sending_until=now + LEASE).update(sending_until=None)

@@ -100,7 +100,7 @@ async def _run(request: HttpRequest, slug: str) -> HttpResponseBase:
             pieces = turns.follow(sent)
         run = Run(asked.thread_id, asked.run_id, sent, _own_state(asked), after)
         check = recheck(request, slug, WRITE)
-        frames = http.checked_frames(_at_once(pieces), lambda batch: [run.frames(batch)], run.error, check)
+        frames = http.checked_frames(_at_once(pieces), run.frames, run.error, check)
         return wire.EventStream(frames, stack.pop_all().close)
 
 
@@ -293,22 +293,21 @@ class Run:
         self._state = self.own_state if isinstance(self.own_state, dict) else {}
         self._state |= {**STATE, "task": self._task, "session": self.thread, "files": []}
 
-    def frames(self, pieces: list[tuple[int, Piece]]) -> bytes:
+    def frames(self, pieces: list[tuple[int, Piece]]) -> Iterator[bytes]:
         """Server-sent events. An id comes with the last event of each event of the record."""
         fresh = [(index, piece) for index, piece in pieces if index > self.after or isinstance(piece, End)]
         for _, piece in pieces[: len(pieces) - len(fresh)]:
             list(self._events(piece))
-        frames = []
         reached = pieces[-1][0] if pieces else 0
         if not self._has_begun and (fresh or reached >= self.after):
             self._has_begun = True
-            frames += [_frame(one) for one in self._begin()]
+            yield from map(_frame, self._begin())
         for place, (index, piece) in enumerate(fresh):
             made = list(self._events(piece))
             is_last = place + 1 == len(fresh) or fresh[place + 1][0] != index
-            frames += [_frame(one) for one in made[:-1]]
-            frames += [_frame(one, index if is_last and index else None) for one in made[-1:]]
-        return b"".join(frames)
+            yield from map(_frame, made[:-1])
+            for one in made[-1:]:
+                yield _frame(one, index if is_last and index else None)
 
     def _begin(self) -> Iterator[events.BaseEvent]:
         """Clients check each stream by itself, so one that goes on opens the cut message again."""

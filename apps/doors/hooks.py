@@ -58,7 +58,10 @@ async def _accept(request: HttpRequest, key: str) -> IncomingEvent:
     quotas.count_event(str(webhook.pk))
     body = await _read(request)
     # Chosen here, because `db.run` may try again.
-    return await db.run(incoming.receive, webhook, request.headers, body, str(uuid.uuid4()))
+    event = await db.run(incoming.receive, webhook, request.headers, body, str(uuid.uuid4()))
+    if event is None:
+        raise NotSigned
+    return event
 
 
 def _uuid(text: str) -> uuid.UUID | None:

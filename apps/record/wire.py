@@ -14,7 +14,7 @@ import json
 import uuid
 import weakref
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import cached_property
 from types import MappingProxyType
@@ -246,14 +246,15 @@ async def with_heartbeats[T](
             if (came := coming.result()) is None:
                 return
             coming = None
-            async for piece in _pieces(say(came[0])):
+            for piece in _pieces(say(came[0])):
                 yield piece
+                await asyncio.sleep(0)  # others have their turn
     finally:
         await _close(batches, coming)
 
 
-async def _pieces(frames: Iterable[bytes]) -> AsyncGenerator[bytes]:
-    """Frames joined up to PIECE_BYTES. They are made as they are read, and others have their turn in between."""
+def _pieces(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """Frames joined up to PIECE_BYTES, made as they are read."""
     waiting, size = list[bytes](), 0
     for frame in frames:
         waiting.append(frame)
@@ -261,7 +262,6 @@ async def _pieces(frames: Iterable[bytes]) -> AsyncGenerator[bytes]:
         if size >= PIECE_BYTES:
             yield b"".join(waiting)
             waiting, size = [], 0
-            await asyncio.sleep(0)
     if waiting:
         yield b"".join(waiting)
 

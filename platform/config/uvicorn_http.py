@@ -8,7 +8,6 @@ import ipaddress
 from collections import Counter
 from typing import Any
 
-import h11
 from django.conf import settings
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -49,10 +48,6 @@ class Bounded(asyncio.Protocol):
     loop: asyncio.AbstractEventLoop
     transport: asyncio.Transport
 
-    def reads_head(self) -> bool:
-        """Is a head what has to come next, or has begun?"""
-        raise NotImplementedError
-
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         address = self.client[0] if self.client else ""
@@ -73,7 +68,7 @@ class Bounded(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.is_answering() or not self.reads_head():
+        if self.is_answering():
             self.end_wait()
         elif self.head_due is None:
             self.expect_head()
@@ -125,9 +120,6 @@ class CountedSocket(asyncio.Protocol):
 class BoundedH11(Bounded, H11Protocol):
     """uvicorn's protocol on h11, with limits of time and number."""
 
-    def reads_head(self) -> bool:
-        return self.conn.their_state is h11.IDLE
-
 
 HTTP: type[asyncio.Protocol] = BoundedH11
 
@@ -144,10 +136,6 @@ with contextlib.suppress(ImportError):  # httptools is not for Windows
         """
 
         unparsed = 0  # bytes at most, since the last complete head, message or piece of a body
-        is_in_body = False
-
-        def reads_head(self) -> bool:
-            return not self.is_in_body
 
         def data_received(self, data: bytes) -> None:
             is_first = self.cycle is None and not self.unparsed
@@ -174,7 +162,6 @@ with contextlib.suppress(ImportError):  # httptools is not for Windows
         def on_headers_complete(self) -> None:
             """Raises ValueError, which becomes a 400, for an upgrade that was seen too late."""
             self.unparsed = 0
-            self.is_in_body = True
             upgrades = {value.lower() for name, value in self.headers if name == b"upgrade"}
             if self.parser.should_upgrade() and b"websocket" not in upgrades:
                 raise ValueError
@@ -183,9 +170,5 @@ with contextlib.suppress(ImportError):  # httptools is not for Windows
         def on_body(self, body: bytes) -> None:
             self.unparsed = 0
             super().on_body(body)
-
-        def on_message_complete(self) -> None:
-            self.is_in_body = False
-            super().on_message_complete()
 
     HTTP = BoundedHttp

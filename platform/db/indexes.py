@@ -20,11 +20,13 @@ class AddIndexBesideWriters(AddIndexConcurrently):
         with connection.cursor() as cursor:
             cursor.execute("SELECT current_setting('lock_timeout')")
             [usual] = cursor.fetchone()
-            cursor.execute("SET lock_timeout = 0")  # it waits for open transactions, and nobody waits behind it
-            name = connection.ops.quote_name(self.index.name)
-            cursor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")  # the rest of one that was not finished
-            super().database_forwards(app_label, schema_editor, from_state, to_state)
-            cursor.execute(f"SET lock_timeout = '{usual}'")
+            cursor.execute("SET lock_timeout = '15min'")  # it waits for open transactions; nobody waits behind it
+            try:
+                name = connection.ops.quote_name(self.index.name)
+                cursor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")  # the rest of one that was not finished
+                super().database_forwards(app_label, schema_editor, from_state, to_state)
+            finally:
+                cursor.execute(f"SET lock_timeout = '{usual}'")
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         if schema_editor.connection.vendor != "postgresql":

@@ -226,6 +226,7 @@ def test_a_run_that_a_limit_refuses_waits_as_long_as_it_says_and_starts_then(hou
     run = schedule.runs.get()
     assert (run.state, bool(run.reason)) == (State.WAITING, True)
     assert run.try_at is not None
+    ScheduledRun.objects.update(try_at=sql.database_time() + HOUR)
     settings.ACTS_PER_MINUTE = 100
     assert tick() == 0, "before that, nothing is tried"
     ScheduledRun.objects.update(try_at=sql.database_time())
@@ -244,7 +245,17 @@ def test_a_run_that_is_refused_until_the_next_is_due_fails_and_says_why(hourly: 
     assert states(schedule) == [State.FAILED, State.WAITING]
     assert "Try again" in schedule.runs.order_by("due_at")[0].reason
     schedule.refresh_from_db()
-    assert schedule.failures == 1
+    assert schedule.failures == 0
+
+
+@pytest.mark.usefixtures("no_more_today")
+def test_a_run_that_waits_for_a_limit_is_not_overtaken(hourly: Make) -> None:
+    schedule = hourly(catch_up="all", catch_up_limit=3)
+    due_again(schedule)
+    due_again(schedule)
+    tick()
+    assert states(schedule) == [State.WAITING] * 3
+    assert [run.try_at is not None for run in schedule.runs.order_by("due_at")] == [True, False, False]
 
 
 @pytest.mark.usefixtures("no_more_today")

@@ -31,16 +31,19 @@ CONTRACTS = "contracts"
 def unsafe_operations(migration: migrations.Migration, before: ProjectState) -> list[str]:
     """What of a migration old processes do not survive, as sentences. `before` is changed."""
     found, created = [], set()
+    is_alone = not migration.atomic and len(migration.operations) == 1
     for operation in migration.operations:
         created |= {operation.name_lower} if isinstance(operation, migrations.CreateModel) else set()
         old = before.clone()
         operation.state_forwards(migration.app_label, before)
-        for problem in _problems(operation, migration.app_label, old, before, created):
+        for problem in _problems(operation, migration.app_label, old, before, created, is_alone=is_alone):
             found.append(f"{migration.app_label}.{migration.name}: {operation.describe()}: {problem}")
     return [] if getattr(migration, CONTRACTS, "") else found
 
 
-def _problems(operation: Operation, app: str, old: ProjectState, new: ProjectState, created: set[str]) -> Iterator[str]:
+def _problems(
+    operation: Operation, app: str, old: ProjectState, new: ProjectState, created: set[str], *, is_alone: bool
+) -> Iterator[str]:
     match operation:
         case migrations.AddField(field=field) if operation.model_name_lower not in created:
             yield from _added(field)
@@ -50,10 +53,10 @@ def _problems(operation: Operation, app: str, old: ProjectState, new: ProjectSta
             yield from _altered(operation, app, old, new)
         case migrations.AddConstraint() if operation.model_name_lower not in created:
             yield "Old processes may break it. Check it in code first, and add it in a later version."
-        case migrations.AddIndex() if operation.model_name_lower in created:
-            pass
-        case migrations.AddIndex() if not isinstance(operation, AddIndexBesideWriters):
-            yield "Nobody can write until it is built. Use db.indexes.AddIndexBesideWriters."
+        case migrations.AddIndex():
+            is_beside = is_alone and isinstance(operation, AddIndexBesideWriters)
+            if operation.model_name_lower not in created and not is_beside:
+                yield "Nobody can write until it is built. Use db.indexes.AddIndexBesideWriters, alone and not atomic."
         case migrations.SeparateDatabaseAndState() if not operation.database_operations:
             pass
         case _ if not isinstance(operation, (*HARMLESS, migrations.AddConstraint)):

@@ -57,7 +57,6 @@ UNIQUE = models.UniqueConstraint(fields=["a"], name="a_is_unique")
         [migrations.AddField("row", "c", ADDED["null"])],
         [migrations.AddField("row", "c", ADDED["db_default"])],
         [migrations.AlterField("row", "a", models.CharField(max_length=20, help_text="Longer.", null=True))],
-        [AddIndexBesideWriters("row", models.Index(fields=["a"], name="by_a"))],
         [
             migrations.CreateModel("New", [("id", models.AutoField(primary_key=True)), ("a", models.TextField())]),
             migrations.AddField("new", "c", models.TextField(default="")),
@@ -68,6 +67,13 @@ UNIQUE = models.UniqueConstraint(fields=["a"], name="a_is_unique")
 )
 def test_what_adds_is_safe(operations: list[Any]) -> None:
     assert check(*operations) == []
+
+
+def test_an_index_beside_writers_is_alone_in_a_migration_that_is_not_atomic() -> None:
+    index = AddIndexBesideWriters("row", models.Index(fields=["a"], name="by_a"))
+    assert check(index, atomic=False) == []
+    assert len(check(index)) == 1
+    assert len(check(index, migrations.AddField("row", "c", ADDED["null"]), atomic=False)) == 1
 
 
 @pytest.mark.parametrize(

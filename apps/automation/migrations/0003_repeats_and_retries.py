@@ -27,8 +27,4 @@ class Migration(migrations.Migration):
             name='reason',
             field=models.CharField(blank=True, help_text='Why it waits, was skipped or could not start.', max_length=500),
         ),
-        migrations.AddIndex(
-            model_name='incomingevent',
-            index=models.Index(condition=models.Q(('digest', ''), _negated=True), fields=['webhook', 'digest'], name='events_by_signed_body'),
-        ),
     ]

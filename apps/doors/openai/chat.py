@@ -81,18 +81,16 @@ class Completion:
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
         return self._object("chat.completion", [choice]) | {"usage": _usage(end)}
 
-    def frames(self, pieces: list[tuple[int, Piece]]) -> bytes:
+    def frames(self, pieces: list[tuple[int, Piece]]) -> Iterator[bytes]:
         """The chunks of these pieces as server-sent events."""
-        frames = []
         if not self.has_begun:
             self.has_begun = True
-            frames.append(self._chunk({"role": "assistant", "content": ""}))
+            yield self._chunk({"role": "assistant", "content": ""})
         for _, piece in pieces:
             if isinstance(piece, End):
-                frames += self._last(piece)
+                yield from self._last(piece)
             elif (delta := self._delta(piece)) is not None:
-                frames.append(self._chunk(delta))
-        return b"".join(frames)
+                yield self._chunk(delta)
 
     def _last(self, end: End) -> list[bytes]:
         if end.state not in ANSWERED:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -182,17 +182,17 @@ class Response:
             return None
         return {"code": "server_error", "message": self.end.words or "The agent failed."}
 
-    def frames(self, after: int = -1) -> Callable[[list[tuple[int, Piece]]], bytes]:
+    def frames(self, after: int = -1) -> Callable[[list[tuple[int, Piece]]], Iterator[bytes]]:
         """Encodes pieces as the events with a number above `after`."""
         self._tell("response.created", response=self.as_json())
         self._tell("response.in_progress", response=self.as_json())
 
-        def encode(pieces: list[tuple[int, Piece]]) -> bytes:
+        def encode(pieces: list[tuple[int, Piece]]) -> Iterator[bytes]:
             self.read(pieces)
             told, self._events = self._events, []
-            return b"".join(
-                wire.sse_frame(event, event=event["type"]) for event in told if event["sequence_number"] > after
-            )
+            for event in told:
+                if event["sequence_number"] > after:
+                    yield wire.sse_frame(event, event=event["type"])
 
         return encode
 

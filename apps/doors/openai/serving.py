@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -115,7 +115,7 @@ def event_stream(
     request: HttpRequest,
     agent: Agent,
     pieces: Pieces,
-    encode: Callable[[list[tuple[int, Piece]]], bytes],
+    encode: Callable[[list[tuple[int, Piece]]], Iterator[bytes]],
     close: Callable[[], None],
     headers: dict[str, str],
     scope: str = WRITE,
@@ -125,7 +125,7 @@ def event_stream(
     def error_frame(error: Exception) -> bytes:
         return wire.sse_frame(error_json(error))
 
-    frames = checked_frames(pieces, lambda batch: [encode(batch)], error_frame, recheck(request, agent.slug, scope))
+    frames = checked_frames(pieces, encode, error_frame, recheck(request, agent.slug, scope))
     return wire.EventStream(frames, close, headers)
 
 
