@@ -36,15 +36,16 @@ class Paced(SkillHandler):
 
 
 class Heavy(SkillHandler):
-    """Streams as many chunks of 256 KB as the text says."""
+    """Streams as many chunks of 256 KB as the text says, in artifacts of 40 MB."""
 
     name = "Heavy"
 
     async def on_request(self, task: TaskContext) -> Completed:
         await asyncio.sleep(JOIN_SECONDS)
-        async with task.artifact("large") as chunks:
-            for _ in range(int(task.message.text)):
-                await chunks.append("x" * 256 * 1024)
+        for left in range(int(task.message.text), 0, -160):
+            async with task.artifact(f"large {left}") as chunks:
+                for _ in range(min(left, 160)):
+                    await chunks.append("x" * 256 * 1024)
         return Completed("All sent.")
 
 
