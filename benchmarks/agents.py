@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from agentkit import Completed, SkillHandler, TaskContext
+from agentkit import Completed, InputRequired, SkillHandler, TaskContext
 
 WORK_SECONDS = 0.05
 JOIN_SECONDS, PACE_SECONDS = 1.5, 0.03
@@ -36,17 +36,21 @@ class Paced(SkillHandler):
 
 
 class Heavy(SkillHandler):
-    """Streams as many chunks of 256 KB as the text says, in artifacts of 40 MB."""
+    """Streams as many chunks of 256 KB as the text says, in artifacts of 40 MB. After `more` it asks how many more."""
 
     name = "Heavy"
 
-    async def on_request(self, task: TaskContext) -> Completed:
+    async def on_request(self, task: TaskContext) -> Completed | InputRequired:
         await asyncio.sleep(JOIN_SECONDS)
-        for left in range(int(task.message.text), 0, -160):
-            async with task.artifact(f"large {left}") as chunks:
+        return await self.on_input_received(task)
+
+    async def on_input_received(self, task: TaskContext) -> Completed | InputRequired:
+        count, _, more = task.message.text.partition(" ")
+        for left in range(int(count), 0, -160):
+            async with task.artifact(f"large {task.message.id} {left}") as chunks:
                 for _ in range(min(left, 160)):
                     await chunks.append("x" * 256 * 1024)
-        return Completed("All sent.")
+        return InputRequired("How many more?", slot="count") if more else Completed("All sent.")
 
 
 class Works(SkillHandler):

@@ -324,9 +324,8 @@ def act_on_schedule(request: HttpRequest, schedule: uuid.UUID) -> HttpResponse:
             case "run":
                 count_act(principal_of(request))
                 run = schedules.run_now(found)
-                messages.info(
-                    request, run.reason or ("It waits." if run.state == run.State.WAITING else "It was started.")
-                )
+                said = "It waits." if run.state == run.State.WAITING else "It was started."
+                messages.info(request, run.reason or said)
             case "delete":
                 found.delete()
                 messages.info(request, "The schedule was deleted. What it started stays.")
