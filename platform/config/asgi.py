@@ -31,6 +31,7 @@ from config.handlers import (  # noqa: E402
     SecurityHeaders,
     Send,
     SocketLimits,
+    ToldToTryAgain,
     handle_async,
 )
 from telemetry import errors, tracing  # noqa: E402
@@ -74,7 +75,7 @@ async def write_refusals() -> None:
 application = ProtocolTypeRouter(
     {
         "lifespan": lifespan,
-        "http": MeasuredEdges(ObservedRequests(SecurityHeaders(RequestLimits(http)))),
+        "http": MeasuredEdges(ObservedRequests(SecurityHeaders(ToldToTryAgain(RequestLimits(http))))),
         "websocket": MeasuredEdges(SameOrigin(SocketLimits(AuthMiddlewareStack(URLRouter(SOCKETS))))),
     }
 )

@@ -82,6 +82,12 @@ HEADER_TOO_LONG = ErrorResponse(
     "INVALID_ARGUMENT",
     "A header is too long. It may have at most 16 kB.",
 )
+STOPPING = ErrorResponse(
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "UNAVAILABLE",
+    "This server is being restarted. Send the same request again.",
+    code="unavailable",
+)
 INTERNAL = ErrorResponse(
     HTTPStatus.INTERNAL_SERVER_ERROR,
     "INTERNAL",

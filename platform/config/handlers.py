@@ -169,6 +169,30 @@ class SecurityHeaders:
         await self.application(scope, receive, send_with_headers)
 
 
+class ToldToTryAgain:
+    """ASGI middleware that answers 503 to callers who still wait when the server stops: uvicorn would answer 500."""
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        def send_noted(message: Message) -> Awaitable[None]:
+            nonlocal has_begun
+            has_begun = True
+            return send(message)
+
+        try:
+            await self.application(scope, receive, send_noted)
+        except asyncio.CancelledError:
+            if has_begun:
+                raise
+            response = error_response(error_responses.STOPPING, scope["path"])
+            response["Retry-After"] = "1"
+            await send_response(response, send)
+
+
 class BodyTooSlow(Exception):
     """A body does not come on."""
 

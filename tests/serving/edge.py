@@ -23,7 +23,16 @@ from django.http import HttpRequest, JsonResponse, StreamingHttpResponse  # noqa
 from django.urls import path  # noqa: E402
 
 from config import handlers, uvicorn_http  # noqa: E402
-from config.handlers import RequestLimits, SameOrigin, SocketLimits, handle_async  # noqa: E402
+from config.handlers import (  # noqa: E402
+    Receive,
+    RequestLimits,
+    SameOrigin,
+    Scope,
+    Send,
+    SocketLimits,
+    ToldToTryAgain,
+    handle_async,
+)
 
 counted = Counter(waiting=0, streaming=0, sent=0, talking=0)
 
@@ -74,6 +83,15 @@ class Parrot(AsyncWebsocketConsumer):
         counted["talking"] -= 1
 
 
+async def lifespan(scope: Scope, receive: Receive, send: Send) -> None:
+    """Its end takes a moment, as that of `config.asgi`."""
+    kind = ""
+    while kind != "lifespan.shutdown":
+        kind = (await receive())["type"]
+        await asyncio.sleep(0.1)
+        await send({"type": f"{kind}.complete"})
+
+
 urlpatterns = [
     path("counts", counts),
     path("size", size),
@@ -83,7 +101,11 @@ urlpatterns = [
 ]
 settings.ROOT_URLCONF = __name__
 application = ProtocolTypeRouter(
-    {"http": RequestLimits(handle_async), "websocket": SameOrigin(SocketLimits(Parrot.as_asgi()))}
+    {
+        "lifespan": lifespan,
+        "http": ToldToTryAgain(RequestLimits(handle_async)),
+        "websocket": SameOrigin(SocketLimits(Parrot.as_asgi())),
+    }
 )
 handlers.BODY_SECONDS, uvicorn_http.HEAD_SECONDS = 3.0, 1.5
 handlers.SOCKET_MESSAGES, handlers.SOCKET_MESSAGES_A_SECOND = 5.0, 0.0

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from http.client import HTTPResponse
+from http.client import HTTPResponse, RemoteDisconnected
 from pathlib import Path
 from typing import Any
 
@@ -248,9 +248,16 @@ def is_cut(line: socket.socket) -> bool:
     return False
 
 
-def test_it_stops_in_good_order_though_clients_wait_read_and_talk(edge: Server) -> None:
-    with edge.line("/wait"), edge.line("/ticks") as stream, edge.websocket():
+def test_it_stops_in_good_order_and_who_waits_may_try_again(edge: Server) -> None:
+    with edge.line("/wait") as waiting, edge.line("/ticks") as stream, edge.websocket():
         until(lambda: edge.counts()["waiting"] == edge.counts()["talking"] == 1)
         stream.recv(1024)
         edge.process.terminate()
+        answer = HTTPResponse(waiting)
+        if edge.name == "daphne":
+            with pytest.raises(RemoteDisconnected):
+                answer.begin()
+        else:
+            answer.begin()
+            assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
         assert edge.process.wait(SOON) in (0, -15)
