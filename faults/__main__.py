@@ -35,6 +35,7 @@ PROMISED_SECONDS = 30.0  # until everything has ended or asks, on a machine that
 REPORTS = Path("var/faults")
 LONG_MINUTES = 15.0  # a run of so many minutes has long outages
 AWAY_SECONDS = (5.0, 60.0)
+MORE = 1.1  # times the memory and the open files
 
 UNFINISHED = (
     "SELECT (SELECT count(*) FROM record_task WHERE state NOT IN ({settled})),"
@@ -240,11 +241,14 @@ class Trial:
         }
 
     def _compare(self, before: dict[str, Any], after: dict[str, Any]) -> None:
-        """Memory and open files of the processes that were never replaced, then those of all at the end."""
+        """Memory and open files of each process before the faults, and after them without load."""
+        self.outcome.found["memory_and_files_come_back"] = grown = []
         for name, (pid, memory, files) in sorted(after.items()):
-            pid_before, memory_before, files_before = before.get(name, (0, 0, 0))
-            was = f" (was {memory_before / 1024:.0f} MB, {files_before})" if pid == pid_before else " (replaced)"
-            self.outcome.figures[f"memory and files of {name}"] = f"{memory / 1024:.0f} MB, {files}{was}"
+            pid_before, memory_before, files_before = before[name]
+            was = f"{memory_before / 1024:.0f} MB, {files_before}{'' if pid == pid_before else ' of another process'}"
+            self.outcome.figures[f"memory and files of {name}"] = f"{memory / 1024:.0f} MB, {files} (were {was})"
+            if memory > memory_before * MORE or files > files_before * MORE:
+                grown.append(f"{name} has {memory / 1024:.0f} MB and {files} open files, and had {was}")
 
     def _keep_logs(self) -> None:
         folder = REPORTS / f"logs-{self.options.seed}"

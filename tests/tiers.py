@@ -23,6 +23,7 @@ SERVICES = {
 """Where the services are, unless the environment names others."""
 REDIS_AS_BROKER = ("tests/engine", "tests/faults")
 LARGE = {"HYPOTHESIS_PROFILE": "large"}
+SLOWEST = ("--durations=30", "--durations-min=2")  # shown at the end
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def main(name: str, *given: str) -> int:
     chosen = [argument for argument in given if argument == "-k" or not argument.startswith("-")]
     command = [sys.executable, "-m", "pytest", "-m", tier.marks, "--dist", "loadfile", "-n", "auto"]
     command += [f"--ignore={path}" for path in tier.ignored] if not chosen else []
-    command += [*given] if chosen else [*tier.files(), *given]
+    command += [*given] if chosen else [*tier.files(), *SLOWEST, *given]
     environment = {**tier.environment, **os.environ}
     if name == "redis-broker":
         environment |= tier.environment
