@@ -246,8 +246,9 @@ async def flood(target: Target) -> Found:
         async with flooded(target, "echo", usual * times, "normal"):
             seconds[times] += await first_tasks(target, "echo", other, OTHERS)
     one, ten = (_p95(seconds[times]) for times in seconds)
-    text = f"{usual:.0f} messages a second of one tenant, then {FLOOD} times as many: an echo of another tenant takes"
-    return f"{text} {ten / one:.2f} times as long (p95)", ten < 2 * one
+    text = f"{usual:.0f} messages a second of one tenant, then {FLOOD} times as many, which is all that is taken"
+    found = f"an echo of another tenant takes {one * 1000:.0f} ms, then {ten * 1000:.0f} ms (p95)"
+    return f"{text}: {found}", ten < 2 * one
 
 
 async def restart(target: Target) -> Found:
@@ -259,8 +260,10 @@ async def restart(target: Target) -> Found:
         process.send_signal(signal.SIGKILL)
         process.wait()
     began = time.monotonic()
-    for name in list(stack.processes):
-        stack.launch(name)
+    names = list(stack.processes)
+    stack.processes.clear()
+    for name in names:
+        stack.begin(name)
     await asyncio.to_thread(stack.wait_for, "/readyz")
     async with target.client() as client:
         await client.send("echo")
