@@ -23,12 +23,14 @@ KEPT = {model._meta.db_table for model in (ContentType, Permission)}
 def empty(_case: Any = None) -> None:
     """Replaces `TransactionTestCase._fixture_teardown`. Foreign keys are checked at the end."""
     background.wait_for_all()
-    tables = connection.introspection.django_table_names(only_existing=True, include_views=False)
+    tables = set(connection.introspection.django_table_names(only_existing=True, include_views=False)) - KEPT
     with transaction.atomic(), connection.cursor() as cursor:
-        for table in set(tables) - KEPT - set(AUDIT):
-            cursor.execute(f"DELETE FROM {connection.ops.quote_name(table)}")
-        cursor.execute(" UNION ALL ".join(f"SELECT 1 FROM {table}" for table in AUDIT) + " LIMIT 1")
-        if cursor.fetchone():
+        filled = (f"SELECT '{table}' WHERE EXISTS (SELECT 1 FROM \"{table}\")" for table in sorted(tables))
+        cursor.execute(" UNION ALL ".join(filled))
+        found = {table for (table,) in cursor.fetchall()}
+        for table in found.difference(AUDIT):
+            cursor.execute(f'DELETE FROM "{table}"')
+        if found.intersection(AUDIT):
             with unguarded_audit():
                 for table in AUDIT:
                     cursor.execute(f"DELETE FROM {table}")
