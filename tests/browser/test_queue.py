@@ -34,6 +34,7 @@ def test_messages_wait_in_their_order_are_changed_deleted_and_put_back(
     heard(page, "Done with before.")
     settled(page)
     script = Held(page, "**/js/session/queue.*")
+    page.reload()  # a slow page has loaded it for the first message
     say(page, f"until {go}")
     expect(page.locator(".send-now")).to_be_visible()
     act(page, "before", "Refer to this")
