@@ -13,6 +13,7 @@ from apps.accounts.models import User
 from apps.automation import incoming
 from apps.automation.models import IncomingEvent, IncomingWebhook
 from apps.record.models import Task
+from db import sql
 from db.sql import write_transaction
 from tests.accounts.test_webhook_signatures import signed
 from tests.plans.test_deleted_at_once import until_somebody_waits_for_a_lock
@@ -64,6 +65,30 @@ async def test_a_delivery_of_github_counts_once_whatever_id_it_is_sent_with(webh
 
 
 @pytest.mark.services("SQLite locks no rows", only=True)
+async def test_a_body_of_github_that_started_nothing_may_come_again(webhook):
+    made = await db.run(webhook, "github")
+    first, again = [], []
+    for answers, pause in ((first, sql.database_time), (again, lambda: None)):
+        await IncomingWebhook.objects.aupdate(paused_at=await db.run(pause))
+        answers += await post(made.pk, **signature(made, **{"X-GitHub-Delivery": str(uuid.uuid4())}))
+    assert (first[1]["state"], again[1]["state"]) == ("ignored", "waiting")
+
+
+async def test_an_event_of_a_webhook_that_is_deleted_meanwhile_is_refused_like_one_of_none(webhook, monkeypatch):
+    made = await db.run(webhook)
+    find = incoming.find_signed
+
+    def find_and_delete(*request):
+        found = find(*request)
+        IncomingWebhook.objects.all().delete()
+        return found
+
+    monkeypatch.setattr(incoming, "find_signed", find_and_delete)
+    deleted = await post(made.pk, **signature(made))
+    assert deleted == await post(uuid.uuid4(), **signature(made))
+    assert deleted[0] == 401
+
+
 def test_two_such_deliveries_at_once_count_once(webhook):
     made = webhook("github")
     with write_transaction():

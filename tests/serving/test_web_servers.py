@@ -145,6 +145,17 @@ def test_a_later_request_that_does_not_come_on_is_closed_too(edge: Server, first
 
 
 @pytest.mark.parametrize("edge", ["serve", UVICORN], indirect=True)
+def test_a_body_that_is_answered_early_and_does_not_come_on_is_closed(edge: Server) -> None:
+    with edge.line("/api/v1/uploads?filename=x", "Content-Length: 100000", method="POST") as line:
+        answer = HTTPResponse(line)
+        answer.begin()
+        answer.read()
+        assert answer.status == 404
+        line.sendall(b"abc")
+        assert line.recv(1024) == b""
+
+
+@pytest.mark.parametrize("edge", ["serve", UVICORN], indirect=True)
 def test_a_body_that_does_not_come_on_is_refused(edge: Server) -> None:
     """Daphne hands on whole bodies alone."""
     with edge.line("/size", "Content-Length: 100", method="POST") as line:
