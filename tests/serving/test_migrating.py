@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from django.apps import apps
+from django.contrib.postgres.operations import AddIndexConcurrently
 from django.core.management import CommandError, call_command
 from django.db import connection, models
 from django.db.migrations.state import ProjectState
@@ -114,3 +115,18 @@ def is_adding_an_index() -> bool:
             " AND query LIKE 'CREATE INDEX%'"
         )
         return cursor.rowcount > 0
+
+
+def test_an_index_that_fails_leaves_waits_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(AddIndexConcurrently, "database_forwards", fail)
+    index = AddIndexBesideWriters("queuedmessage", models.Index(fields=["id"], name="by_id"))
+    with connection.cursor() as cursor:
+        cursor.execute("SET lock_timeout = '7s'")
+        with pytest.raises(RuntimeError), connection.schema_editor(atomic=False) as editor:
+            index.database_forwards("queue", editor, ProjectState(), ProjectState())
+        cursor.execute("SHOW lock_timeout")
+        assert cursor.fetchone() == ("7s",)
+        cursor.execute("RESET lock_timeout")
