@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import uuid
 import zoneinfo
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, cast
@@ -18,6 +19,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.accounts.models import User
+from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded, count_act
 from apps.agents.models import Agent
 from apps.automation import schedules
@@ -269,16 +271,17 @@ def edit_schedule(request: HttpRequest, schedule: uuid.UUID | None = None) -> Ht
         given: dict[str, Any] = {} if schedule is None else _initial(found)
         initial = {"agent": request.GET.get("agent"), "time_zone": found.time_zone, **given}
         form = ScheduleForm(user, request.POST or None, initial=initial)
-        if request.method == "POST" and form.is_valid() and _save(user, form, found):
+        if request.method == "POST" and form.is_valid() and is_saved(user, form, schedules.save, found):
             return redirect("web:schedule", found.pk)
         about = {"form": form, "schedule": found if schedule else None, "examples": EXAMPLES, "zones": _zones()}
         return page(request, "web/schedule_edit.html", **about)
 
 
-def _save(user: User, form: ScheduleForm, schedule: Schedule) -> bool:
+def is_saved[Row](user: User, form: Any, save: Callable[[Principal, Row], object], row: Row) -> bool:
+    """Save what the form makes of the row. If that is refused, the form says why."""
     try:
         count_act(user.principal)
-        schedules.save(user.principal, form.fill(schedule))
+        save(user.principal, form.fill(row))
     except (Refusal, QuotaExceeded) as refusal:
         form.refused(refusal)
         return False

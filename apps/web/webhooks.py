@@ -24,7 +24,7 @@ from apps.plans.templates import TemplateProblem
 from apps.record.content import strict_json
 from apps.record.errors import InvalidFields, Refusal
 from apps.web.roles import refuse
-from apps.web.schedules import InputsField
+from apps.web.schedules import InputsField, is_saved
 from apps.web.shell import as_reader, page, principal_of, reader_view
 
 MOST_SHOWN = 200  # webhooks
@@ -133,7 +133,7 @@ def edit_webhook(request: HttpRequest, webhook: uuid.UUID | None = None) -> Http
     with as_reader(request):
         found = _find(request, webhook) if webhook else IncomingWebhook()
         form = WebhookForm(user, found, request.POST or None, initial=_initial(request, found))
-        if request.method == "POST" and form.is_valid() and _save(user, form, found):
+        if request.method == "POST" and form.is_valid() and is_saved(user, form, incoming.save, found):
             return redirect("web:webhook", found.pk) if webhook else _webhook_page(request, found, found.secret)
         newest = found.events.order_by("-received_at").first() if webhook else None
         sample = _as_text(newest.body, cut=False) if newest else _as_text(SAMPLE)
@@ -146,16 +146,6 @@ def _initial(request: HttpRequest, webhook: IncomingWebhook) -> dict[str, Any]:
         return {"agent": request.GET.get("agent")}
     given = {name: getattr(webhook, name) for name in ("name", "text", "only_if")}
     return given | {"agent": webhook.agent.slug if webhook.agent else None, "inputs": webhook.inputs or None}
-
-
-def _save(user: User, form: WebhookForm, webhook: IncomingWebhook) -> bool:
-    try:
-        count_act(user.principal)
-        incoming.save(user.principal, form.fill(webhook))
-    except (Refusal, QuotaExceeded) as refusal:
-        form.refused(refusal)
-        return False
-    return True
 
 
 @require_POST
