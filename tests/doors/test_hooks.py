@@ -64,7 +64,6 @@ async def test_a_delivery_of_github_counts_once_whatever_id_it_is_sent_with(webh
     assert await IncomingEvent.objects.acount() == 2
 
 
-@pytest.mark.services("SQLite locks no rows", only=True)
 async def test_a_body_of_github_that_started_nothing_may_come_again(webhook):
     made = await db.run(webhook, "github")
     first, again = [], []
@@ -89,6 +88,7 @@ async def test_an_event_of_a_webhook_that_is_deleted_meanwhile_is_refused_like_o
     assert deleted[0] == 401
 
 
+@pytest.mark.services("SQLite locks no rows", only=True)
 def test_two_such_deliveries_at_once_count_once(webhook):
     made = webhook("github")
     with write_transaction():
