@@ -39,7 +39,7 @@ from db.sql import CLOCK_SQL, Now, execute, uuid_from, write_transaction
 BEHIND_SECONDS = 0.1
 RESERVED_SECONDS = 5.0
 HELD_SECONDS = 1.0  # for which a lane is passed over whose run cannot start
-KEEP_FACTOR = 10.0  # What waits is kept so many times as long as it took to read: hundreds of lanes take milliseconds.
+KEPT_SECONDS = 0.05  # what waits, or as long as it took to read: hundreds of lanes take milliseconds
 CHOICES = 5  # of a claim, before it takes the named run
 REMEMBERED = 10_000  # workspaces and lanes
 
@@ -104,7 +104,8 @@ class Turns:
             return chosen
         began = time.monotonic()
         self._waiting = waiting = Waiting.read()
-        self._kept_until = began + KEEP_FACTOR * (time.monotonic() - began)
+        read = time.monotonic()
+        self._kept_until = read + max(KEPT_SECONDS, read - began)
         if (chosen := self._reserve_of(waiting)) is None:
             self.is_behind, self._kept_until = False, 0.0
         return chosen

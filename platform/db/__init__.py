@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
@@ -121,15 +121,21 @@ class Call(NamedTuple):
 
     function: Callable[[], Any]
     future: "Future[Any]"
+    caller: str
     is_stream: bool
     since: float  # by the performance counter
+
+    @property
+    def share(self) -> str | None:
+        """Whose share of the threads it takes: its caller's, or, as None, that of all streams."""
+        return None if self.is_stream else self.caller
 
 
 class DatabaseThreads(Executor):
     """Up to `count` threads, started when needed; each keeps a connection until `shutdown`.
 
-    While all are busy, callers take turns, so that one caller's many calls do not delay another's. Streams get a
-    third of the threads.
+    So that one caller's many calls do not delay another's, a caller gets a third of the threads, and callers take turns.
+    All streams together get another third.
     """
 
     def __init__(self, count: int, name: str) -> None:
@@ -137,7 +143,8 @@ class DatabaseThreads(Executor):
         self._pool = ThreadPoolExecutor(count, thread_name_prefix=name, initializer=self._register)
         self._lock = Lock()  # guards what follows
         self._free = count  # threads without work
-        self._free_for_streams = max(1, count // 3)
+        self._most = max(1, count // 3)
+        self._busy: Counter[str | None] = Counter()  # threads by share
         self._waiting: dict[tuple[str, bool], deque[Call]] = {}  # by caller, its streams apart; the next turn is first
         self._count = count
         self._pool_counted_at = 0.0
@@ -151,15 +158,15 @@ class DatabaseThreads(Executor):
 
     def submit[**P, T](self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         """See `concurrent.futures.Executor`."""
-        return self._enqueue(Call(partial(function, *args, **kwargs), Future(), False, time.perf_counter()))
+        return self._enqueue(Call(partial(function, *args, **kwargs), Future(), caller.get(), False, time.perf_counter()))
 
     def submit_for_stream(self, function: Callable[[], Any]) -> "Future[Any]":
         """`submit` what a stream needs."""
-        return self._enqueue(Call(function, Future(), True, time.perf_counter()))
+        return self._enqueue(Call(function, Future(), caller.get(), True, time.perf_counter()))
 
     def _enqueue(self, call: Call) -> "Future[Any]":
         with self._lock:
-            self._waiting.setdefault((caller.get(), call.is_stream), deque()).append(call)
+            self._waiting.setdefault((call.caller, call.is_stream), deque()).append(call)
             next_call = self._next_call() if self._free else None
             self._free -= next_call is not None
         if next_call is not None:
@@ -168,14 +175,14 @@ class DatabaseThreads(Executor):
 
     def _next_call(self) -> Call | None:
         """Take the call whose turn it is, if any may begin. The lock is held."""
-        lane = next((lane for lane in self._waiting if self._free_for_streams or not lane[1]), None)
-        if lane is None:
+        ready = (lane for lane, calls in self._waiting.items() if self._busy[calls[0].share] < self._most)
+        if (lane := next(ready, None)) is None:
             return None
         calls = self._waiting.pop(lane)
         call = calls.popleft()
         if calls:
             self._waiting[lane] = calls  # as the last
-        self._free_for_streams -= call.is_stream
+        self._busy[call.share] += 1
         return call
 
     def _work(self, call: Call | None) -> None:
@@ -189,7 +196,9 @@ class DatabaseThreads(Executor):
                 except BaseException as error:
                     done = partial(call.future.set_exception, error)
             with self._lock:  # before the caller learns the result, so that its next call finds this thread free
-                self._free_for_streams += call.is_stream
+                self._busy[call.share] -= 1
+                if not self._busy[call.share]:
+                    del self._busy[call.share]
                 call = self._next_call()
                 self._free += call is None
             if done is not None:

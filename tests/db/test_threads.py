@@ -108,6 +108,21 @@ def test_a_caller_with_many_calls_delays_no_other(threads):
     assert begun[4:] == [f"ada {number}" for number in range(2, 20)]
 
 
+def test_a_caller_leaves_threads_to_others(threads):
+    six, go_on, begun = threads(6), threading.Event(), []
+
+    def note(name):
+        begun.append(name)
+        go_on.wait(WAIT)
+
+    calls = [on_behalf_of("ada", six.submit, note, f"ada {number}") for number in range(5)]
+    assert on_behalf_of("bob", six.submit, threading.get_ident).result(WAIT)
+    assert begun == ["ada 0", "ada 1"]
+    go_on.set()
+    assert not wait(calls, WAIT).not_done
+    assert len(begun) == len(calls)
+
+
 def test_streams_take_turns_and_leave_threads_to_those_who_wait_for_an_answer(threads):
     three, go_on, begun = threads(3), threading.Event(), []
 

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.services("each database chooses
 
 @pytest.fixture
 def turns(monkeypatch):
-    monkeypatch.setattr(fairness, "KEEP_FACTOR", 0.0)
+    monkeypatch.setattr(fairness, "KEPT_SECONDS", 0.0)
     return Turns()
 
 

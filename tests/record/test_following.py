@@ -32,14 +32,22 @@ def connections():
         return cursor.fetchone()[0]
 
 
+async def by_all_threads(count):
+    async def of(caller):
+        db.caller.set(str(caller))  # of whom each gets some of the threads alone
+        await db.run(connections)
+
+    await asyncio.gather(*(of(caller) for caller in range(count)))
+
+
 async def test_200_followers_hold_no_thread_and_no_connection(ada, echo, said, settings):
     sent = [await db.run(accept.accept, ada.principal, echo, said()) for _ in range(20)]
-    await asyncio.gather(*(db.run(connections) for _ in range(settings.BRIDGE_THREADS * 3)))
+    await by_all_threads(settings.BRIDGE_THREADS * 3)
     feed.start_listening()  # the process's listener has a thread
     threads, before = threading.active_count(), await db.run(connections)
     followers = [asyncio.create_task(hear(sent[n % 20].context, sent[n % 20].index)) for n in range(200)]
     await asyncio.sleep(0)
-    await asyncio.gather(*(db.run(connections) for _ in range(settings.BRIDGE_THREADS * 3)))
+    await by_all_threads(settings.BRIDGE_THREADS * 3)
     assert threading.active_count() <= threads
     assert await db.run(connections) <= before
     assert not any(follower.done() for follower in followers)
