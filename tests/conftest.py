@@ -30,7 +30,7 @@ from apps.remote import circuit_breaker
 from apps.remote.federation import known
 from apps.remote.identity.did_web import resolver
 from telemetry import logs
-from tests import background, emptying, stack
+from tests import background, emptying, patterns, stack
 
 # On a busy machine an example may be slow; the test's timeout ends a hanging one.
 UNTIMED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
@@ -90,6 +90,17 @@ def _tests_end_with_their_background_work() -> Iterator[None]:
         patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.empty)
         patch.setattr(TestCase, "_fixture_teardown", emptying.rolled_back(TestCase._fixture_teardown))
         yield
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+    patterns.begin_with(stack.migrated(), connection)
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb() -> bool:
+    """SQLite's is a copy already, and goes with the folder."""
+    return connection.vendor == "sqlite"
 
 
 @pytest.fixture(scope="session", autouse=True)

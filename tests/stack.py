@@ -6,8 +6,8 @@ and channel names on the servers of the environment or the caller.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
+import hashlib
 import os
 import re
 import shutil
@@ -19,12 +19,13 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from kombu import Connection
+
+from tests import patterns
 
 ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 240.0  # on a busy machine
@@ -35,13 +36,19 @@ django.setup()
 from config.static_files import collect_if_changed
 collect_if_changed()
 """
-PREPARE = """
+MIGRATE = """
 import django
 django.setup()
 from django.core.management import call_command
 call_command("migrate", verbosity=0)
+"""
+SHOWCASE = """
+import django
+django.setup()
+from django.core.management import call_command
 call_command("load_showcase")
 """
+NOT_COPIED = shutil.ignore_patterns("static", "*.log", "database")
 NO_MATTER = {
     "RUN_LEASE_SECONDS",
     "OUTBOUND_ALLOW",
@@ -82,21 +89,26 @@ def free_port() -> int:
     return int(holder.getsockname()[1])
 
 
-@cache
-def static_files() -> Path:
-    """Collected static files, shared by a process's stacks, because collecting takes seconds."""
-    folder = Path(tempfile.mkdtemp(prefix="parley-static-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+def migrated(services: Mapping[str, str] = os.environ) -> Path:
+    """The pattern of a database with all tables."""
+    return _made("migrated", MIGRATE, services)
 
 
-@cache
-def _pattern(services: tuple[tuple[str, str], ...]) -> Stack:
-    """A prepared stack that never runs; others are copies, because preparing takes seconds."""
-    pattern = Stack(services=dict(services))
-    atexit.register(pattern.close)
-    pattern._run("-c", PREPARE)
-    return pattern
+def _made(kind: str, script: str, services: Mapping[str, str], before: Path | None = None) -> Path:
+    """The pattern of what Python makes by `script`, of what was `before`."""
+    database = services.get("DATABASE_URL", "")
+
+    def make(pattern: Path) -> None:
+        stack = Stack(services=services)
+        if before is not None:
+            stack._copy(before)
+        stack._run("-c", script)
+        shutil.copytree(stack.data_dir, pattern, dirs_exist_ok=True, ignore=NOT_COPIED)
+        shutil.rmtree(stack.data_dir)
+        if not stack.is_embedded:
+            patterns.note_database(pattern, database, stack.name)
+
+    return patterns.shared(f"{kind}-{hashlib.sha256(database.encode()).hexdigest()[:8]}", make)
 
 
 class Stack:
@@ -126,7 +138,7 @@ class Stack:
         self.workers: list[str] = [] if self.is_embedded else ["worker"]
         self.webs = {} if self.is_embedded else {"web": self.port}
         self._began: dict[str, int] = {}  # length of each log at its process's start
-        (self.data_dir / "static").symlink_to(static_files())
+        (self.data_dir / "static").symlink_to(patterns.place("static"))
         self._begins_as_others = all(name in NO_MATTER or name.startswith(TELEMETRY) for name in environment)
         inherited = {key: value for key, value in os.environ.items() if key not in (*SERVICES, "PYTEST_CURRENT_TEST")}
         self.environment = {
@@ -180,22 +192,19 @@ class Stack:
         """Tables, showcase and static files, as `serve` makes them. Equal beginnings are copied."""
         self._collect()
         if self._begins_as_others:
-            self._copy(_pattern(tuple(sorted(self.services.items()))))
+            self._copy(_made("prepared", SHOWCASE, self.services, before=migrated(self.services)))
         elif not self.is_embedded:
-            self._run("-c", PREPARE)
+            self._run("-c", MIGRATE + SHOWCASE)
 
     def _collect(self) -> None:
-        if not (static_files() / ".collected").exists():
-            self._run("-c", COLLECT, as_it_was=True)
+        patterns.shared("static", lambda _: self._run("-c", COLLECT, as_it_was=True))
 
-    def _copy(self, pattern: Stack) -> None:
-        shutil.copytree(
-            pattern.data_dir, self.data_dir, dirs_exist_ok=True, ignore=shutil.ignore_patterns("static", "*.log")
-        )
+    def _copy(self, pattern: Path) -> None:
+        shutil.copytree(pattern, self.data_dir, dirs_exist_ok=True, ignore=NOT_COPIED)
         if not self.is_embedded:
             with psycopg.connect(self.services["DATABASE_URL"], autocommit=True) as connection:
                 connection.execute(f'DROP DATABASE "{self.name}"')
-                connection.execute(f'CREATE DATABASE "{self.name}" TEMPLATE "{pattern.name}"')
+                connection.execute(f'CREATE DATABASE "{self.name}" TEMPLATE "{patterns.database_of(pattern)}"')
 
     def launch(self, *names: str) -> None:
         """Start these processes, and wait until workers take work."""

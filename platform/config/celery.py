@@ -9,6 +9,7 @@ from kombu.transport import TRANSPORT_ALIASES
 from config.garbage import freeze_imported_objects
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+os.environ.setdefault("CELERY_SKIP_CHECKS", "true")  # `prepare` makes them; they would import every page
 
 TRANSPORT_ALIASES["memory"] = "apps.engine.queue:MemoryTransport"
 app = Celery("parley")

@@ -16,7 +16,7 @@ running_command: ContextVar[str] = ContextVar("running_command", default="")
 class QuickCommand(BaseCommand):
     """A command without Django's system checks, which double the start time.
 
-    `serve`, `check`, `migrate` and workers run them.
+    `serve`, `prepare`, `check` and `migrate` run them.
     """
 
     requires_system_checks: list[str] = []

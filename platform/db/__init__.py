@@ -134,8 +134,8 @@ class Call(NamedTuple):
 class DatabaseThreads(Executor):
     """Up to `count` threads, started when needed; each keeps a connection until `shutdown`.
 
-    So that one caller's many calls do not delay another's, a caller gets a third of the threads, and callers take turns.
-    All streams together get another third.
+    So that one caller's many calls do not delay another's, a caller gets a third of the threads, all streams together
+    get a third, and callers take turns.
     """
 
     def __init__(self, count: int, name: str) -> None:
@@ -158,7 +158,9 @@ class DatabaseThreads(Executor):
 
     def submit[**P, T](self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         """See `concurrent.futures.Executor`."""
-        return self._enqueue(Call(partial(function, *args, **kwargs), Future(), caller.get(), False, time.perf_counter()))
+        return self._enqueue(
+            Call(partial(function, *args, **kwargs), Future(), caller.get(), False, time.perf_counter())
+        )
 
     def submit_for_stream(self, function: Callable[[], Any]) -> "Future[Any]":
         """`submit` what a stream needs."""
