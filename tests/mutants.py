@@ -117,8 +117,6 @@ def _pass(copy: Path, tier: str, files: list[str]) -> bool:
     options += ["-o", "addopts=-p tests.profile"]  # another checkout may lack our markers
     environment = {**TIERS[tier].environment, **os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'platform'}"}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"  # changes are too quick for bytecode timestamps
-    if tier == "services":
-        environment["DATABASE_URL"] = environment["DATABASE_URL"].rpartition("/")[0] + f"/{copy.name}"
     command = [sys.executable, "-m", "pytest", *options]
     with tempfile.TemporaryFile() as output:
         try:

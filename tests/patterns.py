@@ -1,7 +1,4 @@
-"""What the processes of a test run copy instead of making it again: a migrated database, a prepared Parley.
-
-`make test` and its like make a folder for them and remove it. Without one, each process has its own.
-"""
+"""What the processes of a test run copy instead of making it again: a migrated database, a prepared Parley."""
 
 from __future__ import annotations
 
@@ -9,32 +6,28 @@ import atexit
 import fcntl
 import os
 import shutil
-import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import cache
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
-from django.db.backends.base.base import BaseDatabaseWrapper
+
+if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
 
 FOLDER = "TEST_PATTERNS"
-"""The environment's name of the folder."""
+DATABASE = "parley.sqlite3"
 
 
-@contextmanager
-def folder() -> Iterator[Path]:
-    """The environment's folder, or one for the time being, with its databases."""
-    if given := os.environ.get(FOLDER):
-        yield Path(given)
-        return
-    made = Path(tempfile.mkdtemp(prefix="parley-patterns-"))
-    try:
-        yield made
-    finally:
-        remove(made)
+def folder() -> Path:
+    """The environment's, or a new one for this process and its children."""
+    if FOLDER not in os.environ:
+        os.environ[FOLDER] = tempfile.mkdtemp(prefix="parley-patterns-")
+        atexit.register(remove, Path(os.environ[FOLDER]))
+    return Path(os.environ[FOLDER])
 
 
 def remove(patterns: Path) -> None:
@@ -46,16 +39,9 @@ def remove(patterns: Path) -> None:
     shutil.rmtree(patterns, ignore_errors=True)
 
 
-@cache
-def _folder() -> Path:
-    kept = ExitStack()
-    atexit.register(kept.close)
-    return kept.enter_context(folder())
-
-
 def place(name: str) -> Path:
     """Where the pattern of this name is, or will be."""
-    return _folder() / name
+    return folder() / name
 
 
 def shared(name: str, make: Callable[[Path], None]) -> Path:
@@ -88,11 +74,7 @@ def begin_with(pattern: Path, connection: BaseDatabaseWrapper) -> None:
     if connection.vendor == "postgresql":
         test["TEMPLATE"] = database_of(pattern)
     else:
-        with (
-            closing(sqlite3.connect(pattern / "parley.sqlite3")) as made,
-            closing(sqlite3.connect(test["NAME"])) as copy,
-        ):
-            made.backup(copy)
+        shutil.copyfile(pattern / DATABASE, test["NAME"])
 
 
 if __name__ == "__main__":

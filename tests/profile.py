@@ -11,6 +11,9 @@ import tempfile
 import uuid
 from pathlib import Path
 
+from tests import patterns
+
+patterns.folder()  # before parallel workers begin, so that all have one
 os.environ["INSTALLATION"] = f"parley-test-{uuid.uuid4().hex[:8]}"
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 os.environ["SECRET_KEY"] = "a key for tests alone, which protects nothing at all"

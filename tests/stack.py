@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -100,13 +101,20 @@ def _made(kind: str, script: str, services: Mapping[str, str], before: Path | No
 
     def make(pattern: Path) -> None:
         stack = Stack(services=services)
-        if before is not None:
-            stack._copy(before)
-        stack._run("-c", script)
-        shutil.copytree(stack.data_dir, pattern, dirs_exist_ok=True, ignore=NOT_COPIED)
-        shutil.rmtree(stack.data_dir)
         if not stack.is_embedded:
             patterns.note_database(pattern, database, stack.name)
+        try:
+            if before is not None:
+                stack._copy(before)
+            stack._run("-c", script)
+            shutil.copytree(stack.data_dir, pattern, dirs_exist_ok=True, ignore=NOT_COPIED)
+        except BaseException:
+            stack.close()
+            raise
+        shutil.rmtree(stack.data_dir)
+        if stack.is_embedded:  # one file, which nobody who copies it changes
+            with contextlib.closing(sqlite3.connect(pattern / patterns.DATABASE)) as file:
+                file.execute("PRAGMA journal_mode=DELETE")
 
     return patterns.shared(f"{kind}-{hashlib.sha256(database.encode()).hexdigest()[:8]}", make)
 

@@ -14,8 +14,6 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests import patterns
-
 ROOT = Path(__file__).resolve().parents[1]
 SERVICES = {
     "DATABASE_URL": "postgres://postgres@127.0.0.1:5432/postgres",
@@ -92,9 +90,7 @@ def main(name: str, *given: str) -> int:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # workers would compile everything again
     slow = slowness()
     began = time.monotonic()
-    with patterns.folder() as kept:
-        environment[patterns.FOLDER] = str(kept)
-        status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     took = time.monotonic() - began
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"{name}: {took:.0f} s of {tier.budget} s, processor time {used.ru_utime + used.ru_stime:.0f} s", flush=True)

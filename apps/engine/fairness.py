@@ -39,7 +39,7 @@ from db.sql import CLOCK_SQL, Now, execute, uuid_from, write_transaction
 BEHIND_SECONDS = 0.1
 RESERVED_SECONDS = 5.0
 HELD_SECONDS = 1.0  # for which a lane is passed over whose run cannot start
-KEPT_SECONDS = 0.05  # what waits, or as long as it took to read: hundreds of lanes take milliseconds
+KEPT_SECONDS = 0.05  # what waits, because reading hundreds of lanes takes milliseconds
 CHOICES = 5  # of a claim, before it takes the named run
 REMEMBERED = 10_000  # workspaces and lanes
 
@@ -102,10 +102,8 @@ class Turns:
                 return self._reserve_of(Waiting.read())
         if time.monotonic() < self._kept_until and (chosen := self._reserve_of(self._waiting)):
             return chosen
-        began = time.monotonic()
         self._waiting = waiting = Waiting.read()
-        read = time.monotonic()
-        self._kept_until = read + max(KEPT_SECONDS, read - began)
+        self._kept_until = time.monotonic() + KEPT_SECONDS
         if (chosen := self._reserve_of(waiting)) is None:
             self.is_behind, self._kept_until = False, 0.0
         return chosen

@@ -21,7 +21,7 @@ from django.conf import settings
 from django.db.models import Q
 from kombu import Consumer
 
-from apps.engine import activity, delegation
+from apps.engine import activity, delegation, uses
 from apps.engine.queue import PUBLISH_WAITING, publish, run_queue
 from apps.engine.worker import close_current_worker, current_worker
 from apps.record.execution import Run
@@ -124,6 +124,12 @@ def sweep() -> int:
 def publish_waiting() -> int:
     """Publishes the runs of resumed agents. It may run twice: a worker claims a run once."""
     return activity.publish_waiting()
+
+
+@shared_task(name="limits.watch")  # type: ignore[untyped-decorator]
+def watch_storage() -> None:
+    """Tells about workspaces whose files take most of what they may. Each is told of once."""
+    uses.watch()
 
 
 @after_task_publish.connect  # type: ignore[untyped-decorator]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from celery import shared_task
 from django.utils import timezone
 
 from apps.accounts import quotas
@@ -57,7 +56,6 @@ def _used(holder: Holder, kind: Kind) -> int:
             return used_bytes(int(holder.key))
 
 
-@shared_task(name="limits.watch")  # type: ignore[untyped-decorator]
 def watch() -> None:
     """Tells operators and the workspace's person once when files take 80 % of what they may."""
     for limit in Limit.objects.exclude(storage_bytes=None).select_related("workspace__personal_of"):

@@ -121,7 +121,8 @@ class WorkerProcess:
 
     def _claim_in_slot(self, run_id: uuid.UUID | None, take: Take) -> Future[bool]:
         """Claim a run under a name for this one claim. The slot is taken already."""
-        claiming = db.submit(self._claim_and_begin, run_id, take, f"{self.name}:{next(self._claim_numbers)}")
+        name = f"{self.name}:{next(self._claim_numbers)}"
+        claiming = db.submit_for("claims", self._claim_and_begin, run_id, take, name)
         self._claiming.add(claiming)
         claiming.add_done_callback(self._claiming.discard)
         return claiming

@@ -109,7 +109,7 @@ _threads: db.DatabaseThreads | None = None  # in a worker process
 @worker_init.connect  # type: ignore[untyped-decorator]
 def start_threads(**_: Any) -> None:
     global _threads
-    _threads = _threads or db.DatabaseThreads(TICK_THREADS, "plans")
+    _threads = _threads or db.DatabaseThreads(TICK_THREADS, "plans", share=TICK_THREADS)
 
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator]

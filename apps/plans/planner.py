@@ -53,7 +53,8 @@ class Planner(SkillHandler):
             draft = await draft_plan(principal, goal)
         except NoAgentFits as refused:
             return Rejected(str(refused))
-        link = f"{settings.PUBLIC_BASE_URL}{reverse('web:new-plan')}?draft={task.task_id}"
+        page = await db.run(reverse, "web:new-plan")  # the first use in a worker imports all pages
+        link = f"{settings.PUBLIC_BASE_URL}{page}?draft={task.task_id}"
         yaml = Artifact.text(DRAFT, as_yaml(draft.definition.as_json), "application/yaml")
         return Completed(f"{_told(draft)}\n\n[Look at it, change it and run it]({link})", [yaml])
 

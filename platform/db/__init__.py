@@ -30,7 +30,8 @@ from telemetry import metrics
 log = logging.getLogger("parley.db")
 
 caller: ContextVar[str] = ContextVar("caller", default="")
-"""On whose behalf the current code runs: callers take turns where they have to wait. "": all background work."""
+"""On whose behalf the current code runs: callers take turns where they have to wait. "": background work, and others
+that nobody named."""
 
 RECONNECT_SECONDS = (0.1, 0.4, 1.5, 3.0)  # waits while a database server restarts
 
@@ -51,6 +52,13 @@ async def run_for_stream[**P, T](function: Callable[P, T], *args: P.args, **kwar
 def submit[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
     """Call `function` on a database thread without waiting, in this code's context."""
     return _threads.submit(copy_context().run, partial(with_database, function, *args, **kwargs))
+
+
+def submit_for[**P, T](whose: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+    """`submit` on behalf of another caller."""
+    context = copy_context()
+    context.run(caller.set, whose)
+    return context.run(lambda: submit(function, *args, **kwargs))
 
 
 async def persist[**P, T](function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -134,16 +142,16 @@ class Call(NamedTuple):
 class DatabaseThreads(Executor):
     """Up to `count` threads, started when needed; each keeps a connection until `shutdown`.
 
-    So that one caller's many calls do not delay another's, a caller gets a third of the threads, all streams together
-    get a third, and callers take turns.
+    So that one caller's many calls do not delay another's, callers take turns, and each named caller has `share`
+    threads at most, by default a third. So have all streams together.
     """
 
-    def __init__(self, count: int, name: str) -> None:
+    def __init__(self, count: int, name: str, share: int = 0) -> None:
         self._connections: list[BaseDatabaseWrapper] = []
         self._pool = ThreadPoolExecutor(count, thread_name_prefix=name, initializer=self._register)
         self._lock = Lock()  # guards what follows
         self._free = count  # threads without work
-        self._most = max(1, count // 3)
+        self._share = share or max(1, count // 3)
         self._busy: Counter[str | None] = Counter()  # threads by share
         self._waiting: dict[tuple[str, bool], deque[Call]] = {}  # by caller, its streams apart; the next turn is first
         self._count = count
@@ -177,7 +185,7 @@ class DatabaseThreads(Executor):
 
     def _next_call(self) -> Call | None:
         """Take the call whose turn it is, if any may begin. The lock is held."""
-        ready = (lane for lane, calls in self._waiting.items() if self._busy[calls[0].share] < self._most)
+        ready = (lane for lane, calls in self._waiting.items() if self._may_begin(calls[0]))
         if (lane := next(ready, None)) is None:
             return None
         calls = self._waiting.pop(lane)
@@ -186,6 +194,9 @@ class DatabaseThreads(Executor):
             self._waiting[lane] = calls  # as the last
         self._busy[call.share] += 1
         return call
+
+    def _may_begin(self, call: Call) -> bool:
+        return call.share == "" or self._busy[call.share] < self._share
 
     def _work(self, call: Call | None) -> None:
         """Make the call, and those that wait meanwhile."""

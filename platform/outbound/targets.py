@@ -68,15 +68,19 @@ class Guard:
         """All that may be called at this moment besides the internet."""
         return self._allow if self._more is None else self._allow | await self._more.latest()
 
+    def _allowed_now(self) -> Allowed:
+        return self._allow if self._more is None else self._allow | self._more.now()
+
     def check(self, url: str) -> Target:
         """The URL's target, without resolving its name. Raises Forbidden."""
-        allowed = self._allow if self._more is None else self._allow | self._more.now()
-        return _checked(parse_url(url), allowed)
+        return _checked(parse_url(url), self._allowed_now())
 
     async def addresses(self, host: str, port: int) -> list[IPAddress]:
         """The checked addresses to connect to. Raises Forbidden, Unreachable, TooSlow."""
-        allowed = await self.allowed()
-        target = _checked(target_of(host, port), allowed)
+        return await self._addresses(target_of(host, port), await self.allowed())
+
+    async def _addresses(self, target: Target, allowed: Allowed) -> list[IPAddress]:
+        target = _checked(target, allowed)
         if target.address is not None:
             return [target.address]
         found = await self._resolved(target)
@@ -90,8 +94,8 @@ class Guard:
         await self.addresses(target.host, target.port)
 
     def vet_now(self, url: str) -> None:
-        """`vet` for threads without an event loop."""
-        asyncio.run(self.vet(url))
+        """`vet` for threads without an event loop. It waits for no other thread."""
+        asyncio.run(self._addresses(parse_url(url), self._allowed_now()))
 
     async def _resolved(self, target: Target) -> list[IPAddress]:
         try:

@@ -42,7 +42,7 @@ def sent(echo, said):
 
 @pytest.fixture(autouse=True)
 def read_for_each_claim(monkeypatch):
-    monkeypatch.setattr(fairness, "KEEP_FACTOR", 0.0)
+    monkeypatch.setattr(fairness, "KEPT_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_a_reserved_run_is_nobody_elses_until_the_reservation_ends(ada, sent, tu
 
 
 def test_what_waits_is_kept_for_a_moment_and_read_again_before_nothing_is_found(ada, bob, sent, turns, monkeypatch):
-    monkeypatch.setattr(fairness, "KEEP_FACTOR", float("inf"))
+    monkeypatch.setattr(fairness, "KEPT_SECONDS", float("inf"))
     sent(ada, 2)
     assert turns.choose()
     [bobs] = sent(bob)

@@ -1,6 +1,8 @@
 """Operators allow private addresses in admin; `outbound` opens those at once and no others."""
 
+import asyncio
 import datetime
+import threading
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -35,6 +37,18 @@ async def called(way: outbound.Exchange, endpoint: Endpoint) -> int:
     async with way.send("GET", f"{endpoint.url}/models", {}) as answer:
         await answer.read()
         return answer.status
+
+
+async def test_an_address_is_checked_though_no_other_database_thread_is_free(settings):
+    together = threading.Barrier(settings.BRIDGE_THREADS)
+
+    def check():
+        together.wait(20)
+        outbound.guard().vet_now("https://93.184.215.14")
+
+    current.forget()
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(db.run(check) for _ in range(settings.BRIDGE_THREADS)))
 
 
 async def test_one_that_is_allowed_may_be_called_at_once_and_never_after_it_was_removed(endpoint):

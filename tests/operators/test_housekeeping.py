@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 
 import pytest
-from celery import shared_task
+from celery import current_app, shared_task
 from django.conf import settings
 from django.contrib.auth.models import Permission
 from django.test import Client
@@ -136,6 +139,14 @@ def test_each_job_says_what_it_does(db: None) -> None:
     found = periodic.jobs()
     assert {job.name for job in found} == {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()}
     assert [job.name for job in found if not job.does] == []
+
+
+def test_a_worker_knows_each_job_without_the_pages() -> None:
+    import_module("config.urls")
+    jobs = {name for name, job in current_app.tasks.items() if job.__module__.startswith("apps.")}
+    program = "from config.celery import app; app.loader.import_default_modules(); print(*app.tasks)"
+    worker = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert jobs - set(worker.stdout.split()) == set()
 
 
 def test_the_next_run_is_to_come_though_beat_said_so_seconds_ago(db: None) -> None:
