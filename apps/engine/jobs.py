@@ -128,7 +128,7 @@ def publish_waiting() -> int:
 
 @shared_task(name="limits.watch")  # type: ignore[untyped-decorator]
 def watch_storage() -> None:
-    """Tells about workspaces whose files take most of what they may. Each is told of once."""
+    """Tells operators and the workspace's person once when files take 80 % of what they may."""
     uses.watch()
 
 

@@ -57,7 +57,7 @@ def _used(holder: Holder, kind: Kind) -> int:
 
 
 def watch() -> None:
-    """Tells operators and the workspace's person once when files take 80 % of what they may."""
+    """What the job `limits.watch` does."""
     for limit in Limit.objects.exclude(storage_bytes=None).select_related("workspace__personal_of"):
         use = Use(Kind.STORAGE, limit.storage_bytes or 0, used_bytes(limit.workspace_id))
         if use.is_near and limit.noticed_at is None:
