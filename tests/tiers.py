@@ -34,6 +34,7 @@ class Tier:
         marks: pytest's `-m`.
         budget: seconds on two cores.
         paths: folders; with `declared` only files that name this marker.
+        spare: processes beyond one for each core, for tests that wait a fifth of their time.
         environment: variables; the caller's services win.
     """
 
@@ -42,6 +43,7 @@ class Tier:
     paths: tuple[str, ...] = ("tests",)
     declared: str = ""
     ignored: tuple[str, ...] = ()
+    spare: int = 0
     environment: dict[str, str] = field(default_factory=dict)
 
     def files(self) -> list[str]:
@@ -53,8 +55,10 @@ class Tier:
 
 
 TIERS = {
-    "test": Tier("not browser and not slow and not services(only=True)", 420, ignored=("tests/browser", "tests/docs")),
-    "services": Tier("services and not slow and not browser", 420, declared="services", environment=SERVICES),
+    "test": Tier(
+        "not browser and not slow and not services(only=True)", 420, ignored=("tests/browser", "tests/docs"), spare=1
+    ),
+    "services": Tier("services and not slow and not browser", 420, declared="services", spare=1, environment=SERVICES),
     "browser": Tier("not slow", 300, ("tests/browser",)),
     "all-embedded": Tier("not services(only=True)", 1500, environment=LARGE),
     "all-services": Tier("not browser", 1500, ignored=("tests/docs",), environment=SERVICES | LARGE),
@@ -79,7 +83,8 @@ def slowness() -> float:
 def main(name: str, *given: str) -> int:
     tier = TIERS[name]
     chosen = [argument for argument in given if argument == "-k" or not argument.startswith("-")]
-    command = [sys.executable, "-m", "pytest", "-m", tier.marks, "--dist", "loadfile", "-n", "auto"]
+    workers = (os.process_cpu_count() or 1) + tier.spare
+    command = [sys.executable, "-m", "pytest", "-m", tier.marks, "--dist", "loadfile", "-n", str(workers)]
     command += [f"--ignore={path}" for path in tier.ignored] if not chosen else []
     command += [*given] if chosen else [*tier.files(), *SLOWEST, *given]
     environment = {**tier.environment, **os.environ}

@@ -20,7 +20,7 @@ class Panel {
     for (const place of [root, $("items")]) place.addEventListener("click", ({ target }) => this.pressed(target.closest("button")));
     this.opener.addEventListener("click", () => this.open(this.opener));
     root.addEventListener("renewed", () => this.choose(this.chosen)); // its lines
-    narrow.addEventListener("change", () => this.isOver && this.close());
+    narrow.addEventListener("change", () => !narrow.matches && this.isOver && this.close());
     addEventListener("keydown", (event) => event.key === "Escape" && !event.defaultPrevented && this.leave());
     document.addEventListener("pointerdown", ({ target }) => this.isOver && !root.contains(target) && this.close());
     preview.addEventListener("htmx:afterSwap", ({ target }) => this.arrived(target));
