@@ -34,10 +34,10 @@ from apps.doors.turns import End, File, Piece, Progress, Text, ToolCall, ToolRes
 from apps.engine import cancel
 from apps.engine.send import Sent, send
 from apps.limits import current as limits
-from apps.record import lineage, lookup, wire
+from apps.record import lookup, wire
 from apps.record.errors import InvalidFields, InvalidParams, TaskNotCancelable, check_allowed
 from apps.record.events import JSON
-from apps.record.models import Message, TaskState
+from apps.record.models import TaskState
 
 RESOURCE = "/agui"
 REASONS = {TaskState.INPUT_REQUIRED: "input_required", TaskState.AUTH_REQUIRED: "auth_required"}
@@ -96,7 +96,8 @@ async def _run(request: HttpRequest, slug: str) -> HttpResponseBase:
             if after:
                 sent = await db.run(_earlier, principal, agent, asked.run_id)
             else:
-                sent = await _send(request, principal, agent, asked, message)
+                trace = request.headers.get("traceparent", "")
+                sent = await send(principal, agent, message, finds_question=True, traceparent=trace)
             pieces = turns.follow(sent)
         run = Run(asked.thread_id, asked.run_id, sent, _own_state(asked), after)
         check = recheck(request, slug, WRITE)
@@ -139,15 +140,6 @@ def _earlier(principal: Principal, agent: Agent, run_id: str) -> Sent:
     if sent is None:
         raise InvalidParams("There is no run of yours with this runId to go on with. Leave it out.", "Last-Event-ID")
     return sent
-
-
-async def _send(
-    request: HttpRequest, principal: Principal, agent: Agent, asked: types.RunAgentInput, message: JSON
-) -> Sent:
-    """Raises Refusal."""
-    if "taskId" not in message:
-        message |= await db.run(_place, principal, agent, asked)
-    return await send(principal, agent, message, traceparent=request.headers.get("traceparent", ""))
 
 
 def _message(agent: Agent, asked: types.RunAgentInput) -> JSON:
@@ -227,22 +219,6 @@ def _parts(message: types.UserMessage) -> Iterator[JSON]:
         name = part.metadata.get("filename") if isinstance(part.metadata, dict) else None
         about |= {"filename": name} if name else {}
         yield {"raw" if isinstance(source, types.DataSource) else "url": source.value, **about}
-
-
-def _place(principal: Principal, agent: Agent, asked: types.RunAgentInput) -> JSON:
-    """The task that the message goes on with, if any: the thread's newest, if it waits for an answer.
-
-    For a message that was sent before, the task of then. Raises InvalidParams.
-    """
-    context = lookup.find_context(principal, agent, asked.thread_id)
-    if context is None:
-        return {}
-    earlier = turns.sent_before(principal, agent, asked.run_id)
-    if earlier is not None:
-        is_answer = Message.objects.filter(task=earlier.task, index__lt=earlier.index).exists()
-        return {"taskId": str(earlier.task)} if is_answer else {}
-    newest = lineage.newest_task(context)
-    return {"taskId": str(newest.pk)} if newest and TaskState(newest.state).is_interrupted else {}
 
 
 def _given_up(asked: types.RunAgentInput) -> str:

@@ -75,6 +75,7 @@ def accept(
     parent: uuid.UUID | None = None,
     question: Question | None = None,
     question_index: int | None = None,
+    finds_question: bool = False,
     priority: Run.Priority | None = None,
     traceparent: str = "",
 ) -> Receipt:
@@ -88,6 +89,7 @@ def accept(
         parent: the task that calls for a new one.
         question: what a new task answers for another task.
         question_index: the event that asked. Only the first answer to it counts.
+        finds_question: see `lookup.find_target`.
         priority: of a new task's runs; by default what the message's metadata asks for.
         traceparent: the caller's span (W3C Trace Context); by default the current one.
 
@@ -107,8 +109,10 @@ def accept(
     blobs.check_room(principal.workspace_id or agent.workspace_id, stored["parts"])
     for _ in range(3):
         try:
+            target = lookup.find_target(principal, agent, message, finds_question=finds_question)
+            accepted = sender, body_hash
             return _record_message(
-                principal, agent, stored, (sender, body_hash), extra_writes, task_fields, run_fields, question_index
+                principal, agent, target, stored, accepted, extra_writes, task_fields, run_fields, question_index
             )
         except (IntegrityError, UnsupportedOperation, BudgetSpent, NotAccepting, Context.DoesNotExist) as refusal:
             # A repeated message, or a context that was just opened or cleared.
@@ -159,6 +163,7 @@ def find_accepted(sender: str, agent: Agent, message_id: str, body_hash: str) ->
 def _record_message(
     principal: Principal,
     agent: Agent,
+    target: lookup.Target,
     message: JSON,
     accepted: tuple[str, str],
     extra_writes: ExtraWrites | None,
@@ -167,7 +172,6 @@ def _record_message(
     question_index: int | None,
 ) -> Receipt:
     sender, body_hash = accepted
-    target = lookup.find_target(principal, agent, message)
     check_obstacles(principal, agent)
     if target.task is None:
         is_delegated = "parent" in task_fields  # what has begun needs it

@@ -81,6 +81,7 @@ async def send(
     question: Question | None = None,
     skill: str | None = None,
     question_index: int | None = None,
+    finds_question: bool = False,
     traceparent: str = "",
 ) -> Sent:
     """Send a user's message (A2A shape, checked by the edge) to an agent that `principal` may use.
@@ -91,7 +92,7 @@ async def send(
     Returns as soon as the message is recorded or answered. Raises errors.Refusal; then nothing is stored.
     """
     if not require_task and not message.get("taskId") and question is None:
-        choice = await _choose(principal, agent, message)
+        choice = await _choose(principal, agent, message, finds_question)
         if choice.is_message:
             answered = await answer_with_message(principal, agent, message, choice.answer)
             return Sent(answered.context, answered.index, answer=answered.message, repeated=answered.repeated)
@@ -108,6 +109,7 @@ async def send(
         skill=skill,
         question=question,
         question_index=question_index,
+        finds_question=finds_question,
         traceparent=traceparent,
     )
     return Sent(
@@ -132,7 +134,7 @@ BY_TASK = Choice()
 BY_MESSAGE = Choice(is_message=True)
 
 
-async def _choose(principal: Principal, agent: Agent, message: JSON) -> Choice:
+async def _choose(principal: Principal, agent: Agent, message: JSON, finds_question: bool) -> Choice:
     """How the agent answers a message without a task. A repeated message is answered as before.
 
     If the handler fails, is late or cannot be loaded, there is a task, which fails with the error.
@@ -146,6 +148,9 @@ async def _choose(principal: Principal, agent: Agent, message: JSON) -> Choice:
     except HandlerError:
         return BY_TASK
     received = agentkit.Message(message, blobs.content_of)
+    always_starts = response_type is ResponseType.TASK and not chooses(handler, received)
+    if finds_question and not always_starts and await db.run(_answers_question, principal, agent, message):
+        return BY_TASK
     if response_type is None:
         response_type = await _select_response_type(principal, agent, handler, received)
     if response_type is ResponseType.MESSAGE:
@@ -165,6 +170,10 @@ async def _choose(principal: Principal, agent: Agent, message: JSON) -> Choice:
         return Choice(skill=decision.skill)
     words = decision.question if isinstance(decision, Clarify) else decision.reason
     return Choice(is_message=True, answer=Answer([text_part(words)]))
+
+
+def _answers_question(principal: Principal, agent: Agent, message: JSON) -> bool:
+    return lookup.find_target(principal, agent, message, finds_question=True).task is not None
 
 
 def _can_choose(agent: Agent) -> bool:
@@ -417,6 +426,7 @@ def accept_and_publish(
     parent: uuid.UUID | None = None,
     question: Question | None = None,
     question_index: int | None = None,
+    finds_question: bool = False,
     priority: Run.Priority | None = None,
     traceparent: str = "",
 ) -> Receipt:
@@ -431,6 +441,7 @@ def accept_and_publish(
         parent=parent,
         question=question,
         question_index=question_index,
+        finds_question=finds_question,
         priority=priority,
         traceparent=traceparent,
     )

@@ -41,8 +41,11 @@ class Target:
     task: uuid.UUID | None
 
 
-def find_target(principal: Principal, agent: Agent, message: JSON) -> Target:
-    """The context and the caller's task in a message. Raises TaskNotFound, InvalidParams, UnsupportedOperation."""
+def find_target(principal: Principal, agent: Agent, message: JSON, *, finds_question: bool = False) -> Target:
+    """The context and the caller's task in a message. Raises TaskNotFound, InvalidParams, UnsupportedOperation.
+
+    `finds_question`: a message without a task is for the context's newest one, if that waits for the caller's answer.
+    """
     context_id = message.get("contextId") or ""
     if task_id := message.get("taskId"):
         task = find_seen_task(principal, agent, task_id)
@@ -55,7 +58,17 @@ def find_target(principal: Principal, agent: Agent, message: JSON) -> Target:
     context = find_context(principal, agent, context_id) if context_id else None
     if context is not None:
         check_may_write(principal, context)
+        if finds_question:
+            return Target(context, _asking_task(principal, agent, context))
     return Target(context, None)
+
+
+def _asking_task(principal: Principal, agent: Agent, context: Context) -> uuid.UUID | None:
+    newest = lineage.newest_task(context)
+    if newest is None or not TaskState(newest.state).is_interrupted:
+        return None
+    is_own = newest.owner_id == principal.user_id and newest.agent_id == agent.pk and newest.context_id == context.pk
+    return newest.pk if is_own else None
 
 
 class NotYourTask(UnsupportedOperation):

@@ -134,4 +134,4 @@ def test_whatever_a_body_holds_is_read_or_refused(ada, speaking, kind, body):
         request = kind.read({"model": "speaking", **body})
         assert isinstance(request.session, str)
         assert threads.message_of(speaking, request.messages)["parts"]
-        threads.place_of(ada.principal, speaking, request.messages)
+        threads.session_of(ada.principal, speaking, request.messages)

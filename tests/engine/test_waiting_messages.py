@@ -6,10 +6,12 @@ from agentkit import AuthRequired, Completed, Failed, InputRequired, Rejected
 from apps.engine import accept, cancel
 from apps.engine.claim import claim
 from apps.engine.worker import release_runs
+from apps.features.sessions import commands
 from apps.record import projection
 from apps.record.errors import TaskBusy
 from apps.record.execution import Run
 from apps.record.models import Artifact, Context, Message
+from tests.members import member
 from tests.working import begin, chunk, end, let_the_lease_run_out, say, state_of, types_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("the ledger writes each database's own SQL")]
@@ -155,3 +157,27 @@ def test_a_cancel_is_the_one_end_that_leaves_messages_unread(ada, echo, said):
     assert state_of(sent.task) == "canceled"
     assert types_of(sent.task).count("user_message") == 2
     assert not Run.objects.unfinished().exists()
+
+
+def test_a_message_that_names_no_task_answers_the_question_of_its_session(ada, echo, said):
+    first, answer = said("first", contextId="talk"), said("second", contextId="talk")
+    asked = accept.accept(ada.principal, echo, first, finds_question=True)
+    assert accept.accept(ada.principal, echo, first, finds_question=True).repeated, "working: no question yet"
+    end(begin(asked.run), InputRequired("Which?"))
+    assert accept.accept(ada.principal, echo, first, finds_question=True).index == asked.index
+    answered = accept.accept(ada.principal, echo, answer, finds_question=True)
+    assert (answered.task, state_of(asked.task)) == (asked.task, "working")
+    end(begin(answered.run), Completed("done"))
+    assert accept.accept(ada.principal, echo, answer, finds_question=True).index == answered.index
+    assert accept.accept(ada.principal, echo, said(contextId="talk"), finds_question=True).task != asked.task
+    assert projection.differences(asked.context) == []
+
+
+def test_only_who_was_asked_answers(ada, bob, echo, said):
+    asked = accept.accept(ada.principal, echo, said())
+    end(begin(asked.run), InputRequired("Which?"))
+    talk = commands.share_session(ada.principal, asked.context, Context.Sharing.WORKSPACE)
+    colleague = member(bob, ada)
+    theirs = accept.accept(colleague, echo, said(contextId=talk.name_for(colleague)), finds_question=True)
+    assert (theirs.context, theirs.task == asked.task) == (asked.context, False)
+    assert state_of(asked.task) == "input-required"

@@ -77,10 +77,8 @@ async def begin(
     message = threads.message_of(agent, messages, session, key)
     if key and (sent := await db.run(threads.sent_before, principal, agent, message)) is not None:
         return Turn(incoming, agent, sent, session or str(sent.context), is_kept=True)
-    if session:
-        message |= await db.run(threads.place_in, principal, agent, session)
-    elif len(messages) > 1:
-        message |= await db.run(threads.place_of, principal, agent, messages)
+    if not session and len(messages) > 1 and (own := await db.run(threads.session_of, principal, agent, messages)):
+        message["contextId"] = own
     if key or session:
         with idempotency_key_errors():
             message["messageId"] = key or str(uuid.uuid4())
@@ -101,7 +99,7 @@ async def _send(
     incoming: AuthenticatedRequest, agent: Agent, message: JSON, options: JSON, *, is_kept: bool = False
 ) -> Turn:
     trace = incoming.request.headers.get("traceparent", "")
-    sent = await send(incoming.principal, agent, message, traceparent=trace, **options)
+    sent = await send(incoming.principal, agent, message, finds_question=True, traceparent=trace, **options)
     return Turn(incoming, agent, sent, message.get("contextId") or str(sent.context), is_kept)
 
 

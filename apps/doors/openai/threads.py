@@ -26,7 +26,7 @@ from apps.record.content.strict_json import digest_of
 from apps.record.errors import InvalidParams
 from apps.record.events import JSON, EventType, Imported
 from apps.record.execution import Accepted
-from apps.record.models import Context, Task, TaskState
+from apps.record.models import Context, Task
 from apps.record.models import Message as Recorded
 
 UNNAMED = "-"  # a message without an id yet
@@ -55,38 +55,26 @@ def sent_before(principal: Principal, agent: Agent, message: JSON) -> Sent | Non
     return sent
 
 
-def place_in(principal: Principal, agent: Agent, session: str) -> JSON:
-    """The fields of a message that goes on with a session of this name. Raises InvalidParams."""
-    return _place(lookup.find_context(principal, agent, session), session)
-
-
 def message_ids(messages: Sequence[Message]) -> list[str]:
     """The ids that the newest message of this thread may have, by which a later request finds it."""
     return _ids(_key(_spoken(messages)))
 
 
-def place_of(principal: Principal, agent: Agent, messages: Sequence[Message]) -> JSON:
-    """The fields of the message that name the thread's session, which may be made here with a copy of it.
+def session_of(principal: Principal, agent: Agent, messages: Sequence[Message]) -> str:
+    """The caller's name of the thread's session, which may be made here with a copy of it.
 
     Empty for a thread without an answer. Raises Refusal.
     """
     earlier = _spoken(messages)[: -len(_newest(messages))]
     if not earlier:
-        return {}
+        return ""
     _, answers = next(_turns(reversed(earlier)))
     known = Accepted.objects.filter(
         sender=principal.sender, agent=agent, message_id__in=_ids(_key(earlier[: -len(answers)]))
     )
     answer = "\n".join(one.words for one in reversed(answers))
     context = _session_of(principal, known.select_related("answer"), answer) or _copy(principal, agent, earlier)
-    return _place(context, context.name_for(principal))
-
-
-def _place(context: Context | None, session: str) -> JSON:
-    """The session, and its newest task if it waits for an answer."""
-    waiting = lineage.newest_task(context) if context else None
-    task = {"taskId": str(waiting.pk)} if waiting and TaskState(waiting.state).is_interrupted else {}
-    return {"contextId": session, **task}
+    return context.name_for(principal)
 
 
 def _spoken(messages: Sequence[Message]) -> list[Message]:
