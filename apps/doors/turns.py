@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from mimetypes import guess_extension
 from typing import Any
 
+from django.db.models import OuterRef, Subquery
+
 import db
 from apps.a2a.tasks import is_private_again
 from apps.accounts.principals import Principal
@@ -103,7 +105,9 @@ def sent_before(principal: Principal, agent: Agent, message_id: str) -> Sent | N
     """What a message of this id led to, if the caller sent it to the agent before and still sees it."""
     if not principal.is_known:
         return None
+    own = Message.objects.filter(task=OuterRef("task"), message_id=message_id, role=Message.Role.USER)
     known = Accepted.objects.filter(sender=principal.sender, agent=agent, message_id=message_id)
+    known = known.annotate(index=Subquery(own.values("index")[:1]))
     accepted = known.first()
     if accepted is not None and accepted.task_id is None and accepted.answer_id is None:
         accepted = known.first() if restore_answer(accepted) else None
@@ -113,9 +117,8 @@ def sent_before(principal: Principal, agent: Agent, message_id: str) -> Sent | N
         seen = Context.objects.visible_to(principal).filter(pk=accepted.answer.context_id).first()
         said = wire.message(accepted.answer, seen) if seen else None
         return Sent(seen.pk, accepted.answer.index, answer=said, repeated=True) if seen else None
-    task = find_task(principal, accepted.task_id, "context") if accepted.task_id else None
-    row = Message.objects.filter(task=task, message_id=message_id, role=Message.Role.USER).first() if task else None
-    return Sent(row.context_id, row.index, task=accepted.task_id, repeated=True) if row else None
+    task = find_task(principal, accepted.task_id) if accepted.task_id else None
+    return Sent(task.context_id, accepted.index, task=task.pk, repeated=True) if task else None
 
 
 async def follow(sent: Sent, *, is_of_others: bool = False) -> AsyncGenerator[list[tuple[int, Piece]]]:
@@ -168,8 +171,9 @@ class Turn:
 
     def needs_rows(self, events: Sequence[Event]) -> bool:
         """Whether `read` asks the database."""
-        holds_files = self._with_files or any(_file_parts(event) for event in events)
-        return bool(holds_files) and any(event.settles for event in events)
+        if not any(event.settles for event in events):
+            return False
+        return bool(self._with_files) or any(_file_parts(event) for event in events)
 
     def read(self, events: Sequence[Event] | Any) -> list[tuple[int, Piece]]:
         """The pieces of the next events, up to the one that settles the turn."""
@@ -207,11 +211,12 @@ class Turn:
     def _artifact(self, artifact: JSON, *, append: bool) -> Iterator[Piece]:
         key, name = artifact["artifactId"], artifact.get("name", "")
         self._names.setdefault(key, name)
-        if any(not is_shown(part) for part in artifact["parts"]):
+        shown = [part for part in artifact["parts"] if is_shown(part)]
+        if len(shown) < len(artifact["parts"]):
             self._with_files.add(key)
-        shown = [blobs.inline(part)["text"] for part in artifact["parts"] if is_shown(part)]
         if shown:
-            yield from self._say(key, name, "".join(shown), append=append)
+            text = "".join(blobs.inline(part)["text"] for part in shown)
+            yield from self._say(key, name, text, append=append)
 
     def _say(self, key: str, name: str, text: str, *, append: bool) -> Iterator[Piece]:
         """The text's part that was not said yet. What was said cannot be taken back."""
@@ -262,6 +267,8 @@ class Turn:
 
 def is_shown(part: JSON) -> bool:
     """Is it text for people, not a file?"""
+    if part.keys() == {"text"}:
+        return True
     kind = part["stored"]["kind"] if "stored" in part else "text" if "text" in part else ""
     return kind == "text" and not is_file(part) and media_type_of(part) in SHOWN_TYPES
 
