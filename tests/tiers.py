@@ -34,7 +34,7 @@ class Tier:
         marks: pytest's `-m`.
         budget: seconds on two cores.
         paths: folders; with `declared` only files that name this marker.
-        spare: processes beyond one for each core, for tests that wait a fifth of their time.
+        spare: how many more processes than cores, where tests wait a fifth of their time.
         environment: variables; the caller's services win.
     """
 

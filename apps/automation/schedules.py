@@ -271,8 +271,9 @@ def start_runs_of(schedule_id: uuid.UUID) -> int:
         runs = ScheduledRun.objects.filter(schedule=schedule_id, state=State.WAITING).order_by("due_at")
         started = 0
         for run in runs.select_related("schedule__owner", "agent"):
-            if run.try_at is not None and _is_given_up(run, now):
-                _settle(run, State.FAILED, run.reason)  # a limit is no fault of the schedule, so it goes on
+            if run.try_at is not None and (given_up := _why_given_up(run, now)):
+                # A limit is no fault of the schedule, so it goes on.
+                _settle(run, State.FAILED, f"{given_up} The last refusal was: {run.reason}")
                 continue
             if (run.try_at is not None and run.try_at > now) or not _make_room(run):
                 break
@@ -285,10 +286,12 @@ def start_runs_of(schedule_id: uuid.UUID) -> int:
         Schedule.objects.filter(pk=schedule_id, sending_until=now + LEASE).update(sending_until=None)
 
 
-def _is_given_up(run: ScheduledRun, now: datetime.datetime) -> bool:
-    """Is it too late for a run that was refused? Its schedule has become due again, or it was tried for long."""
+def _why_given_up(run: ScheduledRun, now: datetime.datetime) -> str:
+    """Why it is too late for a run that was refused; "" if it is not."""
+    if now - run.created_at > TRIED_FOR:
+        return f"It was tried for {TRIED_FOR.days * 24} hours."
     newer = ScheduledRun.objects.filter(schedule=run.schedule_id, is_manual=False, due_at__gt=run.created_at)
-    return now - run.created_at > TRIED_FOR or newer.exists()
+    return "It was tried until the next run was due." if newer.exists() else ""
 
 
 def _make_room(run: ScheduledRun) -> bool:

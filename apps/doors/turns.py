@@ -267,7 +267,7 @@ class Turn:
 
 def is_shown(part: JSON) -> bool:
     """Is it text for people, not a file?"""
-    if part.keys() == {"text"}:
+    if part.keys() == {"text"}:  # as nearly all are that are streamed
         return True
     kind = part["stored"]["kind"] if "stored" in part else "text" if "text" in part else ""
     return kind == "text" and not is_file(part) and media_type_of(part) in SHOWN_TYPES

@@ -107,10 +107,14 @@ def accept(
         run_fields |= {"slot": question.slot, "memory": question.memory}
     stored = {**message, "parts": blobs.store_large(message["parts"])}
     blobs.check_room(principal.workspace_id or agent.workspace_id, stored["parts"])
+    accepted = sender, body_hash
     for _ in range(3):
         try:
             target = lookup.find_target(principal, agent, message, finds_question=finds_question)
-            accepted = sender, body_hash
+            if target.asked is not None:
+                if (earlier := _earlier_receipt(sender, agent, message["messageId"], body_hash)) is not None:
+                    return earlier  # not an answer to what is asked now
+                question_index = question_index or target.asked
             return _record_message(
                 principal, agent, target, stored, accepted, extra_writes, task_fields, run_fields, question_index
             )
@@ -172,6 +176,8 @@ def _record_message(
     question_index: int | None,
 ) -> Receipt:
     sender, body_hash = accepted
+    if target.task is None and question_index is not None:
+        raise AlreadyAnswered
     check_obstacles(principal, agent)
     if target.task is None:
         is_delegated = "parent" in task_fields  # what has begun needs it

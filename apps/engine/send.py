@@ -93,10 +93,11 @@ async def send(
     """
     if not require_task and not message.get("taskId") and question is None:
         choice = await _choose(principal, agent, message, finds_question)
-        if choice.is_message:
+        if choice is not None and choice.is_message:
             answered = await answer_with_message(principal, agent, message, choice.answer)
             return Sent(answered.context, answered.index, answer=answered.message, repeated=answered.repeated)
-        skill = choice.skill
+        if choice is not None:
+            skill, question_index, finds_question = choice.skill, choice.asked, choice.asked is not None
     since = feed.start_listening()
     receipt = await db.run(
         accept_and_publish,
@@ -123,34 +124,42 @@ async def send(
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How to answer a message: by a message (`answer`, if already given) or by a task of a skill."""
+    """How to answer a message: by a message (`answer`, if already given), or by a task of a skill.
+
+    `asked`: the event of the question that it answers.
+    """
 
     is_message: bool = False
     answer: Answer | None = None
     skill: str | None = None
+    asked: int | None = None
 
 
 BY_TASK = Choice()
 BY_MESSAGE = Choice(is_message=True)
 
 
-async def _choose(principal: Principal, agent: Agent, message: JSON, finds_question: bool) -> Choice:
-    """How the agent answers a message without a task. A repeated message is answered as before.
+async def _choose(principal: Principal, agent: Agent, message: JSON, finds_question: bool) -> Choice | None:
+    """How the agent answers a message without a task; None if there is nothing to choose, so that it is by a task.
 
-    If the handler fails, is late or cannot be loaded, there is a task, which fails with the error.
+    A repeated message is answered as before. If the handler fails, is late or cannot be loaded, there is a task, which
+    fails with the error.
     Raises errors.Refusal for a messageId of another message.
     """
     if agent.kind != Agent.Kind.HOSTED:
-        return BY_TASK
+        return None
     try:
         handler = await handlers.handler_of(agent)
         response_type = constant_response_type(handler)
     except HandlerError:
-        return BY_TASK
+        return None
     received = agentkit.Message(message, blobs.content_of)
-    always_starts = response_type is ResponseType.TASK and not chooses(handler, received)
-    if finds_question and not always_starts and await db.run(_answers_question, principal, agent, message):
-        return BY_TASK
+    always_task = response_type is ResponseType.TASK
+    if always_task and not chooses(handler, received):
+        return None
+    known = await db.run(_known_choice, principal, agent, message, not always_task) if finds_question else None
+    if known is not None:
+        return known
     if response_type is None:
         response_type = await _select_response_type(principal, agent, handler, received)
     if response_type is ResponseType.MESSAGE:
@@ -170,10 +179,6 @@ async def _choose(principal: Principal, agent: Agent, message: JSON, finds_quest
         return Choice(skill=decision.skill)
     words = decision.question if isinstance(decision, Clarify) else decision.reason
     return Choice(is_message=True, answer=Answer([text_part(words)]))
-
-
-def _answers_question(principal: Principal, agent: Agent, message: JSON) -> bool:
-    return lookup.find_target(principal, agent, message, finds_question=True).task is not None
 
 
 def _can_choose(agent: Agent) -> bool:
@@ -210,6 +215,14 @@ def _earlier_choice(principal: Principal, agent: Agent, message: JSON, or_claime
     if accepted.task_id is not None:
         return BY_TASK
     return BY_MESSAGE if or_claimed or accepted.answer_id is not None else None
+
+
+def _known_choice(principal: Principal, agent: Agent, message: JSON, or_claimed: bool) -> Choice | None:
+    """How the same message was answered, or the question that it answers."""
+    if (earlier := _earlier_choice(principal, agent, message, or_claimed)) is not None:
+        return earlier
+    asked = lookup.find_target(principal, agent, message, finds_question=True).asked
+    return Choice(asked=asked) if asked is not None else None
 
 
 def _newest_task(principal: Principal, agent: Agent, message: JSON) -> ExistingTask | None:

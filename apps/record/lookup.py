@@ -35,16 +35,17 @@ from apps.record.sql import CONTEXT_OF_MEMBER, CONTEXT_OF_OWNER, TASK
 
 @dataclass(slots=True)
 class Target:
-    """The existing context and task that a message continues."""
+    """The existing context and task that a message continues; `asked` is the event of a question that was found."""
 
     context: Context | None
     task: uuid.UUID | None
+    asked: int | None = None
 
 
 def find_target(principal: Principal, agent: Agent, message: JSON, *, finds_question: bool = False) -> Target:
     """The context and the caller's task in a message. Raises TaskNotFound, InvalidParams, UnsupportedOperation.
 
-    `finds_question`: a message without a task is for the context's newest one, if that waits for the caller's answer.
+    `finds_question`: a message without a task is for the caller's newest one here, if that waits for an answer.
     """
     context_id = message.get("contextId") or ""
     if task_id := message.get("taskId"):
@@ -58,17 +59,10 @@ def find_target(principal: Principal, agent: Agent, message: JSON, *, finds_ques
     context = find_context(principal, agent, context_id) if context_id else None
     if context is not None:
         check_may_write(principal, context)
-        if finds_question:
-            return Target(context, _asking_task(principal, agent, context))
+        own = lineage.newest_task(context, agent=agent, owner=principal.user_id) if finds_question else None
+        if own is not None and TaskState(own.state).is_interrupted:
+            return Target(context, own.pk, own.status_event)
     return Target(context, None)
-
-
-def _asking_task(principal: Principal, agent: Agent, context: Context) -> uuid.UUID | None:
-    newest = lineage.newest_task(context)
-    if newest is None or not TaskState(newest.state).is_interrupted:
-        return None
-    is_own = newest.owner_id == principal.user_id and newest.agent_id == agent.pk and newest.context_id == context.pk
-    return newest.pk if is_own else None
 
 
 class NotYourTask(UnsupportedOperation):

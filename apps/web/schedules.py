@@ -248,7 +248,7 @@ def _initial(schedule: Schedule) -> dict[str, Any]:
 @reader_view
 def schedule_list(request: HttpRequest) -> HttpResponse:
     rows = Schedule.objects.visible_to(principal_of(request)).select_related("agent").order_by("-created_at", "-id")
-    return page(request, "web/schedules.html", schedules=list(rows[:MOST_SHOWN]))
+    return page(request, "web/schedules.html", rows=list(rows[:MOST_SHOWN]))
 
 
 @reader_view

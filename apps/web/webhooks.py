@@ -98,7 +98,7 @@ class WebhookForm(forms.Form):
 @reader_view
 def webhook_list(request: HttpRequest) -> HttpResponse:
     rows = IncomingWebhook.objects.visible_to(principal_of(request)).select_related("agent")
-    return page(request, "web/webhooks.html", webhooks=list(rows.order_by("-created_at", "-id")[:MOST_SHOWN]))
+    return page(request, "web/webhooks.html", rows=list(rows.order_by("-created_at", "-id")[:MOST_SHOWN]))
 
 
 @reader_view

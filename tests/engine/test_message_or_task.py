@@ -14,7 +14,7 @@ from apps.engine.send import send
 from apps.record import projection
 from apps.record.execution import Run
 from apps.record.models import Event, Task
-from tests.working import carry_out
+from tests.working import begin, carry_out, end, state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -48,6 +48,19 @@ class Fickle(SkillHandler):
     async def select_response_type(self, message):
         Fickle.asked += 1
         return "message" if Fickle.asked % 2 else "task"
+
+    async def on_request(self, task):
+        return "done"
+
+
+class Late(SkillHandler):
+    """Something happens while it chooses."""
+
+    meanwhile: ClassVar = bool
+
+    def select_response_type(self, message):
+        Late.meanwhile()
+        return "task"
 
     async def on_request(self, task):
         return "done"
@@ -107,6 +120,34 @@ async def test_a_continuing_task_stays_a_task(ada, said):
     await carry_out(await db.run(lambda: Run.objects.get().pk))
     again = await send(ada.principal, choosing, said("a question", taskId=str(sent.task)))
     assert (again.task, again.answer) == (sent.task, None)
+
+
+async def test_a_message_of_a_session_answers_its_question_and_what_was_answered_before_stays_so(ada, said):
+    choosing = await db.run(registered, Choosing)
+
+    async def talk(message):
+        return await send(ada.principal, choosing, message, finds_question=True)
+
+    first, answer = said("a question", contextId="c"), said("another question", contextId="c")
+    answered = await talk(first)
+    sent = await talk(said("ask me", contextId="c"))
+    await carry_out(await db.run(lambda: Run.objects.get().pk))
+    assert (await talk(first)).answer == answered.answer, "repeated while the task asks"
+    assert (await talk(answer)).task == sent.task
+    await carry_out(await db.run(lambda: Run.objects.get(state=Run.State.QUEUED).pk))
+    again = await talk(answer)
+    assert (again.task, again.repeated) == (sent.task, True)
+    assert (await talk(said("a third question", contextId="c"))).task is None
+
+
+async def test_a_message_answers_no_question_that_came_after_it(ada, said, monkeypatch):
+    late = await db.run(registered, Late)
+    sent = await send(ada.principal, late, said(contextId="c"))
+    held = await db.run(lambda: begin(Run.objects.get().pk))
+    monkeypatch.setattr(Late, "meanwhile", lambda: end(held, InputRequired("May I?")))
+    new = await send(ada.principal, late, said("yes", contextId="c"), finds_question=True)
+    assert new.task not in (None, sent.task)
+    assert await db.run(state_of, sent.task) == "input-required"
 
 
 async def test_the_newest_task_of_the_conversation_counts(ada, said):

@@ -164,7 +164,7 @@ def test_a_message_that_names_no_task_answers_the_question_of_its_session(ada, e
     asked = accept.accept(ada.principal, echo, first, finds_question=True)
     assert accept.accept(ada.principal, echo, first, finds_question=True).repeated, "working: no question yet"
     end(begin(asked.run), InputRequired("Which?"))
-    assert accept.accept(ada.principal, echo, first, finds_question=True).index == asked.index
+    assert accept.accept(ada.principal, echo, first, finds_question=True).index == asked.index, "asked, but no answer"
     answered = accept.accept(ada.principal, echo, answer, finds_question=True)
     assert (answered.task, state_of(asked.task)) == (asked.task, "working")
     end(begin(answered.run), Completed("done"))
@@ -181,3 +181,5 @@ def test_only_who_was_asked_answers(ada, bob, echo, said):
     theirs = accept.accept(colleague, echo, said(contextId=talk.name_for(colleague)), finds_question=True)
     assert (theirs.context, theirs.task == asked.task) == (asked.context, False)
     assert state_of(asked.task) == "input-required"
+    hers = said(contextId=talk.context_id)
+    assert accept.accept(ada.principal, echo, hers, finds_question=True).task == asked.task

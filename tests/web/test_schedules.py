@@ -32,7 +32,7 @@ def test_a_schedule_is_made_and_shown_with_its_next_runs(ada_browser, echo):
     assert saved["Location"] == f"/schedules/{schedule.pk}"
     assert (schedule.cron, schedule.time_zone, schedule.agent) == ("0 9 * * 1-5", "Europe/Berlin", echo)
     assert len(ada_browser.get(saved["Location"]).context["next_runs"]) == 5
-    assert [one.pk for one in ada_browser.get("/schedules").context["schedules"]] == [schedule.pk]
+    assert [one.pk for one in ada_browser.get("/schedules").context["rows"]] == [schedule.pk]
 
 
 def test_a_time_is_in_the_schedules_zone_and_comes_back_as_it_was_typed(ada_browser, echo):

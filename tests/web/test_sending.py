@@ -6,10 +6,13 @@ import uuid
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
+import db
 from apps.engine import activity
+from apps.engine.send import send
 from apps.installation.models import Activity
 from apps.record.execution import Run
 from apps.record.models import Context, Feedback, Message, Task
+from apps.web.sessions import sending
 from tests.web import telling
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -37,6 +40,17 @@ class TestANewSession:
         assert (context.owner, context.title) == (ada, "hello")
         assert ada_browser.post("/agents/echo/messages", said).json() == answer.json()
         assert Run.objects.count() == Task.objects.count() == 1
+
+    def test_it_takes_the_persons_share_of_the_database_threads(self, ada_browser, ada, echo, monkeypatch):
+        callers = []
+
+        async def noting(*message):
+            callers.append(db.caller.get())
+            return await send(*message)
+
+        monkeypatch.setattr(sending, "send", noting)
+        assert ada_browser.post("/agents/echo/messages", form("hello")).status_code == 201
+        assert callers == [ada.principal.sender]
 
     def test_an_agent_one_may_not_use_is_not_found(self, ada_browser, echo):
         echo.access = "groups"

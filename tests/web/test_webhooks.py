@@ -30,7 +30,7 @@ def test_a_webhook_is_made_and_its_secret_is_shown_once(ada_browser, echo):
     later = ada_browser.get(f"/webhooks/{webhook.pk}")
     assert webhook.secret not in later.content.decode()
     assert f"/hooks/{webhook.pk}" in later.content.decode()
-    assert list(ada_browser.get("/webhooks").context["webhooks"]) == [webhook]
+    assert list(ada_browser.get("/webhooks").context["rows"]) == [webhook]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ def json_action[**P](view: Action[P]) -> View[P]:
             return refusal_response("You are signed out. Sign in again. Your text stays here.", HTTPStatus.UNAUTHORIZED)
         try:
             principal = await db.run(lambda: user.principal)
+            db.caller.set(principal.sender)
             if refusal := role_refusal(principal, request.resolver_match):
                 return refusal_response(refusal, HTTPStatus.FORBIDDEN)
             return await view(request, principal, *args, **kwargs)
