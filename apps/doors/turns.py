@@ -117,7 +117,7 @@ def sent_before(principal: Principal, agent: Agent, message_id: str) -> Sent | N
         seen = Context.objects.visible_to(principal).filter(pk=accepted.answer.context_id).first()
         said = wire.message(accepted.answer, seen) if seen else None
         return Sent(seen.pk, accepted.answer.index, answer=said, repeated=True) if seen else None
-    task = find_task(principal, accepted.task_id) if accepted.task_id else None
+    task = find_task(principal, accepted.task_id, "context") if accepted.task_id else None
     return Sent(task.context_id, accepted.index, task=task.pk, repeated=True) if task else None
 
 
