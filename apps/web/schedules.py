@@ -92,7 +92,7 @@ class ScheduleForm(forms.Form):
     inputs = InputsField(
         label="Data, as JSON",
         required=False,
-        help_text="An object, such as {“topic”: “energy”}.",
+        help_text='An object, such as {"topic": "energy"}.',
         widget=forms.Textarea({"rows": 3, "class": "code", "spellcheck": "false", "autocapitalize": "none"}),
     )
     kind = forms.ChoiceField(

@@ -63,7 +63,7 @@ class WebhookForm(forms.Form):
     inputs = InputsField(
         label="Inputs (JSON)",
         required=False,
-        help_text="A plan's inputs, such as {“topic”: “{{ body.title }}”}. An agent gets them beside the message.",
+        help_text='A plan’s inputs, such as {"topic": "{{ body.title }}"}. An agent gets them beside the message.',
         widget=forms.Textarea({"rows": 3, **CODE}),
     )
     only_if = forms.CharField(
