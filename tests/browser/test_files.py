@@ -372,8 +372,10 @@ def test_a_document_gets_room_until_it_is_closed_but_the_readers_own_width_wins(
     expect(page.locator(".preview-frame")).to_be_visible()
     assert width() == usual
 
+    page.emulate_media(reduced_motion="reduce")  # a transition may stop where nobody looks
     page.set_viewport_size({"width": 390, "height": 844})
     page.locator("#to-panel").click()
+    expect(panel).to_have_class("panel is-open")
     wait(page, lambda: panel.bounding_box() == {"x": 0, "y": 0, "width": 390, "height": 844})
 
 
