@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from mimetypes import guess_extension
 from typing import Any
 
-from django.db.models import OuterRef, Subquery
-
 import db
 from apps.a2a.tasks import is_private_again
 from apps.accounts.principals import Principal
@@ -105,9 +103,7 @@ def sent_before(principal: Principal, agent: Agent, message_id: str) -> Sent | N
     """What a message of this id led to, if the caller sent it to the agent before and still sees it."""
     if not principal.is_known:
         return None
-    own = Message.objects.filter(task=OuterRef("task"), message_id=message_id, role=Message.Role.USER)
     known = Accepted.objects.filter(sender=principal.sender, agent=agent, message_id=message_id)
-    known = known.annotate(index=Subquery(own.values("index")[:1]))
     accepted = known.first()
     if accepted is not None and accepted.task_id is None and accepted.answer_id is None:
         accepted = known.first() if restore_answer(accepted) else None
@@ -118,7 +114,8 @@ def sent_before(principal: Principal, agent: Agent, message_id: str) -> Sent | N
         said = wire.message(accepted.answer, seen) if seen else None
         return Sent(seen.pk, accepted.answer.index, answer=said, repeated=True) if seen else None
     task = find_task(principal, accepted.task_id, "context") if accepted.task_id else None
-    return Sent(task.context_id, accepted.index, task=task.pk, repeated=True) if task else None
+    row = Message.objects.filter(task=task, message_id=message_id, role=Message.Role.USER).first() if task else None
+    return Sent(row.context_id, row.index, task=accepted.task_id, repeated=True) if row else None
 
 
 async def follow(sent: Sent, *, is_of_others: bool = False) -> AsyncGenerator[list[tuple[int, Piece]]]:
