@@ -91,10 +91,9 @@ def test_a_laptop_and_a_choice_that_is_named_are_not_refused(settings: Any, chos
     [
         ("-c", "import config.asgi"),
         ("-m", "celery", "-A", "config", "worker"),
-        ("-m", "celery", "-A", "config", "beat"),
         ("manage.py", "prepare"),
     ],
-    ids=["web", "worker", "beat", "prepare"],
+    ids=["web", "worker", "prepare"],
 )
 def test_no_process_starts_where_every_host_name_is_served(tmp_path: Path, program: tuple[str, ...]) -> None:
     done = run(*program, folder=tmp_path, ALLOWED_HOSTS="*")
