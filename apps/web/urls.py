@@ -14,6 +14,7 @@ from apps.web import (
     schedules,
     service_worker,
     shell,
+    task_list,
     tasks,
     webhooks,
 )
@@ -126,6 +127,7 @@ urlpatterns = [
     path(f"{ARTIFACT}/provenance", provenance.artifact_provenance, name="artifact-provenance"),
     path(f"{ARTIFACT}/<int:number>/preview", artifacts.artifact_preview, name="artifact-preview"),
     path(f"{ARTIFACT}/<int:number>", artifacts.artifact_file, name="artifact-file"),
+    path("tasks", task_list.tasks, name="tasks"),
     path("tasks/<uuid:task>", tasks.task, name="task"),
     path("tasks/<uuid:task>/standing", tasks.task_status, name="task-status"),
     path("tasks/<uuid:task>/timeline", tasks.timeline, name="task-timeline"),
