@@ -18,9 +18,11 @@ from apps.record.errors import InvalidParams
 
 MAX_FILE_BYTES = 50 * 1024**2  # of JSON, unpacked
 MAX_ZIP_ENTRIES = 50_000
+MAX_OTHER_DOCUMENTS = 2000  # of JSON in a ZIP, where none is called conversations
 MAX_DIRECTORY_BYTES = 8 * 1024**2  # of the list of files in a ZIP
 LONGEST_END = 22 + 65_535  # of the record at the end of a ZIP, with its comment
 MAX_ASSET_BYTES = 20 * 1024**2  # of one file beside the conversations, unpacked
+MAX_DOCUMENTS = 100 * 1024**2  # characters, of all versions of documents that the conversations contain
 MAX_RATIO = 200  # of a file's size to what it takes in the ZIP
 SMALL = 1024**2  # bytes whose ratio does not matter
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError)
@@ -42,6 +44,7 @@ class Package:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._archive = file, None
+        self._room = MAX_DOCUMENTS
         self._assets: dict[str, zipfile.ZipInfo] = {}
         if file.read(4) == b"PK\x03\x04":
             _check_directory(file)
@@ -65,7 +68,7 @@ class Package:
             yield _bounded(self._file.read(MAX_FILE_BYTES + 1))
             return
         room = MAX_FILE_BYTES
-        names = sorted(one.filename for one in self._entries if _is_conversations(one.filename))
+        names = self._document_names()
         try:
             for name in names:
                 with self._archive.open(name) as file:
@@ -75,7 +78,12 @@ class Package:
         except ZIP_ERRORS:
             raise _damaged() from None
         if not names:
-            raise InvalidParams("The ZIP file has no conversations.json.", "file")
+            raise InvalidParams("The ZIP file has no conversations.json, or other JSON files.", "file")
+
+    def _document_names(self) -> list[str]:
+        """Programs call them conversations; without such files, all JSON files are read."""
+        names = sorted(one.filename for one in self._entries if one.filename.lower().endswith(".json"))
+        return [one for one in names if _is_conversations(one)] or names[:MAX_OTHER_DOCUMENTS]
 
     def find(self, pointer: object) -> str:
         """The id of a file that the ZIP has, of `file-service://file-a`, `sediment://file_a?x` or `file-a`; else ""."""
@@ -86,6 +94,11 @@ class Package:
         """A file's name in the ZIP without its id."""
         rest = self._assets[key].filename.rpartition("/")[2][len(key) :].lstrip("-_")
         return f"file{rest}" if rest.startswith(".") else rest
+
+    def takes_document(self, size: int) -> bool:
+        """Whether there is room for one more in memory. A short edit makes a whole version, so these can be many."""
+        self._room -= size
+        return self._room >= 0
 
     def content_of(self, attachment: Attachment) -> bytes | None:
         """None if it cannot be read, or is too large or too much compressed."""
