@@ -10,7 +10,7 @@ import datetime
 import mimetypes
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import batched, count
@@ -45,7 +45,7 @@ class Outcome(TextChoices):
     CREATED = "created"
     EXISTING = "existing"
     SKIPPED = "skipped"
-    READY = "ready"  # of a preview: it would be created
+    READY = "ready", "ready: an import creates it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Result:
     """What became of one conversation, or would. `problem`: why it is skipped.
 
     Attributes:
-        key: names the conversation in this file for `only`.
+        key: names the conversation, so that an import can be of some only.
         messages: those of the session itself, without its forks.
         branches: the number of its forks.
         dates: of the conversation's first and last message; None: the export has none.
@@ -75,10 +75,16 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """`remaining`: the conversations after the last result; the same file again imports the next."""
+    """What became of a file's conversations, or would.
+
+    Attributes:
+        remaining: the conversations after the last result; the same file again imports the next.
+        unread: names of other documents in the ZIP, which are not taken over.
+    """
 
     results: list[Result]
     remaining: int = 0
+    unread: tuple[str, ...] = ()
 
     @property
     def new(self) -> list[Result]:
@@ -120,46 +126,65 @@ def preview(principal: Principal, content: bytes | BinaryIO) -> Import:
     """What an import of a file would do. Records nothing. Raises InvalidParams for a file that is no export."""
     with closing(opened(content)) as package:
         conversations = read_conversations(package)
-    found: dict[uuid.UUID, bool] = {}
-    for some in batched(conversations, 500):
-        first = [next(_keys(principal, one)) for one in some if not one.problem]
-        rows = Context.objects.filter(pk__in=first).values_list("pk", "deleted_at")
-        found |= {key: deleted_at is None for key, deleted_at in rows}
-    results = []
-    for one in conversations:
-        title, about = _title(one), _about(one)
-        key = None if one.problem else next(_keys(principal, one))
-        if one.problem:
-            results.append(Result(title, Outcome.SKIPPED, problem=one.problem, **about))
-        elif key in found and (found[key] or (key := _existing(principal, one))):
-            results.append(Result(title, Outcome.EXISTING, key, **about))
-        else:
-            turns = [*one.turns, *(turn for branch in one.branches for turn in branch.turns)]
-            files = sum(len(turn.attachments) for turn in turns)
-            numbers: dict[str, Any] = {"messages": len(one.turns), "files": files, "skipped": +one.skipped}
-            results.append(Result(title, Outcome.READY, **numbers, branches=len(one.branches), **about))
-    return Import(results)
+        first = [None if one.problem else next(_keys(principal, one)) for one in conversations]
+        found: dict[uuid.UUID, bool] = {}
+        for some in batched(filter(None, first), 500):
+            rows = Context.objects.filter(pk__in=some).values_list("pk", "deleted_at")
+            found |= {key: deleted_at is None for key, deleted_at in rows}
+        seen, results = set[uuid.UUID](), list[Result]()
+        for one, key in zip(conversations, first, strict=True):
+            problem = "It is twice in the file." if key in seen else one.problem
+            session = key if key is None or found.get(key, True) else _existing(principal, one)
+            if problem or key is None:
+                results.append(Result(_title(one), Outcome.SKIPPED, problem=problem, **_about(one)))
+            elif key in found and session:
+                results.append(Result(_title(one), Outcome.EXISTING, session, **_about(one)))
+            else:
+                results.append(_ready(one, package))
+            seen |= {key} if key else set()
+    return Import(results, unread=package.unread)
+
+
+def _ready(conversation: Conversation, package: Package) -> Result:
+    of_branches = (turn for branch in conversation.branches for turn in branch.turns)
+    files = [one for turn in (*conversation.turns, *of_branches) for one in turn.attachments]
+    too_large = sum(map(package.is_beyond_bounds, files))
+    return Result(
+        _title(conversation),
+        Outcome.READY,
+        messages=len(conversation.turns),
+        files=len(files) - too_large,
+        skipped=+(conversation.skipped + Counter({Skip.UNREADABLE: too_large})),
+        branches=len(conversation.branches),
+        **_about(conversation),
+    )
+
+
+def _key_of(conversation: Conversation) -> str:
+    return conversation.digest[:32]
 
 
 def _about(conversation: Conversation) -> dict[str, Any]:
-    return {"key": conversation.digest[:32], "source": conversation.source, "dates": conversation.dates}
+    return {"key": _key_of(conversation), "source": conversation.source, "dates": conversation.dates}
 
 
 def import_file(
-    principal: Principal, agent: Agent, content: bytes | BinaryIO, only: Collection[str] | None = None
+    principal: Principal,
+    agent: Agent,
+    content: bytes | BinaryIO,
+    *,
+    is_wanted: Callable[[str], bool] = lambda _: True,
 ) -> Import:
     """Import an exported file of a known caller: at most NEW_AT_ONCE new sessions with the agent.
 
-    `only`: the keys of the conversations to import, as a preview gives them; None: all. A conversation is recorded
-    completely or skipped; one that was imported before keeps its session. Calls no agent.
+    `is_wanted` is asked for each conversation by its key. A conversation is recorded completely or skipped; one that
+    was imported before keeps its session. Calls no agent.
     Raises InvalidParams for a file that is no export, UnsupportedOperation for an agent that the caller may not use;
     then nothing was recorded.
     """
     check_may_use(principal, agent)
     with closing(opened(content)) as package:
-        conversations = read_conversations(package)
-        if only is not None:
-            conversations = [one for one in conversations if one.digest[:32] in only]
+        conversations = [one for one in read_conversations(package) if is_wanted(_key_of(one))]
         results: list[Result] = []
         new = size = 0
         for conversation in conversations:
@@ -173,7 +198,7 @@ def import_file(
                 break
             new += results[-1].outcome == Outcome.CREATED
             size += results[-1].file_bytes
-    return Import(results, len(conversations) - len(results))
+    return Import(results, len(conversations) - len(results), package.unread)
 
 
 def _import_one(principal: Principal, agent: Agent, conversation: Conversation, package: Package) -> Result:

@@ -33,6 +33,7 @@ __all__ = [
     "EXPORT_FORMAT",
     "EXPORT_VERSION",
     "FORMATS",
+    "MAX_CONVERSATIONS",
     "MAX_TEXT_BYTES",
     "SKIPPED_WORDS",
     "Branch",
