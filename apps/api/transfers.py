@@ -165,7 +165,7 @@ class ResultShape(Shape):
     branches = serializers.IntegerField(help_text="The number of its forks.")
     skipped = SkippedShape(many=True)
     key = serializers.CharField(help_text="Names the conversation in `only`.")
-    source = serializers.CharField(help_text="The program that it comes from. Empty if that is unknown.")
+    program = serializers.CharField(help_text="The program that it comes from. Empty if that is unknown.")
     began_at = serializers.DateTimeField(allow_null=True, help_text="Of its first message there.")
     ended_at = serializers.DateTimeField(allow_null=True, help_text="Of its last message there.")
 
@@ -225,7 +225,7 @@ def import_json(done: Import) -> JSON:
             "branches": one.branches,
             "skipped": _skipped_json(one.skipped),
             "key": one.key,
-            "source": one.source,
+            "program": one.source,
             "beganAt": optional_timestamp(one.dates and one.dates[0]),
             "endedAt": optional_timestamp(one.dates and one.dates[1]),
         }

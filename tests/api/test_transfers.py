@@ -93,7 +93,7 @@ async def test_a_dry_run_lists_what_an_import_of_some_would_create(ada_calls, ec
     assert [one["outcome"] for one in preview["results"]] == ["ready", "ready"]
     assert (preview["sessions"], preview["branches"]) == (2, 2)
     first, second = preview["results"]
-    assert (first["source"], first["beganAt"][:10]) == ("ChatGPT", "2023-11-14")
+    assert (first["program"], first["beganAt"][:10]) == ("ChatGPT", "2023-11-14")
     assert not await Context.objects.aexists()
     done = (await imported(ada_calls, content, only=[second["key"]])).body
     assert [(one["title"], one["outcome"]) for one in done["results"]] == [("b", "created")]

@@ -48,9 +48,7 @@ class ImportForm(forms.Form):
 
     def __init__(self, principal: Principal, *data: Any, **options: Any) -> None:
         super().__init__(*data, **options)
-        self.fields[
-            "file"
-        ].help_text = (
+        self.fields["file"].help_text = (
             "The ZIP file as you got it, or a JSON file of it."
             f" At most {settings.MAX_UPLOAD_BYTES // resumable.MEGABYTE} MB."
         )
@@ -90,7 +88,7 @@ def import_conversations(request: HttpRequest) -> HttpResponse:
 
 
 def _previewed(principal: Principal, form: ImportForm) -> dict[str, Any]:
-    file: UploadedFile | None = form.cleaned_data["file"]
+    file: UploadedFile[bytes] | None = form.cleaned_data["file"]
     if file is None:
         upload = form.cleaned_data["upload"]
     else:
