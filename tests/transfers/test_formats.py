@@ -6,7 +6,7 @@ import pytest
 
 from apps.transfers import package
 from apps.transfers.formats import chatgpt, read_conversations, shape
-from apps.transfers.formats.citations import resolved
+from apps.transfers.formats.citations import resolved, with_searches
 from apps.transfers.formats.gemini import text_of
 from apps.transfers.package import opened
 from tests.transfers import samples
@@ -207,6 +207,11 @@ class TestCitations:
     def test_a_file_is_named_and_older_citations_stand_at_their_place(self):
         place = {"start_ix": 4, "end_ix": 4 + len(FILE), "metadata": {"name": "report.pdf"}}
         assert resolved([f"Warm{FILE}."], {"citations": [place]}) == ["Warm (report.pdf)."]
+
+    def test_librechats_marks_name_results_of_its_searches(self):
+        search = {"turn": 0, "organic": [{"link": "https://a.test/", "title": "A"}]}
+        text = "Warm\ue202turn0search0. \ue200\ue202turn0search0\ue202turn1news7\ue201"
+        assert with_searches(text, [search]) == 'Warm [1](https://a.test/ "A").  [1](https://a.test/ "A")'
 
     def test_an_entity_keeps_its_name_and_other_brackets_stay(self):
         city = '\ue200entity\ue202["city","Ulm","in Germany"]\ue201'

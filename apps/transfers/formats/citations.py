@@ -12,6 +12,8 @@ from apps.record.events import JSON
 MARK = re.compile("\ue200[^\ue200\ue201]*\ue201|\u3010[^\u3010\u3011\u2020]*\u2020[^\u3010\u3011]*\u3011")
 """`cite turn0search1`, `entity ["city", "Ulm"]` between characters of private use, or 【4:0†source】."""
 SEPARATOR = "\ue202"
+TURN = re.compile("\ue202turn(\\d+)(\\w+?)(\\d+)")
+"""LibreChat's marks, between characters of private use or alone."""
 STRAY = re.compile("[\ue200-\ue206]")
 SAFE_URL = re.compile(r"https?://[^\s<>()\"\\]+")
 
@@ -47,6 +49,21 @@ def resolved(texts: Iterable[str], metadata: JSON) -> list[str]:
         return shown[text] if is_apart or not text.startswith(("\u3010", "\ue200cite")) else f" {shown[text]}".rstrip()
 
     return [STRAY.sub("", MARK.sub(link, one)) for one in texts]
+
+
+def with_searches(text: str, searches: list[JSON]) -> str:
+    """LibreChat's marks name a search of the answer by its turn, a kind of its results, and one of these."""
+    kinds = {"search": "organic", "news": "topStories", "image": "images", "ref": "references", "video": "videos"}
+    by_turn = {one.get("turn"): one for one in searches}
+    sources = Sources()
+
+    def link(mark: re.Match[str]) -> str:
+        found = _objects(by_turn.get(int(mark[1]), {}).get(kinds.get(mark[2])))
+        about = dict(enumerate(found)).get(int(mark[3]), {})
+        linked = _link(about | {"url": about.get("link") or about.get("url")}, sources)
+        return f" {linked}" if linked else ""
+
+    return STRAY.sub("", TURN.sub(link, text)) if searches or STRAY.search(text) else text
 
 
 def _references(texts: list[str], metadata: JSON) -> Iterator[tuple[str, list[JSON]]]:

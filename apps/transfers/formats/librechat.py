@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apps.record.events import JSON
+from apps.transfers.formats.citations import with_searches
 from apps.transfers.formats.shape import Context, Said, Skip, Tree
 
 
@@ -56,6 +57,9 @@ def _said(message: JSON, about: Context) -> Said:
                 said.texts.append(str(block.get("error") or ""))
             case _:
                 said.left_out += 1
-    for one in [*(message.get("files") or []), *(message.get("attachments") or [])]:
+    attached = [*(message.get("files") or []), *(message.get("attachments") or [])]
+    searches = [one["web_search"] for one in attached if isinstance(one.get("web_search"), dict)]
+    said.texts = said.texts if is_user else [with_searches(one, searches) for one in said.texts]
+    for one in (one for one in attached if "web_search" not in one):
         said.attach(about.attachment(one.get("filepath") or one.get("file_id"), one.get("filename"), one.get("type")))
     return said

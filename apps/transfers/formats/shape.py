@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from django.utils import timezone
@@ -83,7 +84,7 @@ class Conversation:
     source: str = ""
     began: datetime.datetime | None = None
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Of the main path alone: it is the same conversation after an answer was tried again elsewhere."""
         said = [[one.is_user, one.text, dict(one.imported), *_named(one)] for one in self.turns]
