@@ -256,40 +256,47 @@ class _Recording:
         """Raises IntegrityError, StorageFull."""
         workspace = self.principal.workspace_id or self.agent.workspace_id
         self.skipped.update(conversation.skipped)
-        session, began = Context(pk=self.key), conversation.began
-        messages = self._messages(self.key, conversation.turns)
-        keys, of_branches = [self.key], []
+        messages, keys = [self._messages(self.key, conversation.turns)], [self.key]
         for number, branch in enumerate(conversation.branches, start=1):
             keys.append(forking.fork_id(Context(pk=keys[branch.path]), _fork_key(number)))
-            of_branches.append(self._messages(keys[-1], branch.turns))
-        parts = [part for some in (messages, *of_branches) for one in some for part in one["parts"]]
-        blobs.check_room(workspace, parts)
-        dates = list(in_order(conversation.turns, began))
+            messages.append(self._messages(keys[-1], branch.turns))
+        blobs.check_room(workspace, [part for some in messages for one in some for part in one["parts"]])
         with write_transaction():
             if conversation.branches:
                 lineage.lock_shared_logs(workspace)
-            with ledger.writing(session) as log:
-                opens: Opening = {
-                    "contextId": "",
-                    "owner": self.principal.user_id,
-                    "workspace": workspace,
-                    "agent": self.agent.pk,
-                    "title": title,
-                }
-                opening = {"title": title, "opens": log.opening(opens), **_dated(next(iter(dates), None))}
-                log.add(EventType.SESSION_RENAMED, opening)
-                indexes = [_add(log, *said) for said in zip(conversation.turns, messages, dates, strict=True)]
-            paths, made = [(session, indexes, dates)], [session]
+            paths = [self._session(workspace, title, conversation, messages[0])]
             for number, branch in enumerate(conversation.branches, start=1):
-                paths.append(self._fork(number, branch, paths[branch.path], of_branches[number - 1]))
-                made.append(paths[-1][0])
+                paths.append(self._fork(number, branch, paths[branch.path], messages[number]))
             if self.principal.user_id is not None:
                 SessionMark.objects.bulk_create(
-                    SessionMark(user_id=self.principal.user_id, context=one, seen=one.last_event) for one in made
+                    SessionMark(user_id=self.principal.user_id, context=one, seen=one.last_event) for one, _, _ in paths
                 )
-        numbers: dict[str, Any] = {"messages": len(messages), "files": self.files, "file_bytes": self.size}
-        numbers |= {"skipped": +self.skipped, "branches": len(of_branches)}
-        return Result(title, Outcome.CREATED, self.key, **numbers, **_about(conversation))
+        return Result(
+            title,
+            Outcome.CREATED,
+            self.key,
+            messages=len(messages[0]),
+            files=self.files,
+            file_bytes=self.size,
+            skipped=+self.skipped,
+            branches=len(conversation.branches),
+            **_about(conversation),
+        )
+
+    def _session(self, workspace: int, title: str, conversation: Conversation, messages: list[JSON]) -> _Path:
+        """The session of the main path."""
+        dates = list(in_order(conversation.turns, conversation.began))
+        opens: Opening = {
+            "contextId": "",
+            "owner": self.principal.user_id,
+            "workspace": workspace,
+            "agent": self.agent.pk,
+            "title": title,
+        }
+        with ledger.writing(Context(pk=self.key)) as log:
+            log.add(EventType.SESSION_RENAMED, {"title": title, "opens": log.opening(opens), **_dated(dates[0])})
+            indexes = [_add(log, *said) for said in zip(conversation.turns, messages, dates, strict=True)]
+        return log.context, indexes, dates
 
     def _fork(self, number: int, branch: Branch, of: _Path, messages: list[JSON]) -> _Path:
         """The fork of a branch, with the indexes and dates of its whole path."""

@@ -4,6 +4,7 @@ import re
 
 from django.core.files.uploadedfile import SimpleUploadedFile
 
+from apps.features.uploads.models import Upload
 from apps.record.models import Context
 from apps.transfers import importing
 from apps.transfers.formats import Skip
@@ -43,6 +44,7 @@ def test_chosen_conversations_become_sessions(ada, ada_browser, echo):
     assert titles() == ["a", "c"]
     session = Context.objects.get(owner=ada, title="a")
     assert f"/sessions/{session.pk}" in done.text
+    assert not Upload.objects.exists(), "it is not needed any more"
     assert ada_browser.get(f"/sessions/{session.pk}").status_code == 200
     again = shown(ada_browser, *(samples.chatgpt(name) for name in ("a", "b", "c")))
     assert (again.context["ready"], again.context["existing"]) == (1, 2)

@@ -115,6 +115,8 @@ def _imported(principal: Principal, form: ImportForm) -> dict[str, Any]:
     left_out, agent, upload = form.left_out, form.cleaned_data["agent"], form.cleaned_data["upload"]
     wanted = lambda key: key not in left_out  # noqa: E731
     done = _with_file(principal, upload, lambda content: import_file(principal, agent, content, is_wanted=wanted))
+    if not done.remaining:
+        resumable.discard_upload(resumable.find_upload(principal, upload))
     return {
         "imported": done,
         "upload": upload,
