@@ -12,7 +12,7 @@ from apps.record.events import JSON
 MARK = re.compile("\ue200[^\ue200\ue201]*\ue201|\u3010[^\u3010\u3011\u2020]*\u2020[^\u3010\u3011]*\u3011")
 """`cite turn0search1`, `entity ["city", "Ulm"]` between characters of private use, or 【4:0†source】."""
 SEPARATOR = "\ue202"
-TURN = re.compile("\ue202turn(\\d+)(\\w+?)(\\d+)")
+TURN = re.compile("\ue202turn(\\d+)([a-z]+)(\\d+)")
 """LibreChat's marks, between characters of private use or alone."""
 STRAY = re.compile("[\ue200-\ue206]")
 SAFE_URL = re.compile(r"https?://[^\s<>()\"\\]+")
@@ -58,7 +58,7 @@ def with_searches(text: str, searches: list[JSON]) -> str:
     sources = Sources()
 
     def link(mark: re.Match[str]) -> str:
-        found = _objects(by_turn.get(int(mark[1]), {}).get(kinds.get(mark[2])))
+        found = _objects(by_turn.get(int(mark[1]), {}).get(kinds.get(mark[2], "")))
         about = dict(enumerate(found)).get(int(mark[3]), {})
         linked = _link(about | {"url": about.get("link") or about.get("url")}, sources)
         return f" {linked}" if linked else ""
