@@ -82,7 +82,9 @@ class SessionShape(Shape):
     id = serializers.UUIDField()
     title = serializers.CharField()
     created_at = serializers.DateTimeField()
-    updated_at = serializers.DateTimeField(help_text="When the session's newest event was recorded.")
+    updated_at = serializers.DateTimeField(
+        help_text="When the session's newest event was recorded. An imported session has the times of its conversation."
+    )
     parent_id = serializers.UUIDField(allow_null=True, help_text="The session from which this session was forked.")
     revision = serializers.IntegerField(help_text="The index of the session's newest event.")
     archived_at = serializers.DateTimeField(allow_null=True)

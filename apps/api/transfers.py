@@ -34,8 +34,8 @@ from apps.record.content import blobs
 from apps.record.lookup import restored
 from apps.record.models import Context, Message
 from apps.transfers import exports
-from apps.transfers.formats import EXPORT_FORMAT, EXPORT_VERSION, SKIPPED_WORDS, Skip
-from apps.transfers.importing import Import, Outcome, import_file
+from apps.transfers.formats import EXPORT_FORMAT, EXPORT_VERSION, FORMATS, MAX_CONVERSATIONS, SKIPPED_WORDS, Skip
+from apps.transfers.importing import Import, Outcome, import_file, preview
 from apps.transfers.jobs import publish_export
 from apps.transfers.models import Export
 
@@ -128,8 +128,19 @@ def _as_text(value: object) -> str:
 class Importing(Body):
     agent = Line(help_text="The slug of the agent that receives new messages in the imported sessions.")
     upload_id = serializers.UUIDField(
-        help_text="The id of one of your complete uploads: ChatGPT's `conversations.json` or ZIP file, Open WebUI's "
-        "exported chats, or a session that Parley exported as JSON."
+        help_text="The id of one of your complete uploads: "
+        + "; ".join(f"{one.name}: {one.files}" for one in FORMATS)
+        + "."
+    )
+    dry_run = serializers.BooleanField(
+        default=False, help_text="Say what an import would do, and import nothing. `remaining` is 0."
+    )
+    only = serializers.ListField(
+        child=Line(),
+        default=None,
+        allow_null=True,
+        max_length=MAX_CONVERSATIONS,
+        help_text="The `key`s of the conversations to import. Without it, all are imported.",
     )
 
 
@@ -151,18 +162,27 @@ class ResultShape(Shape):
     problem = serializers.CharField(help_text="Why the conversation was skipped. Empty if it was not.")
     messages = serializers.IntegerField(help_text="The number of messages of a new session.")
     files = serializers.IntegerField(help_text="The number of its images and other files.")
+    branches = serializers.IntegerField(help_text="The number of its forks.")
     skipped = SkippedShape(many=True)
+    key = serializers.CharField(help_text="Names the conversation in `only`.")
+    program = serializers.CharField(help_text="The program that it comes from. Empty if that is unknown.")
+    began_at = serializers.DateTimeField(allow_null=True, help_text="Of its first message there.")
+    ended_at = serializers.DateTimeField(allow_null=True, help_text="Of its last message there.")
 
 
 @extend_schema_serializer(component_name="Import")
 class ImportShape(Shape):
-    """The totals are those of the new sessions."""
+    """The totals are those of the new sessions, or of those that would be new."""
 
     results = ResultShape(many=True)
     sessions = serializers.IntegerField()
     messages = serializers.IntegerField()
     files = serializers.IntegerField()
+    branches = serializers.IntegerField()
     skipped = SkippedShape(many=True)
+    unread = serializers.ListField(
+        child=serializers.CharField(), help_text="Other documents in the ZIP file, at most 20. They are not imported."
+    )
     remaining = serializers.IntegerField(
         help_text="The number of conversations that are left. Send the same request again to import the next."
     )
@@ -179,14 +199,18 @@ class Imports(Endpoint):
     )
     def post(self, request: Request) -> Response:
         """No agent is called. A conversation that was imported before keeps its session. One request creates at most
-        200 sessions.
+        200 sessions. They have the dates of their conversations, and their branches are forks. With `dryRun`, the
+        conversations to import are `ready`.
         """
         asked = self.body(Importing)
         quotas.count_act(self.principal)
         agent = usable_agent(self.principal, asked["agent"])
         part = resumable.message_part(self.principal, asked["upload_id"])
         with blobs.open_content(part) as file:
-            return Response(import_json(import_file(self.principal, agent, file)))
+            if asked["dry_run"]:
+                return Response(import_json(preview(self.principal, file)))
+            is_wanted = (lambda _: True) if asked["only"] is None else set(asked["only"]).__contains__
+            return Response(import_json(import_file(self.principal, agent, file, is_wanted=is_wanted)))
 
 
 def import_json(done: Import) -> JSON:
@@ -198,12 +222,18 @@ def import_json(done: Import) -> JSON:
             "problem": one.problem,
             "messages": one.messages,
             "files": one.files,
+            "branches": one.branches,
             "skipped": _skipped_json(one.skipped),
+            "key": one.key,
+            "program": one.source,
+            "beganAt": optional_timestamp(one.dates and one.dates[0]),
+            "endedAt": optional_timestamp(one.dates and one.dates[1]),
         }
         for one in done.results
     ]
-    totals = {"sessions": len(done.new), "messages": done.messages, "files": done.files}
-    return {"results": results, **totals, "skipped": _skipped_json(done.skipped), "remaining": done.remaining}
+    totals = {"sessions": len(done.new), "messages": done.messages, "files": done.files, "branches": done.branches}
+    about = {"skipped": _skipped_json(done.skipped), "unread": list(done.unread), "remaining": done.remaining}
+    return {"results": results, **totals, **about}
 
 
 def _skipped_json(skipped: Counter[Skip]) -> list[JSON]:

@@ -57,6 +57,11 @@ class NewTask(TypedDict):
     metadata: NotRequired[JSON]
 
 
+DATED = "dated"
+"""The key of a payload that says when an imported event happened, in ISO 8601. `Event.at` says when it was recorded:
+readers that follow the log go by that."""
+
+
 class Imported(TypedDict):
     """Where a message was before. `at`: its time there, in ISO 8601."""
 
@@ -69,7 +74,7 @@ class Imported(TypedDict):
 class UserMessage(TypedDict):
     """It unarchives its session. `title`: for a session without one, or a new fork. `saved`: not sent to an agent.
 
-    `imported`: from another program; no agent here got it.
+    `imported`: from another program; no agent here got it. `dated`: see `DATED`.
 
     `by`: the key of the member who wrote it; absent: the session's owner. A task that it opens belongs to them.
     """
@@ -78,6 +83,7 @@ class UserMessage(TypedDict):
     by: NotRequired[int]
     saved: NotRequired[bool]
     imported: NotRequired[Imported]
+    dated: NotRequired[str]
     opens: NotRequired[Opening]
     task: NotRequired[NewTask]
     title: NotRequired[str]
@@ -155,11 +161,12 @@ class AgentStatus(TypedDict):
 class AgentMessage(TypedDict):
     """`agent`: the author; absent in older logs. `version`: of the agent, if it answered without a run.
 
-    `imported`: another program's agent wrote it, none of this installation.
+    `imported`: another program's agent wrote it, none of this installation. `dated`: see `DATED`.
     """
 
     message: JSON
     imported: NotRequired[Imported]
+    dated: NotRequired[str]
     agent: NotRequired[int]
     version: NotRequired[int]
 
@@ -253,6 +260,7 @@ class Fork(TypedDict):
     """The log continues event `at` of another. `left`: its tasks that had not ended; they do not continue here."""
 
     opens: Opening
+    dated: NotRequired[str]
     parent: str
     at: int
     reason: str
@@ -287,6 +295,7 @@ class SessionRenamed(TypedDict):
     title: str
     opens: NotRequired[Opening]
     by: NotRequired[str]
+    dated: NotRequired[str]
 
 
 class SessionMark(TypedDict):

@@ -232,10 +232,10 @@ def read_present_events(context_id: uuid.UUID, after: int) -> list[Event]:
 
 
 class Poll(NamedTuple):
-    """A poll's result: its time, and when each changed context was updated."""
+    """A poll's result: its time, and when the newest event of each changed context was recorded."""
 
     at: datetime.datetime
-    updated_at: dict[uuid.UUID, datetime.datetime]
+    recorded_at: dict[uuid.UUID, datetime.datetime]
 
 
 class Subscription:
@@ -390,7 +390,7 @@ class Hub:
             rows[topic].append(row)
         for subscription in subscriptions:
             own = [row for topic in subscription.topics for row in rows[topic]]
-            subscription.last_poll = Poll(now, {context: updated_at for context, _, updated_at in own})
+            subscription.last_poll = Poll(now, {context: recorded_at for context, _, recorded_at in own})
             for context, index, _ in own:
                 subscription.notify(context, index)
 
@@ -407,11 +407,13 @@ def _newest_rows(
     owners: frozenset[int], named: frozenset[uuid.UUID], since: datetime.datetime
 ) -> list[tuple[str, ContextRow]]:
     """The owners' contexts that changed since, and all named ones, each with its topic."""
-    changed = Context.objects.listed().filter(owner__in=owners, updated_at__gt=since)
-    rows = changed.values_list("owner", "pk", "last_event", "updated_at")
-    some = Context.objects.filter(pk__in=named).values_list("pk", "last_event", "updated_at")
-    found: list[tuple[str, ContextRow]] = [(f"owner {owner}", (key, last, at)) for owner, key, last, at in rows]
-    return found + [(str(row[0]), row) for row in some]
+    times = ("updated_at", "imported_at")
+    changed = (
+        Context.objects.listed().filter(owner__in=owners).recorded_after(since).only("owner", "last_event", *times)
+    )
+    some = Context.objects.filter(pk__in=named).only("last_event", *times)
+    found = [(f"owner {one.owner_id}", one) for one in changed] + [(str(one.pk), one) for one in some]
+    return [(topic, (one.pk, one.last_event, one.recorded_at)) for topic, one in found]
 
 
 _hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = weakref.WeakKeyDictionary()

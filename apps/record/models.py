@@ -8,6 +8,7 @@ A foreign key that begins another index has none of its own (`db_index=False`): 
 
 from __future__ import annotations
 
+import datetime
 import uuid
 from collections.abc import Hashable
 from functools import cached_property
@@ -21,7 +22,7 @@ from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.record import execution  # noqa: F401  # Django looks for models in this module
-from apps.record.events import EventType
+from apps.record.events import DATED, EventType
 
 
 class TaskState(models.TextChoices):
@@ -133,6 +134,10 @@ class ContextQuerySet(models.QuerySet["Context"]):
         own = self.filter(**principal.own()) if principal.is_known else self.none()
         return principal.only_agents(own, "agent")
 
+    def recorded_after(self, at: datetime.datetime) -> ContextQuerySet:
+        """Those whose `recorded_at` is later."""
+        return self.filter(models.Q(updated_at__gt=at) | models.Q(imported_at__gt=at))
+
     def listed(self) -> ContextQuerySet:
         """Conversations begun from outside, not by agents that call other agents."""
         return self.filter(parent_task=None)
@@ -174,6 +179,9 @@ class Context(models.Model):
     )
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
+    imported_at = models.DateTimeField(
+        "imported", null=True, blank=True, help_text="When it was imported. Its other times are its conversation's."
+    )
     archived_at = models.DateTimeField(null=True, blank=True, help_text="When its owner archived it.")
     is_shared = models.BooleanField(
         "shared", default=False, db_default=False, help_text="May the members of its workspace see it?"
@@ -215,6 +223,9 @@ class Context(models.Model):
             ),
             models.Index(fields=["-updated_at", "-id"], name="contexts_by_update"),
             models.Index(
+                fields=["imported_at"], condition=models.Q(imported_at__isnull=False), name="imported_contexts"
+            ),
+            models.Index(
                 fields=["-updated_at", "-id"], condition=models.Q(deleted_at__isnull=False), name="deleted_contexts"
             ),
             models.Index(
@@ -224,6 +235,11 @@ class Context(models.Model):
 
     def __str__(self) -> str:
         return self.title or str(self.pk)
+
+    @property
+    def recorded_at(self) -> datetime.datetime:
+        """When its newest event was recorded: `updated_at`, or the import of a conversation that is older."""
+        return max(self.updated_at, self.imported_at) if self.imported_at else self.updated_at
 
     @property
     def sharing(self) -> Context.Sharing:
@@ -480,6 +496,12 @@ class Event(models.Model):
 
     def __str__(self) -> str:
         return f"{self.index} {self.type}"
+
+    @property
+    def happened_at(self) -> datetime.datetime:
+        """When it was recorded; of an imported event, its time in the other program."""
+        dated = self.payload.get(DATED)
+        return datetime.datetime.fromisoformat(dated) if dated else self.at
 
     @property
     def shown(self) -> dict[Hashable, Any]:

@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 
 from apps.record import lineage
 from apps.record.content.strict_json import digest_of
-from apps.record.events import JSON, EventType, Opening, SessionDeleted
+from apps.record.events import DATED, JSON, EventType, Opening, SessionDeleted
 from apps.record.lineage import mark_left
 from apps.record.models import TRANSITIONS, Artifact, Context, Event, IllegalTransition, Message, Task, TaskState
 
@@ -62,7 +62,7 @@ def fold(event: Event, rows: Rows) -> None:
     if "opens" in payload:
         _open_context(rows.context, payload["opens"], event)
     rows.context.last_event = event.index
-    rows.context.updated_at = event.at
+    rows.context.updated_at = event.happened_at
     if apply := FOLDS.get(EventType(event.type)):
         apply(event, rows)
     if "message" not in payload or "progress" in payload or "kept" in payload:
@@ -85,7 +85,7 @@ def fold(event: Event, rows: Rows) -> None:
         references=message.get("referenceTaskIds", []),
         extensions=message.get("extensions", []),
         metadata=message.get("metadata", {}),
-        created_at=event.at,
+        created_at=event.happened_at,
     )
 
 
@@ -101,7 +101,8 @@ def _open_context(context: Context, opening: Opening, event: Event) -> None:
     context.title = opening["title"]
     context.options = opening.get("options", {})
     context.parent_task = uuid.UUID(opening["parentTask"]) if "parentTask" in opening else None
-    context.created_at = event.at
+    context.created_at = event.happened_at
+    context.imported_at = event.at if DATED in event.payload else None
 
 
 def _user_message(event: Event, rows: Rows) -> None:

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.core import signing
 from django.db.models import OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
 import db
@@ -57,7 +58,7 @@ class PageProgress(NamedTuple):
     """A client's place in changes read page by page: the start, and the last session."""
 
     started_at: datetime.datetime
-    updated_at: datetime.datetime  # of the session
+    recorded_at: datetime.datetime  # of the session
     session: uuid.UUID
 
 
@@ -97,7 +98,7 @@ def position_token(principal: Principal, position: Position) -> str:
     page = position.page
     head = TOKEN_HEAD.pack(TOKEN_FORMAT, _microseconds(position.at), page is not None)
     if page is not None:
-        head += TOKEN_PAGE.pack(_microseconds(page.started_at), _microseconds(page.updated_at), page.session.bytes)
+        head += TOKEN_PAGE.pack(_microseconds(page.started_at), _microseconds(page.recorded_at), page.session.bytes)
     newest = reversed(list(itertools.islice(reversed(position.indexes.items()), MAX_SESSIONS)))
     entries = (TOKEN_ENTRY.pack(key.bytes, index >> 32, index & 0xFFFFFFFF) for key, index in newest)
     return _signer(principal).sign(base64.urlsafe_b64encode(b"".join((head, *entries))).decode())
@@ -142,7 +143,7 @@ def current_position(principal: Principal, sessions: frozenset[uuid.UUID] = froz
     """
     now = corrected_time()  # before the query: what the query misses commits later
     visible = Context.objects.ever_visible_to(principal)
-    position = position_after(now, visible.listed().filter(updated_at__gt=now - COMMIT_MARGIN))
+    position = position_after(now, visible.listed().recorded_after(now - COMMIT_MARGIN))
     if sessions:
         newest = dict(Context.objects.ever_seen_by(principal).filter(pk__in=sessions).values_list("pk", "last_event"))
         if newest.keys() != sessions:
@@ -153,14 +154,14 @@ def current_position(principal: Principal, sessions: frozenset[uuid.UUID] = froz
 
 def position_after(at: datetime.datetime, rows: Iterable[Context]) -> Position:
     """The position after these rows, which were read at that time or later."""
-    recent = sorted((row for row in rows if row.updated_at > at - COMMIT_MARGIN), key=lambda row: row.updated_at)
+    recent = sorted((row for row in rows if row.recorded_at > at - COMMIT_MARGIN), key=lambda row: row.recorded_at)
     return Position(at, {row.pk: row.last_event for row in recent})
 
 
 def changes_since(principal: Principal, position: Position, limit: int = 100) -> Changes:
     """What changed in the user's sessions after a position, in at most two queries."""
     now = position.page.started_at if position.page else max(corrected_time(), position.at)
-    rows = list(_rows(principal).filter(_changed_since(position))[: limit + len(position.indexes) + 1])
+    rows = list(_changed_since(_rows(principal), position)[: limit + len(position.indexes) + 1])
     changed = [row for row in rows if row.last_event > position.indexes.get(row.pk, -1)]
     sent, more = changed[:limit], len(changed) > limit
     if not more:
@@ -177,28 +178,30 @@ def changes_since(principal: Principal, position: Position, limit: int = 100) ->
     )
 
 
-def _changed_since(position: Position) -> Q:
-    """The condition for sessions with changes that the client may not have."""
+def _changed_since(rows: ContextQuerySet, position: Position) -> ContextQuerySet:
+    """Those with changes that the client may not have."""
     if position.page is None:
-        return Q(updated_at__gt=position.margin_start)
+        return rows.recorded_after(position.margin_start)
     _, at, session = position.page
-    return Q(updated_at__gte=at) & (Q(updated_at__gt=at) | Q(pk__gt=session))
+    by_index = Q(updated_at__gte=at) | Q(imported_at__gte=at)
+    return rows.filter(by_index, Q(recorded__gt=at) | Q(recorded=at, pk__gt=session))
 
 
 def _rows(principal: Principal) -> ContextQuerySet:
     found = Context.objects.ever_visible_to(principal).listed().select_related("agent").defer("memory")
-    return found.order_by("updated_at", "pk")
+    recorded = Greatest("updated_at", Coalesce("imported_at", "updated_at"))
+    return found.alias(recorded=recorded).order_by("recorded", "pk")
 
 
 def _is_new(row: Context, position: Position) -> bool:
     """Was the session begun after the position?"""
-    return row.pk not in position.indexes and row.created_at > position.margin_start
+    return row.pk not in position.indexes and (row.imported_at or row.created_at) > position.margin_start
 
 
 def _position_within_page(position: Position, started_at: datetime.datetime, sent: list[Context]) -> Position:
     """The position between pages. It does not name the sent sessions: a token may not hold them all."""
     indexes = position.indexes | {row.pk: row.last_event for row in sent if row.pk in position.indexes}
-    return Position(position.at, indexes, PageProgress(started_at, sent[-1].updated_at, sent[-1].pk))
+    return Position(position.at, indexes, PageProgress(started_at, sent[-1].recorded_at, sent[-1].pk))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +227,7 @@ def missed_events(
         some = _rows(principal) if listed else Context.objects.ever_seen_by(principal)
         return [_missed(row, position) for row in some.filter(pk__in=sessions).annotate(before=newest_before)]
     every = _rows(principal).annotate(before=newest_before)
-    rows = list(every.filter(updated_at__gt=position.margin_start))
+    rows = list(every.recorded_after(position.margin_start))
     others = position.indexes.keys() - {row.pk for row in rows}
     rows += every.filter(pk__in=others) if others else ()
     return [one for row in rows if (one := _missed(row, position)).last > one.after]
@@ -276,7 +279,7 @@ class Progress:
     def __init__(self, principal: Principal, position: Position, sessions: frozenset[uuid.UUID], show: Show) -> None:
         self.principal, self.sessions, self.show, self.position = principal, sessions, show, position
         self._behind: dict[uuid.UUID, int] = {}  # sessions with events to read, and their newest; the next is first
-        self.updated_at: dict[uuid.UUID, datetime.datetime] = {}  # of sessions with new events
+        self.recorded_at: dict[uuid.UUID, datetime.datetime] = {}  # of sessions with new events
         self._unlisted: set[uuid.UUID] = set()
 
     @property
@@ -334,7 +337,7 @@ class Progress:
         self.position.indexes[item.session] = item.index
         newest = self._behind.pop(item.session, 0)
         if item.event is not None:
-            self.updated_at[item.session] = item.event.at
+            self.recorded_at[item.session] = item.event.at
             if newest > item.index:
                 self._behind[item.session] = newest  # as the last
 
@@ -342,13 +345,13 @@ class Progress:
         """Move the position to a poll if it has everything up to it; says whether it moved."""
         if self.sessions or poll is None or poll.at <= self.position.at:
             return False
-        if not poll.updated_at.keys() <= self.position.indexes.keys():
+        if not poll.recorded_at.keys() <= self.position.indexes.keys():
             return False
         # Events after the poll are not in it.
-        after_poll = {key: when for key, when in self.updated_at.items() if when > poll.at}
-        updated_at = self.updated_at | poll.updated_at | after_poll
-        self.updated_at = {key: when for key, when in updated_at.items() if when > poll.at - COMMIT_MARGIN}
-        indexes = {key: index for key, index in self.position.indexes.items() if key in self.updated_at}
+        after_poll = {key: when for key, when in self.recorded_at.items() if when > poll.at}
+        recorded_at = self.recorded_at | poll.recorded_at | after_poll
+        self.recorded_at = {key: when for key, when in recorded_at.items() if when > poll.at - COMMIT_MARGIN}
+        indexes = {key: index for key, index in self.position.indexes.items() if key in self.recorded_at}
         self.position = Position(poll.at, indexes)
         return True
 
@@ -405,7 +408,7 @@ class LiveEvents:
         own = self._progress.position
         if session in own.indexes:
             return own.indexes[session] >= index
-        return progress.updated_at.get(session, own.margin_start) <= own.margin_start
+        return progress.recorded_at.get(session, own.margin_start) <= own.margin_start
 
     async def _read(self) -> None:
         owner = None if self.sessions else self.principal.user_id

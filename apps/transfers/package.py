@@ -18,9 +18,13 @@ from apps.record.errors import InvalidParams
 
 MAX_FILE_BYTES = 50 * 1024**2  # of JSON, unpacked
 MAX_ZIP_ENTRIES = 50_000
+MAX_NAMED = 20  # documents that are not read
+MAX_OTHER_DOCUMENTS = 2000  # of JSON in a ZIP, where none is called conversations
 MAX_DIRECTORY_BYTES = 8 * 1024**2  # of the list of files in a ZIP
 LONGEST_END = 22 + 65_535  # of the record at the end of a ZIP, with its comment
 MAX_ASSET_BYTES = 20 * 1024**2  # of one file beside the conversations, unpacked
+LONGEST_URL = MAX_ASSET_BYTES * 4 // 3 + 200  # of a file as a data URL
+MAX_DOCUMENTS = 100 * 1024**2  # characters, of all versions of documents that the conversations contain
 MAX_RATIO = 200  # of a file's size to what it takes in the ZIP
 SMALL = 1024**2  # bytes whose ratio does not matter
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError)
@@ -38,10 +42,15 @@ class Attachment:
 
 
 class Package:
-    """Close it. Raises InvalidParams for a damaged ZIP."""
+    """Close it. Raises InvalidParams for a damaged ZIP.
+
+    `unread`: once the documents were read, the names of some others.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._archive = file, None
+        self._room = MAX_DOCUMENTS
+        self.unread: tuple[str, ...] = ()
         self._assets: dict[str, zipfile.ZipInfo] = {}
         if file.read(4) == b"PK\x03\x04":
             _check_directory(file)
@@ -65,7 +74,7 @@ class Package:
             yield _bounded(self._file.read(MAX_FILE_BYTES + 1))
             return
         room = MAX_FILE_BYTES
-        names = sorted(one.filename for one in self._entries if _is_conversations(one.filename))
+        names = self._document_names()
         try:
             for name in names:
                 with self._archive.open(name) as file:
@@ -75,7 +84,15 @@ class Package:
         except ZIP_ERRORS:
             raise _damaged() from None
         if not names:
-            raise InvalidParams("The ZIP file has no conversations.json.", "file")
+            raise InvalidParams("The ZIP file has no conversations.json, or other JSON files.", "file")
+
+    def _document_names(self) -> list[str]:
+        """Programs call them conversations; without such files, all JSON files are read."""
+        names = sorted(one.filename for one in self._entries if one.filename.lower().endswith(".json"))
+        found = [one for one in names if _is_conversations(one)] or names[:MAX_OTHER_DOCUMENTS]
+        read = set(found)
+        self.unread = tuple(name.rpartition("/")[2] for name in names if name not in read)[:MAX_NAMED]
+        return found
 
     def find(self, pointer: object) -> str:
         """The id of a file that the ZIP has, of `file-service://file-a`, `sediment://file_a?x` or `file-a`; else ""."""
@@ -87,13 +104,25 @@ class Package:
         rest = self._assets[key].filename.rpartition("/")[2][len(key) :].lstrip("-_")
         return f"file{rest}" if rest.startswith(".") else rest
 
+    def takes_document(self, size: int) -> bool:
+        """Whether there is room for one more in memory. A short edit makes a whole version, so these can be many."""
+        self._room -= size
+        return self._room >= 0
+
+    def is_beyond_bounds(self, attachment: Attachment) -> bool:
+        """Is it too large, or too much compressed?"""
+        if attachment.source.startswith("data:"):
+            return len(attachment.source) > LONGEST_URL
+        entry = self._assets[attachment.source]
+        is_bomb = entry.file_size > SMALL and entry.file_size > MAX_RATIO * max(entry.compress_size, 1)
+        return is_bomb or entry.file_size > MAX_ASSET_BYTES
+
     def content_of(self, attachment: Attachment) -> bytes | None:
         """None if it cannot be read, or is too large or too much compressed."""
         if attachment.source.startswith("data:"):
             return _content_of_url(attachment.source)
         entry = self._assets[attachment.source]
-        is_bomb = entry.file_size > SMALL and entry.file_size > MAX_RATIO * max(entry.compress_size, 1)
-        if self._archive is None or is_bomb or entry.file_size > MAX_ASSET_BYTES:
+        if self._archive is None or self.is_beyond_bounds(attachment):
             return None
         try:
             with self._archive.open(entry) as file:
@@ -128,7 +157,7 @@ def media_type_of_url(url: str) -> str:
 
 def _content_of_url(url: str) -> bytes | None:
     found = DATA_URL.match(url)
-    if found is None or len(url) > MAX_ASSET_BYTES * 4 // 3 + 200:
+    if found is None or len(url) > LONGEST_URL:
         return None
     try:
         rest = url[found.end() :]

@@ -23,7 +23,7 @@ from apps.web.people import invitations
 from apps.web.people.passwords import Welcome, confirm_address, forgotten
 from apps.web.people.sign_in import SignIn, guarded
 from apps.web.sessions import artifacts, provenance, sending, shared, views
-from apps.web.settings import account, data, keys, notifications, programs, security, usage, workspaces
+from apps.web.settings import account, data, imports, keys, notifications, programs, security, usage, workspaces
 
 app_name = "web"
 
@@ -88,7 +88,7 @@ urlpatterns = [
     path("settings/data/exports", data.exports_status, name="settings-exports"),
     path("settings/data/exports/<uuid:key>/file", data.export_file, name="settings-export-file"),
     path("settings/data/exports/<uuid:key>/delete", data.delete_export, name="settings-export-delete"),
-    path("settings/data/import", data.import_conversations, name="import-conversations"),
+    path("settings/data/import", imports.import_conversations, name="import-conversations"),
     path("settings/data/delete", data.delete_account, name="settings-delete"),
     path("credentials/", RedirectView.as_view(pattern_name="web:settings-credentials", permanent=True)),
     path("credentials/<str:token>", credentials.credential, name="credential"),

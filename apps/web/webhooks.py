@@ -57,7 +57,7 @@ class WebhookForm(forms.Form):
         required=False,
         max_length=100_000,
         strip=False,
-        help_text="Such as: Review {{ body.pull_request.html_url }}. Empty: the agent gets the event as data.",
+        help_text="Such as: Review {{ body.pull_request.html_url }}. Without it, the agent gets the event as data.",
         widget=forms.Textarea({"rows": 3, **CODE}),
     )
     inputs = InputsField(
@@ -70,7 +70,7 @@ class WebhookForm(forms.Form):
         label="Only if",
         required=False,
         max_length=1000,
-        help_text="Such as: event.type == 'pull_request' and body.action == 'opened'. Empty: each event.",
+        help_text="Such as: event.type == 'pull_request' and body.action == 'opened'. Without it, every event counts.",
         widget=forms.TextInput(CODE),
     )
 

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 import db
 from apps.api.transfers import openai_messages
 from apps.record import projection
+from apps.record.models import Context
 from apps.transfers.importing import import_file
 from tests.transfers import samples
 
@@ -17,10 +18,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 MESSAGES = TypeAdapter(list[ChatCompletionMessageParam])
 
 
-async def imported(caller, content, agent="echo"):
+async def imported(caller, content, agent="echo", **more):
     upload = await caller.ask("POST", "/uploads?filename=a.json", content, {"content-type": "application/octet-stream"})
     assert upload.status == 201, upload.content
-    return await caller.post("/imports", {"agent": agent, "uploadId": upload.body["id"]})
+    return await caller.post("/imports", {"agent": agent, "uploadId": upload.body["id"], **more})
 
 
 async def test_an_imported_conversation_is_history_for_the_agent_that_goes_on(ada_calls, echo):
@@ -84,3 +85,17 @@ async def test_files_are_imported_from_a_zip_and_counted(ada_calls, echo):
     assert result["skipped"] == answer["skipped"]
     said = (await ada_calls.get(f"/sessions/{result['sessionId']}")).body["messages"][0]["parts"]
     assert [part.get("filename") for part in said] == [None, "My boat.png", "notes.pdf"]
+
+
+async def test_a_dry_run_lists_what_an_import_of_some_would_create(ada_calls, echo):
+    content = samples.as_bytes(samples.chatgpt("a"), samples.chatgpt("b"))
+    preview = (await imported(ada_calls, content, dryRun=True)).body
+    assert [one["outcome"] for one in preview["results"]] == ["ready", "ready"]
+    assert (preview["sessions"], preview["branches"]) == (2, 2)
+    first, second = preview["results"]
+    assert (first["program"], first["beganAt"][:10]) == ("ChatGPT", "2023-11-14")
+    assert not await Context.objects.aexists()
+    done = (await imported(ada_calls, content, only=[second["key"]])).body
+    assert [(one["title"], one["outcome"]) for one in done["results"]] == [("b", "created")]
+    again = (await imported(ada_calls, content, dryRun=True)).body
+    assert [one["outcome"] for one in again["results"]] == ["ready", "existing"]

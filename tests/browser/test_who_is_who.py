@@ -191,7 +191,7 @@ def leak_a_key(page: Page, ada: Person) -> None:
     """With an open stream, which ends."""
     page.goto("/settings/keys")
     page.get_by_label("Name").fill("robot")
-    page.get_by_label("Everything that you may do").check()
+    page.get_by_label("Everything that you can do").check()
     page.get_by_label("Your password").fill(PASSWORD)
     page.get_by_role("button", name="Create key").click()
     key = page.locator("#key-text").inner_text()

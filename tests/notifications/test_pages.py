@@ -50,11 +50,11 @@ def test_a_wrong_address_is_refused_where_it_was_typed(browser, wrong):
 
 
 def test_mail_is_offered_where_there_is_a_mail_server(ada, browser, settings):
-    assert "Tell me by e-mail" not in browser.get(PAGE).text
+    assert "Notify me by e-mail" not in browser.get(PAGE).text
     browser.post(PAGE, {"save": "mail"})
     assert not Channel.objects.exists()
     settings.EMAIL_URL = "smtp://mail.example:25"
-    assert "Tell me by e-mail" in browser.get(PAGE).text
+    assert "Notify me by e-mail" in browser.get(PAGE).text
     browser.post(PAGE, {"save": "mail"})
     assert Channel.objects.get().type == "mail"
     assert signed_in(ada).is_notified

@@ -9,7 +9,6 @@ from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.files.storage import default_storage
-from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db.models import CASCADE, SET_NULL
 from django.test import AsyncClient
 
@@ -29,7 +28,6 @@ from apps.transfers import exports
 from apps.transfers.models import Export
 from apps.web.settings.erasure import STAYS, erase_account
 from tests.members import member
-from tests.transfers import samples
 from tests.web import telling
 from tests.working import begin, end
 
@@ -80,27 +78,6 @@ class TestExport:
         ada_browser.post("/settings/data/delete", DELETE)
         assert not default_storage.exists(export.file)
         assert not Export.objects.exists()
-
-
-def file_of(content: bytes) -> SimpleUploadedFile:
-    return SimpleUploadedFile("conversations.json", content)
-
-
-def test_an_imported_file_leads_to_its_sessions_and_a_wrong_one_says_why(ada, ada_browser, echo):
-    chat = samples.as_bytes(samples.chatgpt(), {"title": "Other"})
-    answer = ada_browser.post("/settings/data/import", {"agent": "echo", "file": file_of(chat)})
-    session = Context.objects.get(owner=ada)
-    assert answer.status_code == 200
-    assert f"/sessions/{session.pk}" in answer.text
-    assert "Other" in answer.text
-    assert ada_browser.get(f"/sessions/{session.pk}").status_code == 200
-    for wrong in (
-        {"agent": "echo"},
-        {"agent": "nobody", "file": file_of(chat)},
-        {"agent": "echo", "file": file_of(b"7")},
-    ):
-        assert ada_browser.post("/settings/data/import", wrong).status_code == 422
-    assert Context.objects.count() == 1
 
 
 class TestDeleting:

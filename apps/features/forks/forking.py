@@ -48,6 +48,7 @@ def fork(
     edited_message: str = "",
     edited: Edited | None = None,
     title: str = "",
+    dated: str = "",
 ) -> Context:
     """A session of the caller that begins with the events up to `at`; 0 is before the first event.
 
@@ -57,7 +58,8 @@ def fork(
     begins directly after another fork's beginning gets that fork's parent, so that the two are siblings. With
     `running="cancel"`, submitted and working tasks in the session itself are canceled. `edited_message` is the id of a
     message that the fork replaces, `edited` the history of the message that comes next. `title` replaces the usual
-    title. The caller chooses `key`; the same key gives the same fork again.
+    title. `dated` is for an imported branch: when it began there. The caller chooses `key`; the same key gives the
+    same fork again.
 
     Raises ContextNotFound, InvalidParams for an index out of range or a key that was used for another fork, and
     UnsupportedOperation for an agent that the caller may not use, or a child task's session; then nothing was recorded.
@@ -77,7 +79,7 @@ def fork(
                 child.title = title[:MAX_TITLE] or _title(log.context, point, at, agent)
                 if at == log.context.last_event:
                     child.memory = Context.objects.values_list("memory", flat=True).get(pk=found.pk)
-                _create_fork(child, point, reason, agent, edited, principal)
+                _create_fork(child, point, reason, agent, edited, principal, dated)
                 if running == "cancel" and is_own:
                     working = Task.objects.filter(context=found.pk, state__in=WORKING_STATES).order_by("first_event")
                     canceled = list(working.values_list("pk", flat=True))
@@ -173,6 +175,7 @@ def _create_fork(
     agent: Agent | None,
     edited: Edited | None,
     principal: Principal,
+    dated: str,
 ) -> None:
     parent, at, memory = point.parent, point.at, child.memory
     child.last_event = at
@@ -198,6 +201,8 @@ def _create_fork(
         }
         if edited:
             payload["edited"] = edited
+        if dated:
+            payload["dated"] = dated
         log.add(EventType.FORK, payload)
         log.remember(memory, ())
     own = lineage.LogRange(child.pk, at + 1, ENDLESS)

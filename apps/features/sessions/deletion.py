@@ -151,7 +151,9 @@ def expired_sessions() -> ContextQuerySet:
     for holder, model in (("workspace", Workspace), ("agent", Agent)):
         lengths = model._base_manager.exclude(retention_days=None).values_list("retention_days", flat=True).distinct()
         for days in filter(None, lengths):
-            rules |= Q(**{f"{holder}__retention_days": days}, updated_at__lt=now - datetime.timedelta(days=days))
+            limit = now - datetime.timedelta(days=days)
+            kept = Q(imported_at__gte=limit)  # it is older than its import
+            rules |= Q(**{f"{holder}__retention_days": days}, updated_at__lt=limit) & ~kept
     at_work = Task.objects.unfinished().values("context")
     sessions = Context.objects.listed().filter(~holds.held(), rules, deleted_at=None).exclude(pk__in=at_work)
     return sessions.order_by("updated_at", "pk")

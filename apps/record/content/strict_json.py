@@ -41,19 +41,21 @@ def parse(body: bytes) -> Any:
     return value
 
 
-def to_storable(value: Any) -> Any:
+def to_storable(value: Any, *, repair: bool = False) -> Any:
     """A JSON value that the database can store: an integer beyond 2**53 becomes the nearest double.
 
-    Raises ValueError with a sentence.
+    With `repair`, U+FFFD takes the place of characters that it cannot store. Raises ValueError with a sentence.
     """
     if isinstance(value, str):
         if UNSTORABLE.search(value):
+            if repair:
+                return UNSTORABLE.sub("\ufffd", value)
             raise ValueError("Strings must not contain U+0000 or half of a surrogate pair.")
         return value
     if isinstance(value, dict):
-        return {to_storable(name): to_storable(inner) for name, inner in value.items()}
+        return {to_storable(key, repair=repair): to_storable(one, repair=repair) for key, one in value.items()}
     if isinstance(value, list):
-        return [to_storable(inner) for inner in value]
+        return [to_storable(inner, repair=repair) for inner in value]
     if isinstance(value, int) and not -LARGEST_EXACT <= value <= LARGEST_EXACT:
         return _nearest_double(value)
     return value

@@ -28,7 +28,7 @@ class InviteForm(forms.Form):
         label="E-mail",
         max_length=254,
         required=False,
-        help_text="Only who has this address can accept. Empty: whoever has the link.",
+        help_text="Only the person with this address can accept. If you leave it empty, anyone with the link can.",
         widget=forms.EmailInput({"autocomplete": "off"}),
     )
 

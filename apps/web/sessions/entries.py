@@ -123,7 +123,7 @@ def _entry(prefetched: _Prefetched, event: Event) -> JSON:
     entry: JSON = {
         "index": event.index,
         "type": event.type,
-        "at": wire.timestamp(event.at),
+        "at": wire.timestamp(event.happened_at),
         "taskId": str(event.task_id) if event.task_id else None,
     }
     payload = event.payload
@@ -197,7 +197,7 @@ def _own_message(prefetched: _Prefetched, event: Event) -> JSON:
 
 def _left_at(context: Context, fork: Event) -> str:
     goes_on_from = lineage.events(context, fork.index - 2, fork.index - 1).first()
-    return wire.timestamp((goes_on_from or fork).at)
+    return wire.timestamp((goes_on_from or fork).happened_at)
 
 
 def _labels(event: Event) -> dict[str, str]:

@@ -83,23 +83,23 @@ class ProfileForm(PasswordForm):
     name = forms.CharField(
         max_length=120,
         required=False,
-        help_text="Shown beside what you write. Empty: the first part of your e-mail address.",
+        help_text="Shown with your messages. Without a name, Parley shows your e-mail address up to the @.",
         widget=forms.TextInput({"autocomplete": "name"}),
     )
     email = forms.EmailField(
         label="E-mail",
         max_length=254,
-        help_text="You sign in with it.",
+        help_text="You sign in with this address.",
         widget=forms.EmailInput({"autocomplete": "email"}),
     )
-    time_zone = forms.ChoiceField(choices=time_zones, required=False, help_text="For the times on all pages.")
+    time_zone = forms.ChoiceField(choices=time_zones, required=False, help_text="Parley shows times in this time zone.")
 
     field_order = ["name", "email", "current_password", "time_zone"]
 
     def __init__(self, person: User, *args: Any, **kwargs: Any) -> None:
         super().__init__(person, *args, **kwargs)
         if "current_password" in self.fields:
-            self.fields["current_password"].help_text = "Only to change the e-mail address."
+            self.fields["current_password"].help_text = "Needed to change your e-mail address."
 
     def clean_email(self) -> str:
         address = str(self.cleaned_data["email"]).strip().lower()
@@ -163,7 +163,7 @@ def saved(request: HttpRequest, section: str, sentence: str = "Saved.") -> HttpR
 class NewPasswordForm(PasswordForm):
     new_password = forms.CharField(
         strip=False,
-        help_text="At least 8 characters. Not a common password, and not like your name.",
+        help_text="Use at least 8 characters. Avoid common passwords and your name.",
         widget=PasswordInput("new-password"),
     )
     again = forms.CharField(label="New password again", strip=False, widget=PasswordInput("new-password"))
@@ -201,7 +201,7 @@ def password(request: HttpRequest) -> HttpResponse:
         return settings_page(request, "password", form, form=form, email=person.email)
     form.save()
     update_session_auth_hash(request, person)
-    return saved(request, "password", "Your password is changed. All other browsers are signed out.")
+    return saved(request, "password", "Password changed. All other browsers are signed out.")
 
 
 class AppearanceForm(forms.ModelForm):  # type: ignore[type-arg]

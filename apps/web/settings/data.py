@@ -1,4 +1,4 @@
-"""The person's data: export, import, and deleting the account."""
+"""The person's data: export, and deleting the account; importing is in `imports`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from django.views.decorators.http import require_safe
 
 import db
 from apps.accounts.models import User
-from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded, count_act
-from apps.agents.models import Agent
+from apps.agents.search import find_agents
 from apps.features.sessions.holds import UnderLegalHold
 from apps.record.errors import Refusal
 from apps.transfers import exports
 from apps.transfers.archive import sessions_of
-from apps.transfers.formats import SKIPPED_WORDS
-from apps.transfers.importing import Import, import_file
+from apps.transfers.formats import FORMATS
 from apps.transfers.jobs import publish_export
 from apps.transfers.models import Export
+from apps.web.agents import last_used
+from apps.web.home import default_agent
 from apps.web.settings.account import PasswordForm
 from apps.web.settings.erasure import LastOperator, erase_account
+from apps.web.settings.imports import ImportForm
 from apps.web.settings.sections import person_of, private_view, settings_page
 from apps.web.shell import principal_of, reader_view
 
@@ -49,57 +50,19 @@ class DeleteForm(PasswordForm):
         return address
 
 
-class ImportForm(forms.Form):
-    file = forms.FileField(
-        label="File",
-        help_text="conversations.json or the ZIP of ChatGPT, chats of Open WebUI, or a session as JSON. "
-        "At most 20 MB here; larger files by the client API.",
-    )
-    agent = forms.ModelChoiceField(
-        Agent.objects.none(), to_field_name="slug", label="Agent", help_text="Answers when you go on."
-    )
-
-    def __init__(self, principal: Principal, *data: Any) -> None:
-        super().__init__(*data)
-        cast("forms.ModelChoiceField[Agent]", self.fields["agent"]).queryset = Agent.objects.visible_to(
-            principal
-        ).order_by("name")
-
-
 @private_view
 def my_data(request: HttpRequest) -> HttpResponse:
     return _data_page(request, DeleteForm(person_of(request)))
 
 
-def _data_page(
-    request: HttpRequest, form: DeleteForm, imports: ImportForm | None = None, imported: Import | None = None
-) -> HttpResponse:
+def _data_page(request: HttpRequest, form: DeleteForm) -> HttpResponse:
     own = sessions_of(form.person)
-    imports = imports or ImportForm(principal_of(request))
     about: dict[str, Any] = {"session_count": own.count(), "email": form.person.email, **_shown_exports(form.person)}
-    about |= {"imports": imports, "imported": imported, "left_out": _left_out(imported)}
-    return settings_page(request, "data", form, imports, form=form, **about)
-
-
-def _left_out(imported: Import | None) -> list[str]:
-    skipped = imported.skipped if imported else {}
-    return [f"{number} {SKIPPED_WORDS[reason]}" for reason, number in sorted(skipped.items())]
-
-
-@private_view
-def import_conversations(request: HttpRequest) -> HttpResponse:
-    """Imports a file, and lists what became of its conversations."""
-    if request.method != "POST":
-        return redirect("web:settings-data")
     principal = principal_of(request)
-    form, imported = ImportForm(principal, request.POST, request.FILES), None
-    if form.is_valid():
-        try:
-            count_act(principal)
-            imported = import_file(principal, form.cleaned_data["agent"], form.cleaned_data["file"])
-        except (Refusal, QuotaExceeded) as refusal:
-            form.add_error("file", str(refusal))
-    return _data_page(request, DeleteForm(person_of(request)), form, imported)
+    used = last_used(principal)
+    preset = {"agent": default_agent(find_agents(principal, last_used=used), used)}
+    about |= {"imports": ImportForm(principal, initial=preset), "formats": FORMATS}
+    return settings_page(request, "data", form, form=form, **about)
 
 
 @private_view

@@ -39,33 +39,33 @@ def lifetime_choices() -> list[tuple[int, str]]:
 class KeyForm(PasswordForm):
     name = forms.CharField(
         max_length=120,
-        help_text="So that you recognize it, such as “laptop”.",
+        help_text="Helps you recognize the key, such as “laptop”.",
         widget=forms.TextInput({"autocomplete": "off"}),
     )
     preset = forms.ChoiceField(
-        label="What it may do",
+        label="Permissions",
         choices=[
             ("read", "Read only"),
             ("call", "Call one agent"),
-            ("full", "Everything that you may do"),
-            (CHOSEN, "What you choose here"),
+            ("full", "Everything that you can do"),
+            (CHOSEN, "Choose permissions"),
         ],
         initial="read",
         required=False,
         widget=forms.RadioSelect,
     )
     scopes = forms.MultipleChoiceField(
-        label="It may",
+        label="Allow the key to",
         choices=[(scope, words[:1].upper() + words[1:]) for scope, words in SCOPES.items()],
         initial=[READ],
         required=False,
         widget=forms.CheckboxSelectMultiple,
     )
     agent = forms.ChoiceField(
-        label="With which agent", required=False, help_text="For the key, there are no other agents and sessions."
+        label="Agent", required=False, help_text="The key can use only this agent and its sessions."
     )
     days = forms.TypedChoiceField(
-        label="It expires after",
+        label="Expires after",
         choices=lifetime_choices,
         coerce=int,
         initial=lambda: settings.API_KEY_DAYS,
@@ -76,7 +76,7 @@ class KeyForm(PasswordForm):
         label="Public key",
         required=False,
         max_length=1000,
-        help_text="An Ed25519 or P-256 key, PEM or JWK. Its private key must then sign each request (RFC 9421).",
+        help_text="An Ed25519 or P-256 key as PEM or JWK. Requests must be signed with its private key (RFC 9421).",
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "autocomplete": "off"}),
     )
 
@@ -85,7 +85,7 @@ class KeyForm(PasswordForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         usable = Agent.objects.visible_to(self.person.principal).order_by("name").values_list("slug", "name")
-        self.fields["agent"].choices = [("", "All that you may use"), *usable]  # type: ignore[attr-defined]
+        self.fields["agent"].choices = [("", "All agents that you can use"), *usable]  # type: ignore[attr-defined]
 
     def clean_public_key(self) -> str:
         try:
@@ -117,8 +117,8 @@ class KeyForm(PasswordForm):
 
 class RotationForm(PasswordForm):
     hours = forms.TypedChoiceField(
-        label="The old key works for",
-        choices=[(1, "1 hour"), (24, "1 day"), (168, "7 days"), (0, "No longer")],
+        label="Keep the old key working for",
+        choices=[(1, "1 hour"), (24, "1 day"), (168, "7 days"), (0, "Not at all")],
         coerce=int,
         initial=24,
         widget=forms.RadioSelect,

@@ -27,7 +27,7 @@ from apps.web.settings.account import saved
 from apps.web.settings.sections import person_of, private_view, settings_page
 
 MOST_DELIVERIES = 10  # on the page, the newest
-KINDS = [(Kind.ENDED, "Work has ended"), (Kind.FAILED, "Work has failed"), (Kind.ASKS, "An agent asks you something")]
+KINDS = [(Kind.ENDED, "A task is done"), (Kind.FAILED, "A task fails"), (Kind.ASKS, "An agent asks you something")]
 
 
 class PagesForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -37,7 +37,7 @@ class PagesForm(forms.ModelForm):  # type: ignore[type-arg]
         model = User
         fields = ("notify_ended", "notify_questions")
         labels = {
-            "notify_ended": "An agent has finished, or has failed",
+            "notify_ended": "An agent finishes or fails",
             "notify_questions": "An agent asks you something",
         }
 
@@ -58,12 +58,12 @@ class NewChannelForm(forms.Form):
         widget=forms.RadioSelect,
     )
     name = forms.CharField(
-        max_length=120, required=False, help_text="So that you recognize it.", widget=forms.TextInput
+        max_length=120, required=False, help_text="Helps you recognize it in the list.", widget=forms.TextInput
     )
     url = forms.CharField(
         label="Address",
         max_length=2048,
-        help_text="It begins with https://. It is stored encrypted, and not shown again.",
+        help_text="An https:// address. Parley stores it encrypted and does not show it again.",
         widget=forms.URLInput({"autocomplete": "off", "spellcheck": "false"}),
     )
 
@@ -73,9 +73,9 @@ class ChannelForm(forms.Form):
 
     is_on = forms.BooleanField(label="On", required=False)
     name = forms.CharField(max_length=120, required=False)
-    kinds = kinds_field("Tell me here when")
-    digest = forms.ChoiceField(label="Send letters", choices=Channel.Digest.choices, widget=forms.RadioSelect)
-    questions_at_once = forms.BooleanField(label="Send questions at once all the same", required=False)
+    kinds = kinds_field("Notify me here when")
+    digest = forms.ChoiceField(label="Send e-mails", choices=Channel.Digest.choices, widget=forms.RadioSelect)
+    questions_at_once = forms.BooleanField(label="Send questions right away", required=False)
 
     def __init__(self, person: User, channel: Channel, *args: Any, **kwargs: Any) -> None:
         self.person, self.channel = person, channel
@@ -92,10 +92,10 @@ class ChannelForm(forms.Form):
         names_of = dict(visible.order_by("name").values_list("slug", "name"))
         for slug, kinds in self.differing.items():
             self.fields[f"agent-{slug}"] = kinds_field(f"With {names_of.get(slug, slug)}", kinds)
-            self.fields[f"usual-{slug}"] = forms.BooleanField(label="As with all other agents", required=False)
+            self.fields[f"usual-{slug}"] = forms.BooleanField(label="Same as for all other agents", required=False)
         others = [(slug, name) for slug, name in names_of.items() if slug not in self.differing]
         self.fields["other_agent"] = forms.ChoiceField(label="Agent", choices=[("", "None"), *others], required=False)
-        self.fields["other_kinds"] = kinds_field("Then tell me here when")
+        self.fields["other_kinds"] = kinds_field("For this agent, notify me when")
 
     def save(self) -> None:
         """Raises InvalidFields."""

@@ -40,16 +40,16 @@ KINDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 class ProgramForm(PasswordForm):
     name = forms.CharField(max_length=100, widget=forms.TextInput({"autocomplete": "off"}))
     kind = forms.ChoiceField(
-        label="What it is", choices=[(kind, said[0]) for kind, said in KINDS.items()], widget=forms.RadioSelect
+        label="Type", choices=[(kind, said[0]) for kind, said in KINDS.items()], widget=forms.RadioSelect
     )
     redirect_uris = forms.CharField(
-        label="Where people come back to",
+        label="Redirect URIs",
         required=False,
         widget=forms.Textarea({"rows": 2}),
-        help_text="For sites and apps: full addresses, one per line.",
+        help_text="For websites and apps: where people return after they sign in. Full addresses, one per line.",
     )
     scopes = forms.MultipleChoiceField(
-        label="What it may ask for",
+        label="Permissions it can request",
         choices=[(scope, capfirst(scope_words(scope))) for scope in (*TASK_SCOPES, *IDENTITY_SCOPES)],
         initial=[READ],
         widget=forms.CheckboxSelectMultiple,
@@ -60,7 +60,7 @@ class ProgramForm(PasswordForm):
     def clean_name(self) -> str:
         name = str(self.cleaned_data["name"]).strip()
         if "<" in name or ">" in name:
-            raise ValidationError("Leave out < and >.")
+            raise ValidationError("Remove < and > from the name.")
         return name
 
     def clean_redirect_uris(self) -> list[str]:
@@ -68,7 +68,7 @@ class ProgramForm(PasswordForm):
         for address in addresses:
             if not is_redirect_address(address):
                 raise ValidationError(
-                    "Write full https:// addresses without # and *. On this machine, http:// works, too."
+                    "Write full https:// addresses without # and *. For this machine, http:// works too."
                 )
         return addresses
 

@@ -60,9 +60,9 @@ class MemberForm(forms.Form):
         given = roles_up_to(Role(own.role))
         self.fields["role"].choices = [(one.value, f"{one.label}: {ROLE_WORDS[one]}") for one in given]  # type: ignore[attr-defined]
         self.fields["email"].help_text = (
-            "Of somebody with an account here. Anybody else gets an invitation."
+            "People without an account here get an invitation."
             if may_invite(own.user)
-            else "Of somebody with an account here."
+            else "The person needs an account here."
         )
 
 
@@ -193,7 +193,7 @@ def remove_member(request: HttpRequest, number: int, person: int) -> HttpRespons
     _, problem = _try(request, workspaces.remove_member, number, person)
     if leaves and not problem:
         return saved(request, "workspaces", f"You have left “{own.workspace.name}”.")
-    return _done(request, own, "They are no longer a member. Their access has ended.", problem)
+    return _done(request, own, "Member removed. Their access has ended.", problem)
 
 
 @_posted

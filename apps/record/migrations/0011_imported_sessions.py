@@ -1,0 +1,18 @@
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("record", "0010_workspaces")]
+
+    operations = [
+        migrations.AddField(
+            model_name="context",
+            name="imported_at",
+            field=models.DateTimeField(
+                blank=True,
+                help_text="When it was imported. Its other times are its conversation's.",
+                null=True,
+                verbose_name="imported",
+            ),
+        ),
+    ]

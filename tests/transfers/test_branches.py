@@ -1,0 +1,55 @@
+"""Each branch of an imported conversation is a fork, within bounds."""
+
+import pytest
+
+from apps.features.forks import branches
+from apps.record import lineage, projection
+from apps.record.models import Context
+from apps.transfers.formats import shape
+from apps.transfers.importing import import_file
+from tests.transfers import samples
+
+pytestmark = pytest.mark.django_db
+
+
+def words(context):
+    return [one.parts[0]["text"] for one in lineage.messages(context).order_by("index")]
+
+
+def tree(**before):
+    """A chat of Open WebUI whose messages say their names."""
+    messages = {
+        name: {"id": name, "parentId": parent, "role": "assistant" if name.isupper() else "user", "content": name}
+        for name, parent in before.items()
+    }
+    return {"title": "Tree", "chat": {"history": {"messages": messages, "currentId": list(messages)[-1]}}}
+
+
+def test_every_leaf_is_a_path_of_its_own_and_the_current_one_the_session(ada, echo):
+    chat = tree(z=None, Z="z", a=None, A="a", b="A", B="b", c="B", C="c", B2="b", d="B2", D="d")
+    [result] = import_file(ada.principal, echo, samples.as_bytes(chat)).results
+    session = Context.objects.get(pk=result.session)
+    assert words(session) == ["a", "A", "b", "B2", "d", "D"]
+    forks = Context.objects.exclude(pk=session.pk)
+    assert sorted(map(words, forks)) == [["a", "A", "b", "B", "c", "C"], ["z", "Z"]]
+    assert (result.branches, result.skipped) == (2, {})
+    assert [projection.differences(one.pk) for one in (session, *forks)] == [[]] * 3
+    points = branches.branch_points(ada.principal, session)
+    assert [(one.position, len(one.branches)) for one in points] == [(1, 2), (1, 2)]
+
+
+def test_a_branch_of_a_branch_continues_it(ada, echo):
+    chat = tree(a=None, A1="a", b="A1", B1="b", B2="b", B3="b", A="a")
+    import_file(ada.principal, echo, samples.as_bytes(chat))
+    found = sorted(map(words, Context.objects.all()))
+    assert found == [["a", "A"], ["a", "A1", "b", "B1"], ["a", "A1", "b", "B2"], ["a", "A1", "b", "B3"]]
+    assert all(projection.differences(one.pk) == [] for one in Context.objects.all())
+
+
+def test_branches_that_are_damaged_or_too_many_are_counted(ada, echo, monkeypatch):
+    monkeypatch.setattr(shape, "MAX_BRANCHES", 2)
+    chat = tree(a=None, A1="a", A2="a", A3="a", A="a")
+    del chat["chat"]["history"]["messages"]["A1"]["content"]
+    [result] = import_file(ada.principal, echo, samples.as_bytes(chat)).results
+    assert result.skipped == {"other_branches": 2}
+    assert Context.objects.count() == 2

@@ -1,0 +1,90 @@
+"""Imported sessions have the dates of their conversations, and readers of the log get them all the same."""
+
+import datetime
+
+import pytest
+from django.utils import timezone
+
+from apps.features.sessions import commands, deletion, marks
+from apps.record import projection, sync
+from apps.record.models import Context, Message
+from apps.record.sync import Position
+from apps.transfers.importing import import_file
+from tests.transfers import samples
+
+pytestmark = pytest.mark.django_db
+
+THEN = datetime.datetime(2023, 11, 14, 22, 13, 20, tzinfo=datetime.UTC)
+
+
+def seconds_after(*rows):
+    return [round((row - THEN).total_seconds(), 1) for row in rows]
+
+
+def imported(person, agent, *conversations):
+    return [one.session for one in import_file(person.principal, agent, samples.as_bytes(*conversations)).results]
+
+
+def test_session_and_messages_are_dated_as_they_were(ada, echo):
+    chat = samples.chatgpt()
+    for later, name in enumerate(("asked", "new")):
+        chat["mapping"][name]["message"]["create_time"] = THEN.timestamp() + 60 * later
+    [session] = imported(ada, echo, chat)
+    row = Context.objects.get(pk=session)
+    said = Message.objects.filter(context=session).order_by("index").values_list("created_at", flat=True)
+    assert seconds_after(*said, row.created_at, row.updated_at) == [0, 60, 0, 60]
+    assert projection.differences(session) == []
+
+
+def test_a_message_without_a_date_or_with_a_wrong_one_follows_the_one_before(ada, echo):
+    chat = samples.open_webui()
+    asked, _, answered = chat["chat"]["history"]["messages"].values()
+    asked["timestamp"], answered["timestamp"] = THEN.timestamp(), None
+    undated, future = chat, samples.chatgpt()
+    future["mapping"]["new"]["message"]["create_time"] = 4e9
+    first, second = imported(ada, echo, undated, future)
+    assert seconds_after(Context.objects.get(pk=first).updated_at) == [0]
+    assert Context.objects.get(pk=second).updated_at <= timezone.now()
+
+
+def test_new_sessions_are_listed_above_imported_ones_until_these_go_on(ada, echo):
+    [old] = imported(ada, echo, samples.chatgpt())
+    newer = commands.create_session(ada.principal, echo, title="Newer").context
+    newest_first = Context.objects.of(ada.principal).filter(parent=None).order_by("-updated_at")
+    assert [one.pk for one in newest_first] == [newer.pk, old]
+    commands.rename_session(ada.principal, old, "Renamed")
+    assert [one.pk for one in newest_first.all()] == [old, newer.pk]
+    assert projection.differences(old) == []
+
+
+def test_imported_sessions_and_branches_count_as_read(ada, echo):
+    imported(ada, echo, samples.chatgpt())
+    rows = marks.with_marks(Context.objects.of(ada.principal), ada.principal)
+    assert [one.unread for one in rows] == [False, False]
+
+
+def test_a_client_that_synchronized_before_gets_them_page_by_page(ada, echo):
+    before = Position(timezone.now(), {})
+    sessions = imported(ada, echo, *(samples.open_webui() | {"title": str(number)} for number in range(3)))
+    everything = set(Context.objects.of(ada.principal).values_list("pk", flat=True))
+    position, got, more = before, list[Context](), True
+    while more:
+        changes = sync.changes_since(ada.principal, position, limit=2)
+        position, more = changes.position, changes.more
+        got += changes.sessions
+        assert {one.pk for one in changes.sessions} == set(changes.created)
+    assert {one.pk for one in got} == everything >= set(sessions)
+    missed = {one.session: (one.after, one.last) for one in sync.missed_events(ada.principal, before)}
+    assert missed.keys() == everything
+    assert missed[sessions[0]] == (0, 3)
+
+
+def test_retention_counts_from_the_import(ada, echo):
+    imported(ada, echo, samples.chatgpt())
+    workspace = ada.personal_workspace
+    workspace.retention_days = 30
+    workspace.save()
+    assert not deletion.expired_sessions().exists()
+    long_ago = timezone.now() - datetime.timedelta(days=31)
+    Context.objects.update(imported_at=long_ago)
+    assert deletion.expired_sessions().count() == 2
