@@ -25,7 +25,7 @@ from apps.record.hooks import hook, hooks
 from apps.record.ledger import Ledger
 from apps.record.models import Artifact as Delivered
 from apps.record.models import Message, Task, TaskState
-from apps.record.projection import assemble_parts
+from apps.record.projection import Author, assemble_parts
 from apps.record.runs import Lease, has_unfinished_run
 from db.sql import NOW, corrected_time
 
@@ -75,6 +75,7 @@ class Ending:
         usage: see `record.runs.UsageTotals`.
         fallback_id: the fallback that took the turn.
         span: the run's trace span.
+        author: who wrote the outcome's message, if another agent did.
     """
 
     lease: Lease
@@ -92,6 +93,7 @@ class Ending:
     usage: JSON = field(default_factory=dict)
     fallback_id: int | None = None
     span: str = ""
+    author: Author | None = None
 
     @property
     def is_repeated(self) -> bool:
@@ -199,7 +201,7 @@ def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message |
         _discard_provisional(log, task, ending, _failure_code(outcome), record_if_empty=True)
     if outcome is not None and not isinstance(outcome, Ongoing) and outcome.parts:
         said = agent_message(log, task, outcome.parts, outcome.metadata)
-        log.add(EventType.AGENT_MESSAGE, {"message": said, "agent": task.agent_id}, task=task.pk)
+        log.add(EventType.AGENT_MESSAGE, {"message": said, **_author(task, ending)}, task=task.pk)
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
     slot = _slot(ending)
@@ -255,7 +257,7 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
     if link is not None:
         message["parts"] = [*(message["parts"] if parts else []), link.part]
         message["metadata"] |= link.metadata
-    payload: dict[str, Any] = {"state": state, "message": message, "agent": task.agent_id}
+    payload: dict[str, Any] = {"state": state, "message": message, **_author(task, ending)}
     if isinstance(outcome, InputRequired | AuthRequired):
         payload["slot"] = _slot(ending)
     event = log.add(EventType.AGENT_STATUS, payload, task=task.pk)
@@ -263,6 +265,12 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         log.extra_rows.append(link.request(task, event.at))
     if state.is_terminal and ending.turn > 1:  # earlier turns may have left memory behind
         Run.objects.filter(task=task).update(memory={})
+
+
+def _author(task: Task, ending: Ending) -> JSON:
+    if (author := ending.author) is None:
+        return {"agent": task.agent_id}
+    return {"agent": author.agent} | ({"version": author.version} if author.version is not None else {})
 
 
 def default_text(names: Sequence[str]) -> str:
@@ -382,6 +390,6 @@ def progress_status(progress: Progress) -> JSON:
     message: JSON = {"messageId": progress.message_id or str(uuid.uuid4()), "role": "ROLE_AGENT", "parts": parts}
     if progress.metadata:
         message["metadata"] = progress.metadata
-    counts = {"done": progress.done, "total": progress.total}
-    counts = {name: value for name, value in counts.items() if value is not None}
-    return {"state": TaskState.WORKING, "message": message, "progress": counts}
+    told = {"done": progress.done, "total": progress.total, "detail": progress.detail or None}
+    told = {name: value for name, value in told.items() if value is not None}
+    return {"state": TaskState.WORKING, "message": message, "progress": told}

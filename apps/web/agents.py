@@ -30,6 +30,7 @@ from apps.agents import cards, options
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.search import find_agents, matching, modes_of, skills_of, tags_of
 from apps.features.health import monitoring
+from apps.features.routing.suggestions import example_messages
 from apps.installation.models import allow_url
 from apps.plans.registry import definition_of
 from apps.record.events import JSON
@@ -293,18 +294,13 @@ asyncio.run(main())
 """
 
 
-def example_messages(agent: Agent) -> list[str]:
-    """What a person might say to it, for people."""
-    return [example for skill in agent.skills for example in cards.spoken_examples(skill)]
-
-
 def endpoints(agent: Agent) -> list[tuple[str, str]]:
     endpoint = cards.agent_url(agent)
     return [
         ("JSON-RPC", endpoint),
         ("HTTP+JSON", f"{endpoint}/message:send"),
         ("Agent card", f"{endpoint}/.well-known/agent-card.json"),
-        ("Front door", f"{settings.PUBLIC_BASE_URL}/a2a"),
+        ("Without naming an agent", f"{settings.PUBLIC_BASE_URL}/a2a"),
     ]
 
 
