@@ -42,7 +42,7 @@ from apps.remote.errors import RemoteError
 from apps.remote.health_checks import Uptime
 from apps.remote.models import RemoteAgent
 from apps.remote.registration import Preview
-from apps.web import credentials
+from apps.web import credentials, first_steps
 from apps.web.roles import refuse
 from apps.web.shell import agent_or_404, page, page_or_fragment, parse_index, principal_of, reader_view, sessions_of
 from apps.web.templatetags.parley import AGENT_KINDS
@@ -57,7 +57,9 @@ MOST_RECENT = 5  # sessions and versions on an agent's page
 def agents(request: HttpRequest) -> HttpResponse:
     """The agents that a search finds; for htmx only the list."""
     found = search(principal_of(request), request.GET)
-    response = page_or_fragment(request, "web/agents.html", "web/_found.html", found=found)
+    told = {"lacks_model": first_steps.lacks_model(), "may_connect_model": first_steps.may_connect_model(request)}
+    told["model_form"] = first_steps.model_form_url()
+    response = page_or_fragment(request, "web/agents.html", "web/_found.html", found=found, **told)
     if "HX-Request" in request.headers:
         response["HX-Replace-Url"] = reverse("web:agents", query=found.query)
     return response

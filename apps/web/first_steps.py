@@ -62,7 +62,12 @@ MAY_CONNECT = "installation.add_modelconnection"
 def may_connect_model(request: HttpRequest) -> bool:
     """Is a language model missing that the reader can connect?"""
     reader = cast("User", request.user)
-    return not current.snapshot().default.is_usable and reader.is_staff and reader.has_perm(MAY_CONNECT)
+    return lacks_model() and reader.is_staff and reader.has_perm(MAY_CONNECT)
+
+
+def lacks_model() -> bool:
+    """Is no language model connected?"""
+    return not current.snapshot().default.is_usable
 
 
 def model_form_url() -> str:
@@ -72,8 +77,7 @@ def model_form_url() -> str:
 
 def _connect_a_model(_: User) -> FirstStep:
     summary = "Agents then answer by it. Without one, the examples follow scripts."
-    is_done = current.snapshot().default.is_usable
-    return FirstStep("Connect a language model", summary, model_form_url(), is_done)
+    return FirstStep("Connect a language model", summary, model_form_url(), not lacks_model())
 
 
 def _add_an_agent(_: User) -> FirstStep:
