@@ -56,6 +56,8 @@ from apps.record.models import INTERRUPTED_STATES, TERMINAL_STATES, Context, Eve
 from apps.record.projection import AUTHOR_EVENTS, Author, read_authors
 
 MAX_PROGRESS_LENGTH = 200
+RELAYED = "relayed"
+"""In the metadata of progress: its line begins with the name of the agent that works."""
 
 
 @dataclass
@@ -203,7 +205,8 @@ class Delegation:
     async def _relay(self, child: Task, said: JSON) -> None:
         text = next((part["text"] for part in said.get("parts", []) if part.get("text")), "")
         if line := text.strip().partition("\n")[0][:MAX_PROGRESS_LENGTH]:
-            await self.recorder.relay(Progress(f"{child.agent.name}: {line}"))
+            told = line if said.get("metadata", {}).get(RELAYED) else f"{child.agent.name}: {line}"
+            await self.recorder.relay(Progress(told, metadata={RELAYED: True}))
 
     def _suspend(self, child: Task) -> Suspended:
         """The child's question as the parent's. The first of several ends the turn."""

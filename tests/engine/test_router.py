@@ -67,6 +67,14 @@ def test_a_name_without_an_agent_is_told_which_there_are():
         assert "@gone:" not in listing(name, known)
 
 
+def test_an_agent_that_passes_messages_on_is_chosen_only_by_name():
+    desk = fitting("desk", 0.9)
+    desk.agent.skills[0]["tags"] = ["router"]
+    ranked = [desk, fitting("cook", 0.5)]
+    assert choose("bake", ranked).slug == "cook"
+    assert choose("@desk bake", ranked).slug == "desk"
+
+
 def test_an_agent_that_cannot_work_is_not_chosen():
     assert choose("x", [fitting("gone", 0.9, health=Agent.Health.UNAVAILABLE)]) is None
 

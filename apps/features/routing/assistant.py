@@ -114,11 +114,11 @@ def welcome(agents: Sequence[Agent]) -> Completed:
     tries = suggested_messages(agents)
     lines = [f"- **{one.agent.name}**: {one.agent.description}" for one in tries]
     said = [
-        "I am the Assistant. No language model is connected to Parley yet, so I cannot answer this myself."
+        "Hello! No language model is connected to Parley yet, so I cannot answer this myself."
         + (" These agents work now:" if tries else ""),
         *(["\n".join(lines)] if lines else []),
-        "I can also tell the time, calculate, and pass your message on to the agent that fits it. "
-        "With a language model, I answer anything you ask.",
+        "I can also tell the time, calculate, and pass a message on to the agent that fits it. "
+        "Once a language model is connected, ask me anything.",
     ]
     shown = [{"agent": one.agent.slug, "text": one.words} for one in tries]
     return Completed("\n\n".join(said), metadata={SUGGESTIONS: shown, NO_MODEL: True})

@@ -13,6 +13,7 @@ import db
 from agentkit import Completed, TaskContext
 from agentkit.context import BOOKMARK
 from apps.accounts.principals import Principal
+from apps.agents.models import Agent
 from apps.agents.negotiation import Assessment, WorkRequest
 from apps.agents.search import words_of
 from apps.engine.delegation import principal_of
@@ -28,6 +29,7 @@ MENTION = re.compile(r"(?<!\w)@([a-z0-9][a-z0-9-]*)")
 MAX_TEXT_LENGTH = settings.MAX_SUMMARY_LENGTH  # characters
 GREETINGS = frozenset(words_of("hello hi hey greetings morning evening thanks thank bye goodbye help welcome"))
 """Words that ask for no agent's work."""
+GO_BETWEEN = "router"  # the tag of skills that pass messages on
 KEPT = BOOKMARK + "choice"
 """In a task's memory: the choice, which a repeated turn keeps."""
 
@@ -119,7 +121,7 @@ def choose(
     """The agent for a message: the one it names, the previous message's agent, or the best match; None if none fits."""
     usable = {one.agent.slug: one for one in ranked if one.accepted}
     named = next((name for name in MENTION.findall(text) if name in usable), "")
-    fitting = [one for one in usable.values() if one.subscores.skill >= MIN_SKILL_SCORE]
+    fitting = [one for one in usable.values() if one.subscores.skill >= MIN_SKILL_SCORE and not _passes_on(one.agent)]
     before = usable.get(previous.slug) if previous else None
     if named:
         slug, why = named, "You named it."
@@ -133,6 +135,11 @@ def choose(
         return None
     goes_on = previous is not None and previous.is_completed and previous.slug == slug
     return Choice(slug, usable[slug].agent.name, why, [previous.task_id] if previous and goes_on else [])
+
+
+def _passes_on(agent: Agent) -> bool:
+    """Does the agent only hand its work to others? Then one of these fits."""
+    return any(GO_BETWEEN in skill.get("tags", []) for skill in agent.skills)
 
 
 def _is_greeting(text: str) -> bool:

@@ -17,6 +17,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
 
+from agentkit.llm.models import SCRIPTED
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.features.routing.suggestions import NO_MODEL, SUGGESTIONS, Suggestion
@@ -313,6 +314,8 @@ def _shortened(value: Any) -> str:
 
 
 LONGEST_MODEL = 80  # characters
+SCRIPT = "script"
+"""How people read that no language model wrote an answer."""
 SPOKEN_EVENTS = (EventType.AGENT_MESSAGE, EventType.AGENT_STATUS)
 
 
@@ -373,6 +376,7 @@ def _models(event: Event) -> str:
     said: JSON = event.payload.get("message", {}).get("metadata", {}) if event.type in SPOKEN_EVENTS else {}
     models = said.get("models")
     names = [name for name in models if isinstance(name, str)] if isinstance(models, list) else []
+    names = list(dict.fromkeys(SCRIPT if name.partition(":")[0] == SCRIPTED else name for name in names))
     return ", ".join(names)[:LONGEST_MODEL]
 
 
