@@ -14,11 +14,13 @@ from django.db import transaction
 
 import db
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Progress, Rejected
+from apps.agents.models import Agent
 from apps.engine.accept import record_copy
 from apps.engine.output import MemoryChanges, store_large
 from apps.engine.questions import agent_message, asks_approval, overtaken, slot_of
 from apps.engine.sql import LATER_MESSAGE
 from apps.record import ledger, runs
+from apps.record.content.parts import pieces_joined
 from apps.record.events import JSON, EventType
 from apps.record.execution import Run, Suspension
 from apps.record.hooks import hook, hooks
@@ -241,15 +243,16 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
     inputs = {ending.lease.run_id: ending.input_hash} if ending.input_hash else {}
     state, parts = STATES[type(outcome)], outcome.parts
     begun = log.provisional_artifacts(task.pk) if state.is_terminal else []
-    ids, names = [one.artifact_id for one in begun], [one.name for one in begun if one.name]
+    ids = [one.artifact_id for one in begun]
+    made = begun if isinstance(outcome, Completed) else []
     if isinstance(outcome, Completed):
-        made: JSON = {"artifacts": ids}
+        delivered: JSON = {"artifacts": ids}
         if task.agent.sign_artifacts:
-            made["signatures"] = _signatures(log, task, begun, inputs)
-        log.add(EventType.AGENT_COMPLETE, made | ({"usage": ending.usage} if ending.usage else {}), task=task.pk)
+            delivered["signatures"] = _signatures(log, task, begun, inputs)
+        log.add(EventType.AGENT_COMPLETE, delivered | ({"usage": ending.usage} if ending.usage else {}), task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _failure_code(outcome), "discarded": ids}, task=task.pk)
-    said = parts or [{"text": default_text(names if isinstance(outcome, Completed) else [])}]
+    said = parts or [{"text": _only_text(log, task, made) or default_text([one.name for one in made if one.name])}]
     message = agent_message(log, task, said, outcome.metadata)
     link = None
     if isinstance(outcome, AuthRequired) and ending.child is None:
@@ -271,6 +274,21 @@ def _author(task: Task, ending: Ending) -> JSON:
     if (author := ending.author) is None:
         return {"agent": task.agent_id}
     return {"agent": author.agent} | ({"version": author.version} if author.version is not None else {})
+
+
+MAX_ANSWER_LENGTH = 20_000  # characters of an artifact that is also the message
+
+
+def _only_text(log: Ledger, task: Task, made: Sequence[Delivered]) -> str:
+    """The text of an only artifact that is no file, which many agents answer by; otherwise ""."""
+    if len(made) != 1 or "." in made[0].name:
+        return ""
+    if task.agent.kind != Agent.Kind.REMOTE and made[0].name not in ("", ANSWER):
+        return ""
+    match pieces_joined(assemble_parts(log.chunks(made[0]))):
+        case [{"text": str(text), **others}] if "filename" not in others and len(text) <= MAX_ANSWER_LENGTH:
+            return text.strip()
+    return ""
 
 
 def default_text(names: Sequence[str]) -> str:
