@@ -57,8 +57,8 @@ MOST_RECENT = 5  # sessions and versions on an agent's page
 def agents(request: HttpRequest) -> HttpResponse:
     """The agents that a search finds; for htmx only the list."""
     found = search(principal_of(request), request.GET)
-    told = {"lacks_model": first_steps.lacks_model(), "may_connect_model": first_steps.may_connect_model(request)}
-    told["model_form"] = first_steps.model_form_url()
+    told: JSON = {"lacks_model": first_steps.lacks_model(), "model_form": first_steps.model_form_url()}
+    told["may_connect_model"] = first_steps.may_connect_model(request)
     response = page_or_fragment(request, "web/agents.html", "web/_found.html", found=found, **told)
     if "HX-Request" in request.headers:
         response["HX-Replace-Url"] = reverse("web:agents", query=found.query)
