@@ -10,7 +10,7 @@ from apps.agents.registration import register_hosted
 from apps.agents.search import SkillMatch
 from apps.engine import send
 from apps.engine.send import wait_until_settled
-from apps.features.routing.choosing import DelegatedTask, choose, listing, misnamed, situation_of
+from apps.features.routing.choosing import DelegatedTask, choose, listing, made_for, misnamed, situation_of
 from apps.features.routing.router import FORMER_ASSISTANT, register_house_agents
 from apps.record import projection
 from apps.record.models import Context, Event, Message, Task
@@ -65,6 +65,12 @@ def test_a_name_without_an_agent_is_told_which_there_are():
         assert misnamed(f"@{name} bake", known) == name
         assert "@cook: Does cook." in listing(name, known)
         assert "@gone:" not in listing(name, known)
+
+
+def test_files_without_words_go_to_whom_they_are_made_for():
+    table, anything = fitting("table", 0.0, input_modes=["text/csv"]), fitting("echo", 0.0, input_modes=["*/*"])
+    assert made_for(["text/csv"], [anything, table]).slug == "table"
+    assert made_for(["image/png"], [anything, table]) is None
 
 
 def test_an_agent_that_passes_messages_on_is_chosen_only_by_name():

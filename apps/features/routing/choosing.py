@@ -95,6 +95,8 @@ async def _chosen(task: TaskContext, named_only: bool) -> Choice | Completed | N
     others = [one for one in ranked if one.agent.slug not in (settings.DEFAULT_AGENT, settings.ROUTER_AGENT)]
     if (name := misnamed(text, others)) is not None:
         return Completed(listing(name, others))
+    if types and not text.strip():
+        return made_for(types, others)
     return choose(text, others, situation.previous, named_only=named_only)
 
 
@@ -135,6 +137,12 @@ def choose(
         return None
     goes_on = previous is not None and previous.is_completed and previous.slug == slug
     return Choice(slug, usable[slug].agent.name, why, [previous.task_id] if previous and goes_on else [])
+
+
+def made_for(types: Sequence[str], ranked: Sequence[Assessment]) -> Choice | None:
+    """The agent for files that come without words: one that names their types."""
+    fitting = (one.agent for one in ranked if one.accepted and set(types) <= set(one.agent.input_modes))
+    return next((Choice(agent.slug, agent.name, f"It is made for {', '.join(types)}.") for agent in fitting), None)
 
 
 def _passes_on(agent: Agent) -> bool:
