@@ -59,7 +59,6 @@ AGENTS = (
     ShowcaseAgent("reviewer", "examples.agents.reviewer:Reviewer", WRITING),
     ShowcaseAgent("builder", "examples.agents.builder:Builder", WRITING),
     worker("builder-worker", "examples.agents.builder:BuilderWorker"),
-    ShowcaseAgent("assistant", "examples.agents.assistant:Assistant", GENERAL, position=1),
     ShowcaseAgent("smart-router", "examples.agents.smart_router:SmartRouter", DEMOS),
     worker("research-literature", "examples.research.agents:Literature"),
     worker("research-hypotheses", "examples.research.agents:HypothesisMaker"),
@@ -94,7 +93,7 @@ class Loaded:
 def load_showcase() -> Loaded:
     """Creates what is missing and keeps people's changes. Safe at every start."""
     logins = _make_people()
-    problems = [problem for shown in (ROUTER, *AGENTS) if (problem := _register(shown))]
+    problems = [problem for shown in (*GENERAL_AGENTS, *AGENTS) if (problem := _register(shown))]
     problems += [problem for slug in PLANS if (problem := _register_plan(slug))]
     return Loaded(logins, tuple(problems))
 
@@ -103,7 +102,10 @@ def plan_file(slug: str) -> Path:
     return Path(__file__).parent / "plans" / PLANS[slug]
 
 
-ROUTER = ShowcaseAgent(settings.ROUTER_AGENT, "apps.features.routing.router:Router", GENERAL)
+GENERAL_AGENTS = (
+    ShowcaseAgent(settings.ROUTER_AGENT, "apps.features.routing.router:Router", GENERAL),
+    ShowcaseAgent(settings.DEFAULT_AGENT, "apps.features.routing.assistant:Assistant", GENERAL, position=1),
+)
 
 
 def _run(command: str, *arguments: str) -> str:

@@ -13,9 +13,6 @@ from agentkit.llm import Asked, LlmFunction, has_model, scripted
 NOTE = "Offline: no language model is connected, so a simple script wrote this."
 """What answers say that no language model had a hand in."""
 
-ON_CARD = "Without a language model, it uses a simple script."
-"""What the cards of such agents say."""
-
 
 class Step[T]:
     """A step takes named values and returns a value of a type.

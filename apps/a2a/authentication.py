@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.http import HttpRequest
 
 from apps.a2a.errors import AgentNotFound, Unauthenticated
@@ -13,6 +12,7 @@ from apps.accounts import authentication, oauth, quotas
 from apps.accounts.authentication import BadCredentials, OpenStream
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents.models import Agent
+from apps.agents.search import default_agent
 from apps.agents.sql import AGENT_BY_SLUG, KEY_AND_AGENT, TOKEN_AND_AGENT, USER_SESSION_AND_AGENT
 from apps.limits import current as limits
 from apps.record.errors import InvalidParams
@@ -75,21 +75,20 @@ class FrontDoorRequest(ProtoMessage):
 
 
 def agent_of_tenant(principal: Principal, params: Any) -> Agent:
-    """The agent that `tenant` names at the front door; by default the router.
+    """The agent that `tenant` names at the front door; by default the one that answers messages without an agent.
 
     Raises InvalidParams, Unauthenticated, AgentNotFound.
     """
     tenant = FrontDoorRequest.read(params).tenant
     if not tenant:
-        return _router(principal)
+        return _default_agent(principal)
     agent = find_agent(tenant)
     check_access(principal, agent)
     return agent
 
 
-def _router(principal: Principal) -> Agent:
-    agent = AGENT_BY_SLUG.one(settings.ROUTER_AGENT)
-    if agent is None or not agent.is_open_to(principal):
+def _default_agent(principal: Principal) -> Agent:
+    if (agent := default_agent(principal)) is None:
         raise InvalidParams("Name the agent here, by the last part of its address.", "tenant")
     return agent
 

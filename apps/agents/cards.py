@@ -222,11 +222,11 @@ def platform_card(agents: Sequence[Agent]) -> dict[str, Any]:
 
 
 def _platform_interfaces(agents: Sequence[Agent]) -> list[dict[str, str]]:
-    """One for each tenant. With a router, those without a tenant are first, and old ones last."""
-    has_router = any(agent.slug == settings.ROUTER_AGENT for agent in agents)
-    tenants = [""] * has_router + [agent.slug for agent in agents]
+    """One for each tenant. If messages without one have an agent, those are first, and old ones last."""
+    has_default = any(agent.slug in (settings.DEFAULT_AGENT, settings.ROUTER_AGENT) for agent in agents)
+    tenants = [""] * has_default + [agent.slug for agent in agents]
     current = [interface for tenant in tenants for interface in interfaces_at(platform_url(), tenant)]
-    return current + (interfaces_0_3_at(platform_url()) if has_router else [])
+    return current + (interfaces_0_3_at(platform_url()) if has_default else [])
 
 
 def _common_capabilities(agents: Sequence[Agent]) -> dict[str, Any]:

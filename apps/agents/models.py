@@ -16,6 +16,7 @@ from django.utils import timezone
 from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User, Workspace
 from apps.accounts.principals import Principal
+from apps.agents.media_types import accepted_sentence
 from apps.agents.validators import check_capabilities, check_extended_card, check_names
 from apps.installation import current
 from apps.installation.models import Activity
@@ -284,6 +285,11 @@ class Agent(models.Model):
         """The first media type of these A2A parts that the agent does not take, or ""."""
         stated = (part.get("mediaType", "").partition(";")[0].strip().lower() for part in parts)
         return next((media_type for media_type in stated if media_type and not self.takes(media_type)), "")
+
+    def refusal_of(self, media_type: str, file_name: str = "") -> str:
+        """A sentence for people: that the agent does not take this type, and what it takes."""
+        what = f"“{file_name}”" if file_name else f"the type {media_type}"
+        return f"{self.name} does not accept {what}. {accepted_sentence(self.input_modes)}"
 
     def makes_any_of(self, accepted: Iterable[str]) -> bool:
         """Whether the agent or a skill has one of these output modes; both sides may say `text/*`."""

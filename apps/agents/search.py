@@ -10,6 +10,8 @@ from functools import cache, cached_property, lru_cache, partial
 from math import log1p
 from typing import Any
 
+from django.conf import settings
+
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent, AgentStats
 
@@ -28,6 +30,19 @@ def find_agents(
     usable = Agent.objects.visible_to(principal).listed().select_related("stats")
     ranked = sorted(usable, key=partial(rank_for_choosing, last_used=last_used or {}))
     return matching(ranked, text, **filters)
+
+
+def default_agent(principal: Principal) -> Agent | None:
+    """The agent that answers if `principal` names none; None if they may use neither. One query."""
+    house = (settings.DEFAULT_AGENT, settings.ROUTER_AGENT)
+    return default_among(Agent.objects.visible_to(principal).filter(slug__in=house))
+
+
+def default_among(usable: Iterable[Agent]) -> Agent | None:
+    """The agent of messages that name none: the Assistant, or without it the router; one that can work, if any can."""
+    house = {settings.DEFAULT_AGENT: 0, settings.ROUTER_AGENT: 1}
+    found = [agent for agent in usable if agent.slug in house]
+    return min(found, key=lambda agent: (not agent.is_available, house[agent.slug]), default=None)
 
 
 def rank_for_choosing(agent: Agent, last_used: Mapping[int, float]) -> tuple[Any, ...]:

@@ -430,8 +430,7 @@ def _sent_before_switch(principal: Principal, context: Context, message: JSON) -
 def check_media_types(agent: Agent, parts: list[JSON]) -> None:
     """Raises ContentTypeNotSupported."""
     if refused := agent.refused_type(parts):
-        taken = ", ".join(agent.input_modes)
-        raise ContentTypeNotSupported(f"{agent.name} does not take {refused}. It takes {taken}.")
+        raise ContentTypeNotSupported(agent.refusal_of(refused))
 
 
 async def send_message(endpoint: Endpoint, outgoing: OutgoingMessage, *, wait: bool) -> JSON:

@@ -20,6 +20,7 @@ from apps.accounts import quotas
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
+from apps.agents.search import default_agent
 from apps.api import messages, shapes
 from apps.api.framework import pagination
 from apps.api.framework.schema import documented
@@ -82,7 +83,9 @@ class FirstMessage(messages.Content):
 
 
 class NewSession(Body):
-    agent = Line(help_text="The slug of the session's agent.")
+    agent = Line(
+        default="", allow_blank=True, help_text="The slug of the session's agent. By default the installation's own."
+    )
     title = Line(
         default="",
         allow_blank=True,
@@ -226,8 +229,8 @@ def _create(principal: Principal, asked: JSON, key: str, parts: list[JSON]) -> c
 
 
 def usable_agent(principal: Principal, slug: str) -> Agent:
-    """Raises InvalidFields unless the caller may use the agent."""
-    found = Agent.objects.visible_to(principal).filter(slug=slug).first()
+    """The agent, or without a slug the default one. Raises InvalidFields unless the caller may use it."""
+    found = Agent.objects.visible_to(principal).filter(slug=slug).first() if slug else default_agent(principal)
     if found is None:
         raise InvalidFields([("agent", "There is no such agent, or you may not use it.")])
     return found

@@ -24,7 +24,18 @@ from django.db import transaction
 from django.db.models import F, Q
 
 import db
-from agentkit import AgentFailure, AuthRequired, Call, ChildResult, InputRequired, Progress, ReceivedArtifact, Suspended
+from agentkit import (
+    AgentFailure,
+    AuthRequired,
+    Call,
+    ChildResult,
+    Completed,
+    InputRequired,
+    Progress,
+    ReceivedArtifact,
+    Suspended,
+)
+from agentkit.context import FAILED_AGENT
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import cancel, questions
@@ -42,8 +53,11 @@ from apps.record.errors import AlreadyAnswered, Refusal, TaskNotCancelable, Task
 from apps.record.events import JSON, EventType
 from apps.record.execution import Accepted, Run, Suspension
 from apps.record.models import INTERRUPTED_STATES, TERMINAL_STATES, Context, Event, Message, Task, TaskState
+from apps.record.projection import AUTHOR_EVENTS, Author, read_authors
 
 MAX_PROGRESS_LENGTH = 200
+RELAYED = "relayed"
+"""In the metadata of progress: its line begins with the name of the agent that works."""
 
 
 @dataclass
@@ -54,6 +68,7 @@ class Delegation:
         is_used: may the task have children?
         suspended: a child's question, which ends the turn.
         asking: that child, as it was then.
+        _answers: what ended children said, by their ids, and who wrote it.
     """
 
     assignment: Assignment
@@ -62,6 +77,7 @@ class Delegation:
     is_used: bool = False
     suspended: Suspended | None = None
     asking: Task | None = None
+    _answers: dict[str, tuple[ChildResult, Author]] = field(default_factory=dict)
     _names: Counter[str] = field(default_factory=Counter)
     _making: set[asyncio.Future[Task]] = field(default_factory=set)
     _waiting: int = 0
@@ -80,13 +96,20 @@ class Delegation:
                 child = await self._make(call, parts, name)
                 return await self._ended(call.agent, child, since)
             except Task.DoesNotExist:
-                why = "its conversation was cleared"
-                raise AgentFailure(f"The agent {call.agent!r} failed: {why}.", "child_cleared") from None
+                why = f"The agent {call.agent!r} could not finish, because its conversation was cleared."
+                raise AgentFailure(why, "child_cleared", metadata={FAILED_AGENT: call.agent}) from None
 
     async def forward_answer(self, child: uuid.UUID) -> None:
         """Forward the user's answer to the asking child, or report that somebody answered first."""
         if not await db.persist(self._answer, child):
             await self.recorder.relay(Progress(str(AlreadyAnswered())))
+
+    def author_of(self, outcome: object) -> Author | None:
+        """Who wrote the answer of a child that the outcome passes on unchanged; None for the task's own answer."""
+        if not isinstance(outcome, Completed) or outcome.by not in self._answers:
+            return None
+        result, author = self._answers[outcome.by]
+        return author if outcome.parts == (result.parts or [{"text": result.text}]) else None
 
     async def made(self) -> None:
         """Wait until children of stopped calls are created."""
@@ -151,7 +174,8 @@ class Delegation:
             receipt = accept_and_publish(principal, agent, message, priority=Run.Priority.CONTINUED, **more)
             return _load_task(receipt.task)
         except Refusal as refusal:
-            raise AgentFailure(f"The agent {call.agent!r} could not be called: {refusal}", "call_refused") from refusal
+            why = f"{agent.name} could not be called: {refusal}"
+            raise AgentFailure(why, "call_refused", metadata={FAILED_AGENT: agent.slug}) from refusal
 
     def _count_child(self) -> None:
         with self._lock:
@@ -181,7 +205,8 @@ class Delegation:
     async def _relay(self, child: Task, said: JSON) -> None:
         text = next((part["text"] for part in said.get("parts", []) if part.get("text")), "")
         if line := text.strip().partition("\n")[0][:MAX_PROGRESS_LENGTH]:
-            await self.recorder.relay(Progress(f"{child.agent.name}: {line}"))
+            told = line if said.get("metadata", {}).get(RELAYED) else f"{child.agent.name}: {line}"
+            await self.recorder.relay(Progress(told, metadata={RELAYED: True}))
 
     def _suspend(self, child: Task) -> Suspended:
         """The child's question as the parent's. The first of several ends the turn."""
@@ -195,10 +220,15 @@ class Delegation:
         [shown] = wire.stored_tasks([child])
         for artifact in shown["artifacts"]:
             self.assignment.stored_files.update(blobs.stored_files(artifact["parts"]))
-        said = (child.status_message or {}).get("parts", [])
+        message = child.status_message or {}
+        said, metadata = message.get("parts", []), message.get("metadata", {})
+        self.assignment.stored_files.update(blobs.stored_files(said))
         text = "\n".join(part["text"] for part in said if "text" in part)
         artifacts = [ReceivedArtifact.from_wire(artifact, blobs.content_of) for artifact in shown["artifacts"]]
-        return ChildResult(str(child.pk), slug, child.state, text, artifacts)
+        last: JSON = {"name": child.agent.name, "parts": said, "metadata": metadata}
+        result = ChildResult(str(child.pk), slug, child.state, text, artifacts, **last)
+        self._answers[result.task_id] = result, author_of_answer(child)
+        return result
 
     def _answer(self, child_id: uuid.UUID) -> bool:
         """Send the message to the child. Returns False if somebody answered first."""
@@ -245,6 +275,13 @@ def principal_of(task: Task, lane: str = "") -> Principal:
     """The owner. With the `lane` of the task's run, what they send counts for the API key that sent the task."""
     name = task.owner.short_name if task.owner else ""
     return Principal(task.owner_id, task.workspace_id, name=name, key=Lane.read(lane).key)
+
+
+def author_of_answer(task: Task) -> Author:
+    """Who wrote the last words of an ended task: its agent, its fallback, or an agent that it called."""
+    turns = Event.objects.filter(task=task, type__in=AUTHOR_EVENTS).order_by("index")
+    found = read_authors(turns).get(task.status_event, Author())
+    return found if found.agent is not None else Author(task.agent_id)
 
 
 def question_of(child: Task) -> InputRequired | AuthRequired:

@@ -14,18 +14,20 @@ from django.db import transaction
 
 import db
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Progress, Rejected
+from apps.agents.models import Agent
 from apps.engine.accept import record_copy
 from apps.engine.output import MemoryChanges, store_large
 from apps.engine.questions import agent_message, asks_approval, overtaken, slot_of
 from apps.engine.sql import LATER_MESSAGE
 from apps.record import ledger, runs
+from apps.record.content.parts import pieces_joined
 from apps.record.events import JSON, EventType
 from apps.record.execution import Run, Suspension
 from apps.record.hooks import hook, hooks
 from apps.record.ledger import Ledger
 from apps.record.models import Artifact as Delivered
 from apps.record.models import Message, Task, TaskState
-from apps.record.projection import assemble_parts
+from apps.record.projection import Author, assemble_parts
 from apps.record.runs import Lease, has_unfinished_run
 from db.sql import NOW, corrected_time
 
@@ -75,6 +77,7 @@ class Ending:
         usage: see `record.runs.UsageTotals`.
         fallback_id: the fallback that took the turn.
         span: the run's trace span.
+        author: who wrote the outcome's message, if another agent did.
     """
 
     lease: Lease
@@ -92,6 +95,7 @@ class Ending:
     usage: JSON = field(default_factory=dict)
     fallback_id: int | None = None
     span: str = ""
+    author: Author | None = None
 
     @property
     def is_repeated(self) -> bool:
@@ -199,7 +203,7 @@ def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message |
         _discard_provisional(log, task, ending, _failure_code(outcome), record_if_empty=True)
     if outcome is not None and not isinstance(outcome, Ongoing) and outcome.parts:
         said = agent_message(log, task, outcome.parts, outcome.metadata)
-        log.add(EventType.AGENT_MESSAGE, {"message": said, "agent": task.agent_id}, task=task.pk)
+        log.add(EventType.AGENT_MESSAGE, {"message": said, **_author(task, ending)}, task=task.pk)
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
     slot = _slot(ending)
@@ -239,15 +243,16 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
     inputs = {ending.lease.run_id: ending.input_hash} if ending.input_hash else {}
     state, parts = STATES[type(outcome)], outcome.parts
     begun = log.provisional_artifacts(task.pk) if state.is_terminal else []
-    ids, names = [one.artifact_id for one in begun], [one.name for one in begun if one.name]
+    ids = [one.artifact_id for one in begun]
+    made = begun if isinstance(outcome, Completed) else []
     if isinstance(outcome, Completed):
-        made: JSON = {"artifacts": ids}
+        delivered: JSON = {"artifacts": ids}
         if task.agent.sign_artifacts:
-            made["signatures"] = _signatures(log, task, begun, inputs)
-        log.add(EventType.AGENT_COMPLETE, made | ({"usage": ending.usage} if ending.usage else {}), task=task.pk)
+            delivered["signatures"] = _signatures(log, task, begun, inputs)
+        log.add(EventType.AGENT_COMPLETE, delivered | ({"usage": ending.usage} if ending.usage else {}), task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _failure_code(outcome), "discarded": ids}, task=task.pk)
-    said = parts or [{"text": default_text(names if isinstance(outcome, Completed) else [])}]
+    said = parts or [{"text": _only_text(log, task, made) or default_text([one.name for one in made if one.name])}]
     message = agent_message(log, task, said, outcome.metadata)
     link = None
     if isinstance(outcome, AuthRequired) and ending.child is None:
@@ -255,7 +260,7 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
     if link is not None:
         message["parts"] = [*(message["parts"] if parts else []), link.part]
         message["metadata"] |= link.metadata
-    payload: dict[str, Any] = {"state": state, "message": message, "agent": task.agent_id}
+    payload: dict[str, Any] = {"state": state, "message": message, **_author(task, ending)}
     if isinstance(outcome, InputRequired | AuthRequired):
         payload["slot"] = _slot(ending)
     event = log.add(EventType.AGENT_STATUS, payload, task=task.pk)
@@ -263,6 +268,27 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         log.extra_rows.append(link.request(task, event.at))
     if state.is_terminal and ending.turn > 1:  # earlier turns may have left memory behind
         Run.objects.filter(task=task).update(memory={})
+
+
+def _author(task: Task, ending: Ending) -> JSON:
+    if (author := ending.author) is None:
+        return {"agent": task.agent_id}
+    return {"agent": author.agent} | ({"version": author.version} if author.version is not None else {})
+
+
+MAX_ANSWER_LENGTH = 20_000  # characters of an artifact that is also the message
+
+
+def _only_text(log: Ledger, task: Task, made: Sequence[Delivered]) -> str:
+    """The text of an only artifact that is no file, which many agents answer by; otherwise ""."""
+    if len(made) != 1 or "." in made[0].name:
+        return ""
+    if task.agent.kind != Agent.Kind.REMOTE and made[0].name not in ("", ANSWER):
+        return ""
+    match pieces_joined(assemble_parts(log.chunks(made[0]))):
+        case [{"text": str(text), **others}] if "filename" not in others and len(text) <= MAX_ANSWER_LENGTH:
+            return text.strip()
+    return ""
 
 
 def default_text(names: Sequence[str]) -> str:
@@ -382,6 +408,6 @@ def progress_status(progress: Progress) -> JSON:
     message: JSON = {"messageId": progress.message_id or str(uuid.uuid4()), "role": "ROLE_AGENT", "parts": parts}
     if progress.metadata:
         message["metadata"] = progress.metadata
-    counts = {"done": progress.done, "total": progress.total}
-    counts = {name: value for name, value in counts.items() if value is not None}
-    return {"state": TaskState.WORKING, "message": message, "progress": counts}
+    told = {"done": progress.done, "total": progress.total, "detail": progress.detail or None}
+    told = {name: value for name, value in told.items() if value is not None}
+    return {"state": TaskState.WORKING, "message": message, "progress": told}

@@ -264,6 +264,7 @@ async def _finish_turn(
         input_hash="" if agent.kind == Agent.Kind.REMOTE else assignment.input_hash,
         fallback_id=assignment.fallback_id,
         span=assignment.span,
+        author=calls.author_of(outcome) if child is None else await db.run(delegation.author_of_answer, child),
     )
     try:
         ending.tokens = await recorder.close()  # first, so that this run writes nothing else

@@ -11,7 +11,7 @@ import datetime
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from django.conf import settings
 from django.db import DatabaseError
@@ -61,6 +61,7 @@ class Snapshot:
     allowances: Sequence[tuple[Allowed, datetime.datetime | None]] = ()
     read_at: float = float("-inf")  # by `time.monotonic`
     activity: Activity = Activity.ACTIVE  # of all agents
+    connected_at: float = 0.0  # when the first connection was made, in seconds since the epoch; 0 without one
 
     @property
     def is_fresh(self) -> bool:
@@ -126,7 +127,7 @@ async def latest() -> Snapshot:
 def forget() -> None:
     """Read the rows again before the next use. They stay for event loops meanwhile."""
     global _kept
-    _kept = Snapshot(_kept.endpoints, _kept.allowances, activity=_kept.activity)
+    _kept = replace(_kept, read_at=float("-inf"))
 
 
 def keep(known: Snapshot) -> None:
@@ -162,7 +163,9 @@ def _read() -> Snapshot:
     started = time.monotonic()
     try:
         allowances = [(_allowed(entry), expires) for entry, expires in _allowance_rows()]
-        found = Snapshot(list(map(_endpoint, _connections())), allowances, started, _activity())
+        rows = _connections()
+        connected_at = min((row.created_at.timestamp() for row in rows), default=0.0)
+        found = Snapshot(list(map(_endpoint, rows)), allowances, started, _activity(), connected_at)
     except (DatabaseError, CannotDecrypt) as problem:
         log.warning("the installation's model connections and private addresses cannot be read: %s", problem)
         return _kept

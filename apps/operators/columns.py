@@ -21,7 +21,7 @@ TASK_TONES = {
     TaskState.AUTH_REQUIRED: Tone.WAITING,
     TaskState.COMPLETED: Tone.DONE,
     TaskState.FAILED: Tone.FAILED,
-    TaskState.REJECTED: Tone.FAILED,
+    TaskState.REJECTED: Tone.STOPPED,
     TaskState.CANCELED: Tone.STOPPED,
 }
 RUN_TONES = {

@@ -21,8 +21,8 @@ from agentkit.llm.models import import_in_thread, open_model
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.agents.negotiation import Assessment, WorkRequest
+from apps.features.routing.choosing import MIN_SKILL_SCORE
 from apps.features.routing.ranking import rank_agents
-from apps.features.routing.router import MIN_SKILL_SCORE
 from apps.plans import registry
 from apps.plans.definitions import PlanDefinition
 from apps.record.content.rendering import shortened_title

@@ -30,6 +30,7 @@ from apps.agents import cards, options
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.search import find_agents, matching, modes_of, skills_of, tags_of
 from apps.features.health import monitoring
+from apps.features.routing.suggestions import example_messages
 from apps.installation.models import allow_url
 from apps.plans.registry import definition_of
 from apps.record.events import JSON
@@ -41,7 +42,7 @@ from apps.remote.errors import RemoteError
 from apps.remote.health_checks import Uptime
 from apps.remote.models import RemoteAgent
 from apps.remote.registration import Preview
-from apps.web import credentials
+from apps.web import credentials, first_steps
 from apps.web.roles import refuse
 from apps.web.shell import agent_or_404, page, page_or_fragment, parse_index, principal_of, reader_view, sessions_of
 from apps.web.templatetags.parley import AGENT_KINDS
@@ -56,7 +57,9 @@ MOST_RECENT = 5  # sessions and versions on an agent's page
 def agents(request: HttpRequest) -> HttpResponse:
     """The agents that a search finds; for htmx only the list."""
     found = search(principal_of(request), request.GET)
-    response = page_or_fragment(request, "web/agents.html", "web/_found.html", found=found)
+    told: JSON = {"lacks_model": first_steps.lacks_model(), "model_form": first_steps.model_form_url()}
+    told["may_connect_model"] = first_steps.may_connect_model(request)
+    response = page_or_fragment(request, "web/agents.html", "web/_found.html", found=found, **told)
     if "HX-Request" in request.headers:
         response["HX-Replace-Url"] = reverse("web:agents", query=found.query)
     return response
@@ -293,18 +296,13 @@ asyncio.run(main())
 """
 
 
-def example_messages(agent: Agent) -> list[str]:
-    """What a person might say to it, for people."""
-    return [example for skill in agent.skills for example in cards.spoken_examples(skill)]
-
-
 def endpoints(agent: Agent) -> list[tuple[str, str]]:
     endpoint = cards.agent_url(agent)
     return [
         ("JSON-RPC", endpoint),
         ("HTTP+JSON", f"{endpoint}/message:send"),
         ("Agent card", f"{endpoint}/.well-known/agent-card.json"),
-        ("Front door", f"{settings.PUBLIC_BASE_URL}/a2a"),
+        ("Without naming an agent", f"{settings.PUBLIC_BASE_URL}/a2a"),
     ]
 
 

@@ -48,7 +48,7 @@ def first_steps(request: HttpRequest) -> FirstSteps | None:
     if not reader.is_staff or DismissedSteps.objects.filter(person=reader).exists():
         return None
     offered = (
-        ("installation.add_modelconnection", _connect_a_model),
+        (MAY_CONNECT, _connect_a_model),
         ("agents.add_agent", _add_an_agent),
         ("accounts.add_user", _invite_somebody),
     )
@@ -56,10 +56,28 @@ def first_steps(request: HttpRequest) -> FirstSteps | None:
     return FirstSteps(steps) if any(not step.is_done for step in steps) else None
 
 
+MAY_CONNECT = "installation.add_modelconnection"
+
+
+def may_connect_model(request: HttpRequest) -> bool:
+    """Is a language model missing that the reader can connect?"""
+    reader = cast("User", request.user)
+    return lacks_model() and reader.is_staff and reader.has_perm(MAY_CONNECT)
+
+
+def lacks_model() -> bool:
+    """Is no language model connected?"""
+    return not current.snapshot().default.is_usable
+
+
+def model_form_url() -> str:
+    """Where operators connect a language model."""
+    return reverse("admin:installation_modelconnection_add")
+
+
 def _connect_a_model(_: User) -> FirstStep:
     summary = "Agents then answer by it. Without one, the examples follow scripts."
-    url = reverse("admin:installation_modelconnection_add")
-    return FirstStep("Connect a language model", summary, url, current.snapshot().default.is_usable)
+    return FirstStep("Connect a language model", summary, model_form_url(), not lacks_model())
 
 
 def _add_an_agent(_: User) -> FirstStep:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from django.conf import settings
@@ -15,10 +13,12 @@ from django.shortcuts import render
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.agents.search import find_agents
+from apps.agents.search import default_among, find_agents
+from apps.features.routing.suggestions import suggested_messages
 from apps.features.sessions import marks
+from apps.installation import current
 from apps.record.models import Context
-from apps.web.agents import example_messages, last_used, suggested_agents
+from apps.web.agents import last_used, suggested_agents
 from apps.web.first_steps import first_steps
 from apps.web.shell import by_day, find_agent, page, principal_of, reader_view, sessions_of
 
@@ -74,7 +74,7 @@ def _beginning(principal: Principal, slug: str) -> dict[str, Any]:
     problem = "" if named or not slug else f"There is no agent “{slug}” that you may use. Choose another."
     return {
         "may_write": principal.can(Permission.SEND),
-        "agent": named or default_agent(agents, used),
+        "agent": named or chosen_agent(agents, used),
         "suggestions": suggested_messages(agents),
         "problem": problem,
     }
@@ -87,30 +87,15 @@ def palette(request: HttpRequest) -> HttpResponse:
     return render(request, "web/_agent_options.html", {"agents": found})
 
 
-SUGGESTIONS = 3
-PREFERRED_SLUGS = ("travel", "writer", "builder")  # of the showcase
+def chosen_agent(agents: list[Agent], last_used: Mapping[int, float]) -> Agent | None:
+    """The available agent that was used last; otherwise the one for messages that name none, or the first agent.
 
-
-@dataclass(frozen=True, slots=True)
-class Suggestion:
-    agent: Agent
-    words: str
-
-
-def default_agent(agents: list[Agent], last_used: Mapping[int, float]) -> Agent | None:
-    """The available agent that was used last; otherwise the router, or the first agent; None if there are none."""
-    available = [agent for agent in agents if agent.is_available]
-    used = [agent for agent in available if agent.pk in last_used]
-    if used:
-        return max(used, key=lambda agent: last_used[agent.pk])
-    router = (agent for agent in available if agent.slug == settings.ROUTER_AGENT)
-    return next(router, agents[0] if agents else None)
-
-
-def suggested_messages(agents: list[Agent]) -> list[Suggestion]:
-    """A sentence to try for each of a few agents that are available."""
-    rank = {slug: place for place, slug in enumerate(PREFERRED_SLUGS)}
-    chosen = sorted(agents, key=lambda agent: rank.get(agent.slug, len(rank)))
-    available = (agent for agent in chosen if agent.is_available)
-    found = (Suggestion(agent, words) for agent in available for words in example_messages(agent)[:1])
-    return list(islice(found, SUGGESTIONS))
+    What a person used before there was a language model was no choice against it. Nor was the router, which was the
+    default before.
+    """
+    since = current.snapshot().connected_at
+    used = [one for one in agents if one.is_available and last_used.get(one.pk, 0.0) > since]
+    newest = max(used, key=lambda one: last_used[one.pk], default=None)
+    if newest is not None and newest.slug != settings.ROUTER_AGENT:
+        return newest
+    return default_among(agents) or next(iter(agents), None)

@@ -31,7 +31,7 @@ from agentkit import (
 )
 from agentkit.messages import guessed_media_type
 from examples import texts
-from examples.steps import ON_CARD, Step, noted
+from examples.steps import Step, noted
 from examples.texts import counted, cut, sentences, terms, words
 
 MOST_FILES = 6
@@ -92,9 +92,6 @@ class Builder(SkillHandler):
     """Builds small projects: plans the files, has other agents write them in parallel, and delivers them."""
 
     name = "Builder"
-    description = (
-        f"Builds small projects: plans the files, has other agents write them in parallel, and delivers them. {ON_CARD}"
-    )
     skills = (
         Skill(
             "build",
@@ -201,7 +198,6 @@ class BuilderWorker(SkillHandler):
     """Plans the files of a small project, or writes one of them. The Builder calls it."""
 
     name = "Builder's worker"
-    description = f"Plans the files of a small project, or writes one of them. The Builder calls it. {ON_CARD}"
     input_modes = ("application/json", "text/plain")
     output_modes = ("application/json", "text/html", "text/css", "text/markdown", "text/plain")
     choose_skill = by_words({}, otherwise=Start("plan"))

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from agentkit import Artifact, Completed, InputRequired, Outcome, Skill, SkillHandler, TaskContext
 from examples import texts
-from examples.steps import ON_CARD, Step, noted
+from examples.steps import Step, noted
 from examples.texts import counted, cut, sentences, words
 
 
@@ -126,7 +126,6 @@ class Reviewer(SkillHandler):
     """Reviews a text for clarity, correctness and tone at the same time, and gives one verdict."""
 
     name = "Reviewer"
-    description = f"Reviews a text for clarity, correctness and tone, and gives one verdict. {ON_CARD}"
     skills = (
         Skill(
             "review",

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from agentkit import (
-    Artifact,
-    Completed,
-    Decision,
-    Message,
-    ResponseType,
-    Skill,
-    SkillHandler,
-    Start,
-    TaskContext,
-    by_words,
-)
+from agentkit import Completed, Decision, Message, ResponseType, Skill, SkillHandler, Start, TaskContext
 from agentkit.llm import by_model, has_model, skill_by_model
-from agentkit.selecting import by_rules, has_files, says
-from examples.steps import ON_CARD, Step, noted
+from agentkit.selecting import by_rules, has_files
+from examples.steps import Step, noted
 
 
 @dataclass(frozen=True)
@@ -31,6 +22,14 @@ class Route:
     words: Sequence[str]
     example: str = ""
 
+    @property
+    def name(self) -> str:
+        return self.agent.capitalize()
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        return re.compile(rf"\b(?:{'|'.join(self.words)})\b", re.IGNORECASE)
+
 
 ROUTES = (
     Route("reviewer", "reviews a text", ["review", "proofread", "critique", "correct"], "Review: The the cat sat."),
@@ -40,50 +39,53 @@ ROUTES = (
     Route("report", "reports on a table", ["report", "csv", "statistics", "chart"]),
 )  # fmt: skip
 TALK = "talk"
-WORDS = {route.agent: route.words for route in ROUTES}
 
-is_work = says(*(word for words in WORDS.values() for word in words))
-at_once = by_rules((has_files, "task"), (is_work, "task"), otherwise="message")
+
+def route_by_words(message: Message) -> Route | None:
+    """The route whose words the message says first; None if it says none."""
+    said = [(found.start(), route) for route in ROUTES if (found := route.pattern.search(message.text))]
+    return min(said, key=lambda one: one[0])[1] if said else None
+
+
+at_once = by_rules((has_files, "task"), (route_by_words, "task"), otherwise="message")
 judged = by_model("Greetings, thanks, and questions about this agent itself are small; all else is passed on.")
 
 
 def _talked(said: str) -> str:
-    known = "\n".join(f"- {route.agent}: {route.does}" for route in ROUTES)
-    heard = " ".join(said.split())
-    begin = f"I do not know who can help with “{heard[:100]}”." if heard else "Hello!"
-    return f"{begin} I pass your message to the right agent:\n\n{known}\n\nTry: {ROUTES[1].example}"
+    known = "\n".join(f"- **{route.name}** {route.does}." for route in ROUTES)
+    return f"Hello! I pass work on to the agent that does it:\n\n{known}\n\nTry: {ROUTES[1].example}"
 
 
 ANSWER = Step(
     "smart-router",
-    "Answer what was `said` in one or two sentences. You pass work on to other agents: "
-    + "; ".join(f"{route.agent} {route.does}" for route in ROUTES),
+    "Answer what was `said` in one or two sentences. You also pass work on to other agents: "
+    + "; ".join(f"{route.name} {route.does}" for route in ROUTES),
     str,
     offline=_talked,
 )
 
 
 async def which_agent(message: Message, skills: Sequence[Skill]) -> Decision:
-    """Selects the agent by a language model or by words. Asks if words match several agents."""
+    """Selects the agent by a language model or by words; what is for none is small talk."""
     if await has_model():
-        return await skill_by_model()(message, skills)
-    if not is_work(message):
-        return Start("report" if has_files(message) else TALK)
-    return by_words(WORDS)(message, skills)
+        decision = await skill_by_model()(message, skills)
+        return decision if isinstance(decision, Start) else Start(TALK)
+    if route := route_by_words(message):
+        return Start(route.agent)
+    return Start("report" if has_files(message) else TALK)
 
 
 class SmartRouter(SkillHandler):
     """Answers small talk at once, and passes work on to the agent that does it."""
 
     name = "Smart router"
-    description = f"Answers small talk, and passes work to the right agent. {ON_CARD}"
     skills = (
         Skill(TALK, "Small talk", "Says hello and what it can do.", tags=["talk"], examples=["What can you do?"]),
         *(
             Skill(
                 route.agent,
-                f"Pass to {route.agent}",
-                f"Passes the message to the agent {route.agent}, which {route.does}.",
+                f"Pass to {route.name}",
+                f"Passes the message to {route.name}, which {route.does}.",
                 tags=["router", *map(str.casefold, route.words)],
                 examples=[route.example] if route.example else [],
                 input_modes=["*/*"],
@@ -105,8 +107,7 @@ class SmartRouter(SkillHandler):
         if task.skill in (None, TALK) or not task.task_id:  # without a task there are no calls to other agents
             return Completed(await noted(await ANSWER(task, said=task.message.text)))
         route = next(route for route in ROUTES if route.agent == task.skill)
-        await task.progress(f"Passing this to {route.agent}, which {route.does}…")
+        await task.progress(f"{route.name} is working on this…")
         # Only the parts: metadata would name a skill of this agent.
         result = await task.call(route.agent, task.message.parts, key="work")
-        passed_on = [Artifact(one.parts, one.name, one.description) for one in result.artifacts]
-        return Completed(f"{route.agent.capitalize()} worked on this.\n\n{result.text}", passed_on)
+        return result.passed_on()

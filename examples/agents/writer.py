@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from agentkit import Artifact, Completed, InputRequired, Outcome, ReceivedArtifact, Skill, SkillHandler, TaskContext
 from agentkit.llm import has_model
 from examples import texts
-from examples.steps import ON_CARD, Step, noted
+from examples.steps import Step, noted
 from examples.texts import counted, cut, key_sentences, sentences, terms, words
 
 NAME = "text.md"
@@ -120,7 +120,6 @@ class Writer(SkillHandler):
     """Writes a short text in steps, from a topic or from notes, and changes it on request."""
 
     name = "Writer"
-    description = f"Writes a short text in steps, from a topic or from notes, and changes it. {ON_CARD}"
     skills = (
         Skill(
             "write",

@@ -24,7 +24,7 @@ from agentkit.emissions import (
 )
 from agentkit.errors import AgentFailure, Stopped
 from agentkit.messages import Artifact, File, Message, Part, ReceivedArtifact, part_of
-from agentkit.outcomes import AuthRequired, Credential, InputRequired, Lend, lend_none
+from agentkit.outcomes import AuthRequired, Completed, Credential, InputRequired, Lend, lend_none
 from agentkit.tools import Approvals, DeclaredApprovals
 from agentkit.turns import ReferencedTask, Turn
 
@@ -38,10 +38,13 @@ class ChildResult:
     """The end of a called agent's task.
 
     Attributes:
+        agent: the agent's slug.
         state: `completed`, `failed`, `rejected` or `canceled`.
         text: its last message.
         artifacts: what it delivered; can be passed on unchanged.
         key: the key of its call.
+        name: the agent's name, for people.
+        parts, metadata: of its last message.
     """
 
     task_id: str
@@ -50,6 +53,14 @@ class ChildResult:
     text: str
     artifacts: list[ReceivedArtifact] = field(default_factory=list)
     key: str | None = None
+    name: str = ""
+    parts: list[Part] = field(default_factory=list)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def passed_on(self) -> Completed:
+        """Its answer as the answer of your task. People see it once, under the name of the agent that gave it."""
+        delivered = [Artifact(one.parts, one.name, one.description) for one in self.artifacts]
+        return Completed(self.parts or self.text or None, delivered, self.metadata, by=self.task_id)
 
 
 type Reference = ChildResult | ReferencedTask | str
@@ -98,12 +109,24 @@ class Delegate(Protocol):
 
 
 class ChildFailed(AgentFailure):
-    """A called agent did not complete its task. If you do not catch it, your task fails with the same message."""
+    """A called agent did not complete its task. If you do not catch it, your task fails with the same message.
+
+    The message names the agent at fault, however many agents the failure passes through.
+    """
 
     def __init__(self, result: ChildResult) -> None:
-        said = result.text or f"Its task was {result.state}."
-        super().__init__(f"The agent {result.agent!r} failed: {said}", "child_failed")
+        who, what = result.name or result.agent, ENDS.get(result.state, "failed")
+        is_passed_on = FAILED_AGENT in result.metadata
+        said = result.text if is_passed_on else f"{who} {what}: {result.text}" if result.text else f"{who} {what}."
+        at_fault = result.metadata.get(FAILED_AGENT, result.agent)
+        super().__init__(said, "child_failed", metadata={FAILED_AGENT: at_fault})
         self.result = result
+
+
+ENDS = {"rejected": "did not accept this", "canceled": "was stopped"}
+"""How a sentence about an agent says that its task did not complete."""
+FAILED_AGENT = "failedAgent"
+"""In the metadata of a failure: the slug of the agent at fault."""
 
 
 BOOKMARK = "bookmark:"
@@ -218,9 +241,11 @@ class TaskContext(Turn):
             raise ChildFailed(result)
         return result
 
-    async def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
-        """Tell people what happens. `done` of `total` shows as a bar."""
-        await self.say(Progress(text, done, total))
+    async def progress(
+        self, text: str, done: float | None = None, total: float | None = None, *, detail: str = ""
+    ) -> None:
+        """Tell people what happens. `done` of `total` shows as a bar, `detail` to those who unfold the step."""
+        await self.say(Progress(text, done, total, detail=detail))
 
     async def token(self, text: str) -> None:
         """Stream a piece of the answer."""

@@ -10,7 +10,7 @@ from agentkit.messages import Artifact, Part, Piece, guessed_media_type, new_art
 
 @dataclass(frozen=True)
 class Progress:
-    """A line for people; `done` of `total`, in any unit.
+    """A line for people; `done` of `total`, in any unit. `detail` is for those who want to know more.
 
     To forward another system's progress, set `parts`, `message_id` and `metadata`.
     """
@@ -21,6 +21,7 @@ class Progress:
     parts: Sequence[Part] = ()
     message_id: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
+    detail: str = ""
 
 
 @dataclass(frozen=True)

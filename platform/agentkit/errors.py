@@ -1,5 +1,7 @@
 """The exceptions of agents' code. Their texts say what to do."""
 
+from typing import Any
+
 
 class HandlerError(Exception):
     """An agent's code is wrong. The text says what to do."""
@@ -14,12 +16,18 @@ class UnreadableContent(Exception):
 
 
 class AgentFailure(Exception):
-    """Raise it in a handler to fail the task. People see the message; only operators see `detail`."""
+    """Raise it in a handler to fail the task. People see the message; only operators see `detail`.
 
-    def __init__(self, message: str, code: str = "failed", detail: str = "") -> None:
+    `metadata` is the message's, for programs.
+    """
+
+    def __init__(
+        self, message: str, code: str = "failed", detail: str = "", metadata: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.detail = detail
+        self.metadata = metadata or {}
 
 
 class Stopped(BaseException):

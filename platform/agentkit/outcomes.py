@@ -104,11 +104,16 @@ class _WithMessage:
 
 @dataclass(frozen=True)
 class Completed(_WithMessage):
-    """The work is done. Streamed artifacts are delivered too; do not repeat them."""
+    """The work is done. Streamed artifacts are delivered too; do not repeat them.
+
+    Attributes:
+        by: the task of a called agent whose answer this is, unchanged (see `ChildResult.passed_on`).
+    """
 
     message: Words = None
     artifacts: Sequence[Artifact] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
+    by: str = ""
 
 
 @dataclass(frozen=True)

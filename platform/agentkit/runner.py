@@ -75,7 +75,7 @@ async def drive(handler: SkillHandler, task: TaskContext, *, executor: Executor 
     try:
         return as_outcome(work.result())
     except AgentFailure as failure:
-        return Failed(str(failure), failure.code, detail=failure.detail)
+        return Failed(str(failure), failure.code, failure.metadata, failure.detail)
     except NotAnswered as missing:
         return turn.same_question(missing)
     except (asyncio.CancelledError, Stopped):
@@ -358,13 +358,14 @@ async def choose_skill(
     skills = [one.id for one in handler.skills]
     only = skills[0] if len(skills) == 1 else None
     if task.slot == SKILL_SLOT:
-        if (named := _named_skill(task.message)) in skills:
+        if named := _named_skill(handler, task.message):
             return dataclasses.replace(_before_the_question(task), skill=named)
     elif task.slot is not None or not chooses(handler, task.message) or _began_without_skill(task):
         return dataclasses.replace(task, skill=only) if only is not None else task
     match await decide(handler, task.message, executor=executor):
         case Clarify(question):
-            return InputRequired(question, SKILL_SLOT, {"type": "string", "enum": skills} if skills else None)
+            choices = [{"const": one.id, "title": one.name} for one in handler.skills]
+            return InputRequired(question, SKILL_SLOT, {"type": "string", "oneOf": choices} if choices else None)
         case Reject(reason):
             return Rejected(reason)
         case Start(skill):
@@ -386,9 +387,11 @@ def slot_for(handler: SkillHandler, task: TaskContext) -> tuple[Any, ...]:
         raise HandlerError(f"{type(handler).__name__}.on_input_received: {error}") from None
 
 
-def _named_skill(message: Message) -> str:
+def _named_skill(handler: SkillHandler, message: Message) -> str:
+    """The id of the skill that an answer names by its id or name; "" for none."""
     chosen = [value[SKILL_SLOT] for value in message.data if isinstance(value, dict) and SKILL_SLOT in value]
-    return str(chosen[0] if chosen else message.text).strip()
+    said = str(chosen[0] if chosen else message.text).strip().casefold()
+    return next((one.id for one in handler.skills if said in (one.id.casefold(), one.name.casefold())), "")
 
 
 def _before_the_question(task: TaskContext) -> TaskContext:

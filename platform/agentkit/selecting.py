@@ -176,14 +176,16 @@ class by_words:  # noqa: N801 reads as a function: choose_skill = by_words({…}
         (best, most), *others = found.most_common(2)
         if most and not (others and others[0][1] == most):
             return Start(best)
-        return self.otherwise or ask_which_skill(skills)
+        return self.otherwise or ask_which_skill([one for one in skills if found[one.id] == most])
 
 
 def ask_which_skill(skills: Sequence[Skill], unknown: str | None = None) -> Clarify:
-    """Asks for a skill; `unknown` is a named skill that does not exist."""
+    """Asks for a skill; `unknown` is a skill that a program named and that does not exist."""
+    if unknown is None:
+        lines = [f"- **{one.name}**: {one.description}" for one in skills]
+        return Clarify("\n".join(["What would you like?", "", *lines]))
     named = "; ".join(f"{one.id} ({one.name})" for one in skills)
-    begin = f"This agent has no skill {unknown[:80]!r}." if unknown is not None else "Which skill do you want?"
-    return Clarify(f"{begin} It has: {named}. Say what you need, or name one as {SKILL_ID} in the message's metadata.")
+    return Clarify(f"There is no skill {unknown[:80]!r} here. As {SKILL_ID}, name one of: {named}.")
 
 
 def named_skill(message: Message, skills: Sequence[Skill]) -> Decision | None:

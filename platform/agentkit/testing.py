@@ -289,10 +289,12 @@ class InProcess:
             )
         sent = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": call.parts, "metadata": call.metadata}
         child = await _turn(self.agents[call.agent], Message.from_wire(sent), self.agents, self.depth + 1)
+        name = as_handler(self.agents[call.agent]).name
         for line in child.recorder.progress:
-            await self.emit(Progress(f"{call.agent}: {line}"))
+            await self.emit(Progress(f"{name}: {line}"))
         if isinstance(child.outcome, InputRequired | AuthRequired):
             raise Suspended(child.outcome, child.task.task_id)
         state = type(child.outcome).__name__.lower()
         delivered = child.as_reference().artifacts if state == "completed" else []
-        return ChildResult(child.task.task_id, call.agent, state, child.said, delivered)
+        last: dict[str, Any] = {"name": name, "parts": child.outcome.parts, "metadata": child.outcome.metadata}
+        return ChildResult(child.task.task_id, call.agent, state, child.said, delivered, **last)

@@ -255,7 +255,8 @@ AGENT_TOOLS = [
     "apps.features.model_agents.tools",
     *env.list("AGENT_TOOLS", default=[]),
 ]  # modules of tools for agents without code
-ROUTER_AGENT = "router"  # answers at the front door if no tenant is named
+DEFAULT_AGENT = "assistant"  # answers messages that name no agent
+ROUTER_AGENT = "router"  # answers them if there is no such agent
 CREDENTIAL_REQUEST_SECONDS = 3600.0  # validity of a link
 SWEEP_SECONDS = 5.0  # between sweeps for lost messages and crashed runs
 

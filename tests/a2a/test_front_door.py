@@ -67,6 +67,13 @@ async def test_who_names_no_tenant_or_none_that_can_be_is_told_so(door, echo, su
         assert (answer.status, answer.fields) == (400, ["tenant"])
 
 
+async def test_the_default_agent_answers_before_a_router(worker, door, router):
+    await database.run(register_hosted, "assistant", ECHO)
+    await door[0].call("SendMessage", {"message": message("hi")})
+    assert len((await door[1].ask("GET", "tasks?tenant=assistant")).body["tasks"]) == 1
+    assert (await door[1].ask("GET", "tasks?tenant=router")).body["tasks"] == []
+
+
 async def test_a_router_answers_who_names_no_tenant_and_may_use_it(worker, door, router, anybody_at):
     sent = await door[0].call("SendMessage", {"message": message("hi")})
     assert sent.result["task"]["status"]["state"] == "TASK_STATE_COMPLETED"

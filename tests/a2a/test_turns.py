@@ -72,7 +72,7 @@ async def test_a_skill_is_named_in_metadata_and_what_is_unclear_is_answered_by_a
     answer = await office.send(message("book", metadata={"skillId": "advise"}))
     assert text_of(answer.result["task"]["status"]["message"]) == "advise: book"
     answer = await office.send(message("hello"))
-    assert text_of(answer.result["message"]).startswith("Which skill do you want?")
+    assert text_of(answer.result["message"]).startswith("What would you like?")
     events = [event async for _, event in office.stream("SendStreamingMessage", {"message": message("hello")})]
     assert [list(event) for event in events] == [["message"]]
     assert len((await office.call("ListTasks", {})).result["tasks"]) == 1

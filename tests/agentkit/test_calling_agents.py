@@ -32,6 +32,7 @@ AGENTS = {
     "failing": failing,
     "asking": asking,
     "rejecting": lambda task: Rejected("Not me."),
+    "passing": lambda task: task.call("failing", "hello"),
 }
 
 
@@ -78,10 +79,21 @@ async def test_a_child_that_does_not_complete_fails_its_caller_unless_that_looks
             except ChildFailed as failed:
                 return Completed(f"{failed.result.key}: {failed.result.text}")
 
-        outcome = Failed(f"The agent {agent!r} failed: {words}", "child_failed")
-        assert (await run(caller)).outcome == outcome
+        outcome = (await run(caller)).outcome
+        assert isinstance(outcome, Failed)
+        assert (outcome.code, outcome.metadata) == ("child_failed", {"failedAgent": agent})
+        assert outcome.parts[0]["text"].endswith(words)
         assert (await run(looking)).said.endswith(f": {words}")
         assert (await run(catching)).said == f"third: {words}"
+
+
+async def test_a_failure_names_the_agent_at_fault_alone():
+    async def caller(task):
+        await task.call("passing", "hello")
+
+    failed = (await run(caller)).outcome
+    assert failed.parts[0]["text"] == "Failing failed: The oven is broken."
+    assert failed.metadata == {"failedAgent": "failing"}
 
 
 async def test_calls_side_by_side_are_made_at_once_and_given_in_order_with_their_keys():
@@ -149,7 +161,7 @@ async def test_progress_of_a_child_is_progress_of_its_caller():
     async def caller(task):
         await task.call("stepping", "hello")
 
-    assert (await run(caller, stepping=stepping)).recorder.progress == ["stepping: step 1 of 1"]
+    assert (await run(caller, stepping=stepping)).recorder.progress == ["Stepping: step 1 of 1"]
 
 
 async def test_a_call_of_nobody_or_in_a_circle_fails_in_words_and_in_an_answer_at_once_it_is_an_error():

@@ -36,6 +36,9 @@ class Office(SkillHandler):
         return f"{task.skill}: {task.message.text}"
 
 
+CHOICES = [{"const": one.id, "title": one.name} for one in SKILLS]
+
+
 def said(text, **metadata):
     return testing.user_message(
         {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}], "metadata": metadata}
@@ -59,7 +62,14 @@ def test_the_skill_with_the_most_words_takes_it_and_where_none_has_it_is_asked()
     for text in ("hello", "", "a travel bill", "publicly transported"):
         decision = by_words()(said(text), SKILLS)
         assert isinstance(decision, Clarify), text
-        assert "invoice (Read invoices); trip (Plan a trip)" in decision.question
+        assert "- **Read invoices**: Reads.\n- **Plan a trip**: Plans." in decision.question
+
+
+def test_only_skills_that_fit_equally_are_asked_about():
+    other = Skill("rest", "Have a rest", "Rests.", ["sofa"])
+    decision = by_words()(said("a travel bill"), [*SKILLS, other])
+    assert isinstance(decision, Clarify)
+    assert "Have a rest" not in decision.question
 
 
 def test_words_may_be_given_and_what_to_do_otherwise():
@@ -84,7 +94,7 @@ async def test_the_sender_may_name_a_skill_that_there_is_and_is_told_of_those_fo
     for named in ("train", "", 3, ["trip"], {"id": "trip"}):
         run = await testing.run(Office, said("hello", skillId=named))
         assert isinstance(run.outcome, InputRequired)
-        assert "has no skill" in run.said
+        assert "There is no skill" in run.said
         assert "trip" in run.said
         assert run.skill is None
 
@@ -117,7 +127,10 @@ async def test_many_skills_without_a_rule_are_left_to_on_request_or_asked_for():
         def two(self, task): ...
 
     assert (await testing.run(Open, "hello")).said == "skill None"
-    assert (await testing.run(Methods, "hello")).outcome.schema == {"type": "string", "enum": ["one", "two"]}
+    assert (await testing.run(Methods, "hello")).outcome.schema == {
+        "type": "string",
+        "oneOf": [{"const": "one", "title": "One"}, {"const": "two", "title": "Two"}],
+    }
 
 
 async def test_the_answer_to_the_question_takes_up_the_request_that_was_unclear():
@@ -125,7 +138,7 @@ async def test_the_answer_to_the_question_takes_up_the_request_that_was_unclear(
     assert isinstance(asked.outcome, InputRequired)
     history = [testing.user_message("earlier"), testing.user_message("Do it on Sunday"), testing.user_message("who?")]
     history[2].wire["role"] = "ROLE_AGENT"
-    by_name = await testing.run(Office, "trip", slot=asked.outcome.slot, history=history)
+    by_name = await testing.run(Office, "plan a trip", slot=asked.outcome.slot, history=history)
     assert (by_name.said, by_name.skill) == ("trip: Do it on Sunday", "trip")
     by_form = await testing.run(Office, answer_of("trip"), slot=asked.outcome.slot, history=history)
     assert by_form.said == by_name.said
@@ -167,7 +180,7 @@ async def test_a_handler_may_decide_by_itself_in_any_way(is_async):
     kind = type("Deciding", (Office,), {"negotiate": awaited if is_async else decided})
     assert isinstance((await testing.run(kind, "no")).outcome, Rejected)
     assert (await testing.run(kind, "hm")).outcome == InputRequired(
-        "What?", "which-skill", {"type": "string", "enum": ["invoice", "trip"]}
+        "What?", "which-skill", {"type": "string", "oneOf": CHOICES}
     )
     assert (await testing.run(kind, "bill")).skill == "trip"
     assert {one is threading.main_thread() for one in threads} == {is_async}

@@ -5,6 +5,7 @@ import uuid
 import pytest
 
 import db
+from apps.features.routing.router import register_house_agents
 from apps.record import projection
 from apps.record.models import Context
 
@@ -30,6 +31,12 @@ async def test_a_session_is_begun_without_a_message_and_has_one_event(ada_calls,
     assert [event["type"] for event in whole["events"]] == ["session_renamed"]
     assert whole["events"][0]["payload"]["opens"] == {"contextId": "mine", "agent": "works", "title": "Plans"}
     assert not await _differences(session)
+
+
+async def test_without_an_agent_the_default_one_has_the_session(ada_calls):
+    await db.run(register_house_agents)
+    answer = await ada_calls.post("/sessions", {"title": "Plans"})
+    assert answer.body["session"]["metadata"]["agent"] == "assistant"
 
 
 WRONG = [

@@ -183,7 +183,7 @@ def test_words_stream_in_place_and_work_is_stopped_sent_again_and_fails(page: Pa
     expect(page.locator(".from-user").last).to_contain_text("Measure")
     say(page, "decline this")
     heard(page, "I only do what I can do.")
-    expect(page.locator(".work").last).to_contain_text("Declined")
+    expect(page.locator(".work").last).to_contain_text("Not accepted")
     assert_loaded_is_as_live(page)
     begin(page, "countdown", "5")
     heard(page, "Lift-off.")

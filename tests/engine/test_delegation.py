@@ -95,7 +95,7 @@ async def test_a_child_that_fails_fails_its_parent_with_its_words(ada, cast, sai
     parent = await done(ada.principal, cast["caller"], said("failing: one"))
     assert (parent.state, words(parent)) == (
         "failed",
-        "The agent 'failing' failed: The oven is broken.",
+        "Failing failed: The oven is broken.",
     )
 
 
@@ -239,5 +239,5 @@ async def test_a_child_that_is_cleared_fails_its_parent_in_words(ada, cast, said
     parent = await ended(receipt)
     assert (parent.state, words(parent)) == (
         "failed",
-        "The agent 'gated' failed: its conversation was cleared.",
+        "The agent 'gated' could not finish, because its conversation was cleared.",
     )

@@ -42,6 +42,12 @@ def test_a_completed_task_has_an_artifact_and_a_message_though_the_agent_gave_no
     assert task["status"]["message"]["parts"][0]["text"]
 
 
+@pytest.mark.parametrize(("name", "said_then"), [("answer", "**Yes.**"), ("notes.md", "Here is notes.md.")])
+def test_an_only_text_is_the_answer_and_a_file_is_not(sent, name, said_then):
+    end(begin(sent.run), Completed(artifacts=[Artifact.text(name, "**Yes.**", "text/markdown")]))
+    assert shown(sent)["status"]["message"]["parts"] == [{"text": said_then}]
+
+
 @pytest.mark.parametrize(
     ("outcome", "state", "code"),
     [(Failed("no", "broken"), "FAILED", "broken"), (Rejected("no"), "REJECTED", "rejected")],

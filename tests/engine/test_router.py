@@ -1,4 +1,4 @@
-"""The router forwards a message to the best agent, and says why."""
+"""The router passes a message on to the best agent, and answers what fits none."""
 
 import pytest
 
@@ -10,9 +10,10 @@ from apps.agents.registration import register_hosted
 from apps.agents.search import SkillMatch
 from apps.engine import send
 from apps.engine.send import wait_until_settled
-from apps.features.routing import router
-from apps.features.routing.router import Choice, DelegatedTask, choose, register_router
-from apps.record.models import Context, Task
+from apps.features.routing.choosing import DelegatedTask, choose, listing, made_for, misnamed, situation_of
+from apps.features.routing.router import FORMER_ASSISTANT, register_house_agents
+from apps.record import projection
+from apps.record.models import Context, Event, Message, Task
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -45,29 +46,48 @@ def test_a_message_goes_to_whom_it_names_or_who_worked_before_or_who_fits_best()
     ]
     for text, scores, earlier, slug, refines in table:
         choice = chosen(text, *scores, earlier=earlier)
-        assert isinstance(choice, Choice), text
+        assert choice, text
         assert (choice.slug, list(choice.refines)) == (slug, ["the task before"] if refines else []), text
     assert "A 0.90 (shares the words a); B 0.50" in chosen("x", ("a", 0.9), ("b", 0.5)).why
 
 
-def test_where_nobody_fits_it_lists_what_there_is():
-    told = {
-        "bake": "No agent seems to fit this. Choose one of these with @:\n\n- @cook: Does cook.",
-        "@secret": "There is no agent @secret that can do this now.",
-    }
-    for text, sentence in told.items():
-        assert chosen(text, ("cook", 0.29)).message.startswith(sentence)
+def test_nobody_is_chosen_for_greetings_and_what_fits_nobody():
+    assert chosen("bake", ("cook", 0.29)) is None
+    for greeting in ("Hello", "hi, thanks!", "Hello, what can you do?"):
+        assert chosen(greeting, ("hello", 0.9), earlier="hello") is None
 
 
-def test_an_agent_that_cannot_work_is_neither_chosen_nor_listed():
-    gone = fitting("gone", 0.9, health=Agent.Health.UNAVAILABLE)
-    assert "@gone:" not in choose("x", [gone, fitting("cook", 0.0)], None).message
-    assert choose("x", [gone], None).message.endswith("There is no agent that you can use.")
+def test_a_name_without_an_agent_is_told_which_there_are():
+    known = [fitting("gone", 0.9, health=Agent.Health.UNAVAILABLE), fitting("cook", 0.0)]
+    assert misnamed("@cook bake", known) is None
+    assert misnamed("ask @secret", known) is None
+    for name in ("secret", "gone"):
+        assert misnamed(f"@{name} bake", known) == name
+        assert "@cook: Does cook." in listing(name, known)
+        assert "@gone:" not in listing(name, known)
+
+
+def test_files_without_words_go_to_whom_they_are_made_for():
+    table, anything = fitting("table", 0.0, input_modes=["text/csv"]), fitting("echo", 0.0, input_modes=["*/*"])
+    assert made_for(["text/csv"], [anything, table]).slug == "table"
+    assert made_for(["image/png"], [anything, table]) is None
+
+
+def test_an_agent_that_passes_messages_on_is_chosen_only_by_name():
+    desk = fitting("desk", 0.9)
+    desk.agent.skills[0]["tags"] = ["router"]
+    ranked = [desk, fitting("cook", 0.5)]
+    assert choose("bake", ranked).slug == "cook"
+    assert choose("@desk bake", ranked).slug == "desk"
+
+
+def test_an_agent_that_cannot_work_is_not_chosen():
+    assert choose("x", [fitting("gone", 0.9, health=Agent.Health.UNAVAILABLE)]) is None
 
 
 @pytest.fixture
 def cast(worker, echo, countdown):
-    register_router()
+    register_house_agents()
     register_hosted("club", "examples.agents.echo:Echo", access=Agent.Access.GROUPS)
     return Agent.objects.get(slug="router")
 
@@ -85,22 +105,35 @@ def children_of(task):
     return list(Task.objects.filter(parent=task.pk).select_related("agent"))
 
 
-async def test_it_passes_a_message_on_and_gives_back_what_was_made(ada, cast, said):
+async def test_an_answer_that_was_passed_on_is_that_of_its_agent(ada, cast, said):
     task = await routed(ada.principal, cast, said("count down from 2, please"))
-    assert task.state == "completed"
-    why, answer = words(task)
-    assert why.startswith("Countdown works on this, because it fits best.")
-    assert answer == "Lift-off."
+    assert (task.state, words(task)) == ("completed", ["Lift-off."])
     [child] = await database.run(children_of, task)
     assert (child.agent.slug, child.state, child.owner_id) == ("countdown", "completed", ada.pk)
-    artifacts = await database.run(lambda: list(task.artifacts.all()))
-    assert [(one.name, [part["text"] for part in one.parts]) for one in artifacts] == [("countdown", ["2\n", "1\n"])]
+
+    def look():
+        artifacts = [(one.name, [part["text"] for part in one.parts]) for one in task.artifacts.all()]
+        assert artifacts == [("countdown", ["2\n", "1\n"])]
+        assert Message.objects.get(task=task, role=Message.Role.AGENT).agent == child.agent
+        progress = [one.payload["progress"] for one in Event.objects.filter(task=task, payload__has_key="progress")]
+        assert "(shares the words count" in progress[0]["detail"]
+        assert projection.differences(task.context_id) == []
+
+    await database.run(look)
+
+
+async def test_an_agent_cannot_speak_for_one_that_it_did_not_call(ada, cast, said):
+    own = await database.run(register_hosted, "imitator", "tests.engine.calling_agents:Imitator")
+    task = await routed(ada.principal, own, said("count down from 1"))
+    author = await database.run(Message.objects.select_related("agent").get, task=task, role=Message.Role.AGENT)
+    assert author.agent == own
 
 
 async def test_it_chooses_among_listed_agents(ada, cast, said):
     await database.run(lambda: Agent.objects.filter(slug="countdown").update(listed=False))
     for text in ("count down from 2, please", "@countdown 2"):
         task = await routed(ada.principal, cast, said(text))
+        assert task.state == "completed"
         assert "@countdown:" not in words(task)[0]
         assert await database.run(children_of, task) == []
 
@@ -128,14 +161,13 @@ async def test_a_question_of_the_chosen_agent_is_asked_and_answered_through_it(a
 
 
 async def test_it_works_in_its_callers_name(ada, cast, said, hello_for_all):
-    refused = await routed(ada.principal, cast, said("@club hello"))
-    assert refused.state == "rejected"
-    assert "There is no agent @club" in words(refused)[0]
-    assert "@club:" not in words(refused)[0]
+    helped = await routed(ada.principal, cast, said("@club hello"))
+    assert helped.state == "completed"
+    assert "There is no agent @club" in words(helped)[0]
+    assert "@club:" not in words(helped)[0]
     await database.run(Agent.objects.filter(pk=cast.pk).update, access=Agent.Access.PUBLIC)
     agent = await database.run(Agent.objects.get, pk=cast.pk)
-    nobody = await routed(ANONYMOUS, agent, said("something that no agent does"))
-    assert nobody.state == "rejected"
+    nobody = await routed(ANONYMOUS, agent, said("@nobody there?"))
     assert "@hello:" in words(nobody)[0]
     assert "@echo:" not in words(nobody)[0]
 
@@ -149,16 +181,18 @@ async def test_a_turn_that_is_taken_again_stays_with_what_it_began(ada, cast, sa
     task = await routed(ada.principal, cast, said("count down from 1"))
     [child] = await database.run(children_of, task)
     said_before = await database.run(lambda: task.messages.first().message_id)
-    situation = await database.run(router._situation, task.pk, said_before)
+    situation = await database.run(situation_of, task.pk, said_before)
     assert situation.current == DelegatedTask("countdown", "Countdown", str(child.pk), True)
     assert situation.previous is None
 
 
 def test_registering_leaves_what_people_changed(echo):
-    register_router()
+    register_house_agents()
     Agent.objects.filter(slug="router").update(access=Agent.Access.PUBLIC)
-    register_router()
+    Agent.objects.filter(slug="assistant").update(handler=FORMER_ASSISTANT)
+    register_house_agents()
     assert Agent.objects.get(slug="router").access == Agent.Access.PUBLIC
-    Agent.objects.filter(slug="router").update(handler=echo.handler, name="My own")
-    register_router()
-    assert Agent.objects.get(slug="router").name == "My own"
+    assert Agent.objects.get(slug="assistant").handler == "apps.features.routing.assistant:Assistant"
+    Agent.objects.update(handler=echo.handler, name="My own")
+    register_house_agents()
+    assert set(Agent.objects.filter(slug__in=["router", "assistant"]).values_list("name", flat=True)) == {"My own"}

@@ -54,8 +54,8 @@ async def test_the_skill_is_chosen_once_and_kept_over_all_turns(ada, office, wor
 async def test_a_question_and_a_refusal_are_messages_without_a_task(ada, agent_at, said):
     office, strict = [await agent_at(f"tests.engine.skilled:{name}", access="public") for name in ("Office", "Strict")]
     told = [
-        (office, {}, "Which skill do you want? It has: book (Book); advise (Advise)."),
-        (office, {"metadata": {"skillId": "fly"}}, "This agent has no skill 'fly'. It has: book"),
+        (office, {}, "What would you like?\n\n- **Book**: "),
+        (office, {"metadata": {"skillId": "fly"}}, "There is no skill 'fly' here."),
         (strict, {}, "Only trips and advice."),
     ]
     for agent, fields, sentence in told:
@@ -76,8 +76,8 @@ async def test_a_question_and_a_refusal_are_messages_without_a_task(ada, agent_a
 async def test_where_a_task_there_must_be_the_task_asks_which_skill_or_is_rejected(ada, agent_at, office, worker, said):
     sent, asked = await talk(ada, office, said("Do it on Sunday"), require_task=True)
     assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-    assert spoken(asked).startswith("Which skill do you want?")
-    _, done = await talk(ada, office, said("advise", taskId=str(sent.task)))
+    assert spoken(asked).startswith("What would you like?")
+    _, done = await talk(ada, office, said("Advise", taskId=str(sent.task)))
     assert spoken(done) == "advise: Do it on Sunday"
     row = await db.run(Task.objects.get, pk=sent.task)
     assert row.metadata == {"skill": "advise"}

@@ -110,7 +110,7 @@ async def test_a_child_that_is_canceled_meanwhile_is_what_the_parent_finds(ada, 
     parent = await asked(ada, cast, said)
     await db.run(cancel.cancel_task, await db.run(child_of, parent))
     await until(lambda: state_of(parent.pk) == "failed")
-    assert "canceled" in words(await db.run(lambda: Task.objects.get(pk=parent.pk)))
+    assert words(await db.run(lambda: Task.objects.get(pk=parent.pk))) == "Asking was stopped."
 
 
 async def test_the_sweep_finds_a_parent_that_nobody_told(ada, cast, said, monkeypatch):
@@ -241,5 +241,5 @@ async def test_a_child_that_is_cleared_takes_its_parent_along(ada, cast, said):
     await db.run(jobs.sweep)
     await until(lambda: state_of(parent.pk) == "failed", within=5)
     parent = await db.run(lambda: Task.objects.get(pk=parent.pk))
-    assert words(parent) == "The agent 'asking' failed: its conversation was cleared."
+    assert "its conversation was cleared" in words(parent)
     await the_record_holds()

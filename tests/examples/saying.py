@@ -10,7 +10,6 @@ from agentkit.messages import data_part
 NOTE = "Offline: no language model is connected, so a simple script wrote this."
 
 AGENTS = {
-    "assistant": "examples.agents.assistant:Assistant",
     "builder": "examples.agents.builder:Builder",
     "builder-worker": "examples.agents.builder:BuilderWorker",
     "reviewer": "examples.agents.reviewer:Reviewer",

@@ -266,7 +266,7 @@ async def test_the_environment_is_used_until_a_connection_is_made(endpoint, sett
 
 
 async def test_the_showcase_answers_by_the_model_without_a_restart(endpoint, ada, said, worker):
-    agent = await db.run(register_hosted, "assistant", "examples.agents.assistant:Assistant")
+    agent = await db.run(register_hosted, "assistant", "apps.features.routing.assistant:Assistant")
 
     async def said_by(text: str) -> list[str]:
         receipt = await send(ada.principal, agent, said(text))

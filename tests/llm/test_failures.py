@@ -53,11 +53,11 @@ REFUSED = {
     ),
     "a page of HTML": (
         sends(b"<html>Welcome to the wifi</html>", "text/html"),
-        "model_unfit", "The language model gave no answer that can be used.",
+        "model_unfit", "The language model's answer could not be used. Try again, or choose another model.",
     ),
     "other JSON": (
         sends(b'{"hello": "world"}'),
-        "model_unfit", "The language model gave no answer that can be used.",
+        "model_unfit", "The language model's answer could not be used. Try again, or choose another model.",
     ),
     "a redirect": (
         refuses(302, "elsewhere", location="http://127.0.0.1:1/"),
@@ -138,14 +138,14 @@ async def test_an_answer_of_another_shape_or_no_json_cannot_be_used(endpoint: En
             endpoint.replies = [reply] * FOREVER
             with pytest.raises(AgentFailure) as failed:
                 await ask
-            assert str(failed.value) == "The language model gave no answer that can be used.", name
+            assert str(failed.value).startswith("The language model's answer could not be used."), name
             assert failed.value.code == "model_unfit", name
     for body in (b"{nonsense", b""):
         endpoint.replies = [sends(body)] * FOREVER
         with pytest.raises(AgentFailure, match="The language model failed"):
             await LlmFunction("Help.")(None, "x")
         endpoint.replies = [sends(body)] * FOREVER
-        with pytest.raises(AgentFailure, match="gave no answer that can be used"):
+        with pytest.raises(AgentFailure, match="answer could not be used"):
             await LlmWorker("Help.").run(message="x")
 
 

@@ -54,7 +54,7 @@ async def test_after_some_tries_it_fails_in_one_sentence(endpoint: Endpoint):
     endpoint.replies = [says("I would rather talk.")] * 4
     with pytest.raises(AgentFailure) as failed:
         await LlmFunction("Answer.", Weather, retries=1)(None, "x")
-    assert str(failed.value) == "The language model gave no answer that can be used."
+    assert str(failed.value) == "The language model's answer could not be used. Try again, or choose another model."
     assert failed.value.code == "model_unfit"
     assert "Exceeded maximum output retries (1)" in failed.value.detail
     assert len(endpoint.requests) == 2

@@ -40,7 +40,7 @@ def test_without_the_showcase_nobody_exists_and_it_says_what_to_do(
     assert served == [("127.0.0.1", 0, False)]
     assert "create_user" in capsys.readouterr().out
     assert not User.objects.exists()
-    assert list(Agent.objects.values_list("slug", flat=True)) == ["planner", "router"]
+    assert sorted(Agent.objects.values_list("slug", flat=True)) == ["assistant", "planner", "router"]
 
 
 def test_an_address_that_cannot_be_had_is_a_sentence(settings: Any) -> None:

@@ -355,6 +355,37 @@ def test_a_page_loads_thousands_of_pieces_by_as_many_queries_as_one_and_in_bound
     assert len(left[0]["html"]) < 25_000
 
 
+def test_an_answer_that_was_passed_on_appears_once_by_its_author(ada, echo, hello):
+    receipt = telling.begun(ada, echo)
+    with ledger.writing(receipt.context) as log:
+        telling.work(log, receipt)
+        telling.chunk(log, receipt, "answer", telling.text("**Good** morning."))
+        log.add(EventType.AGENT_COMPLETE, {"artifacts": ["answer"]}, task=receipt.task)
+        telling.status(log, receipt, "completed", "**Good** morning.", agent=hello.pk)
+    entries = live(receipt)
+    assert entries[-1]["agent"]["name"] == "Hello"
+    assert "<strong>Good</strong>" in entries[-1]["message"]["html"]
+    [artifact] = of_type(entries, "agent_complete")[0]["artifacts"]
+    assert (artifact["kind"], artifact["isListed"]) == ("said", False)
+    assert artifacts_before(Context.objects.get(), 1000) == []
+
+
+def test_suggestions_are_buttons_for_agents_that_the_owner_may_use(ada, echo, hello):
+    hello.access = hello.Access.GROUPS
+    hello.save()
+    receipt = telling.begun(ada, echo)
+    told = [{"agent": "echo", "text": "<i>Hi</i>"}, {"agent": "hello", "text": "Hi"}, {"agent": 1}, "?"]
+    with ledger.writing(receipt.context) as log:
+        telling.work(log, receipt)
+        telling.chunk(log, receipt, "answer", telling.text("Try these."))
+        log.add(EventType.AGENT_COMPLETE, {"artifacts": ["answer"]}, task=receipt.task)
+        said = {"messageId": "tries", "parts": [{"text": "Try these."}], "metadata": {"suggestions": told}}
+        telling.status(log, receipt, "completed", "", message=said)
+    html = live(receipt)[-1]["message"]["html"]
+    assert re.findall('data-begin="([^"]*)"', html) == ["/agents/echo/messages"]
+    assert "&lt;i&gt;Hi" in html
+
+
 def test_code_gets_a_button_and_what_only_looks_like_it_none():
     for words in [
         '[x](https://a.example "<pre onclick=x()>y</pre>")',

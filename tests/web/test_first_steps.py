@@ -12,7 +12,7 @@ from apps.accounts.models import User
 from apps.agents.definitions import Definition
 from apps.agents.registration import register_model
 from apps.installation.models import ModelConnection
-from apps.web.first_steps import first_steps
+from apps.web.first_steps import first_steps, may_connect_model
 
 pytestmark = pytest.mark.django_db
 
@@ -44,6 +44,16 @@ def test_each_step_is_done_when_its_fact_is_in_the_database(rf, admin, echo):
     assert done(rf, admin) == [True, True, False]
     User.objects.create_user("grace@example.org")
     assert done(rf, admin) is None
+
+
+def test_only_who_can_connect_a_missing_model_is_shown_the_way(rf, admin, settings):
+    request = rf.get("/")
+    for person, may in ((admin, True), (User.objects.create_user("grace@example.org"), False)):
+        request.user = person
+        assert may_connect_model(request) is may
+    request.user = admin
+    settings.LLM_MODEL, settings.LLM_BASE_URL = "small", "http://127.0.0.1:11434/v1"
+    assert not may_connect_model(request)
 
 
 def test_a_model_of_the_environment_counts(rf, admin, settings):

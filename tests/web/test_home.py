@@ -11,7 +11,10 @@ from django.test import Client
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
+from apps.features.routing.router import register_house_agents
 from apps.features.sessions import commands
+from apps.installation import current
+from apps.installation.models import ModelConnection
 from apps.web import agents
 from apps.web.home import RECENT
 from tests.web import telling
@@ -27,22 +30,37 @@ def chosen(browser: Client, query: str = "") -> str | None:
 
 
 @pytest.fixture
-def router(db: None) -> Agent:
-    return register_hosted(settings.ROUTER_AGENT, "apps.features.routing.router:Router")
+def house(db: None) -> None:
+    register_house_agents()
 
 
-def test_the_router_answers_until_an_agent_was_used_and_then_the_last_used(
-    ada: User, ada_browser: Client, bob_browser: Client, echo: Agent, hello: Agent, router: Agent
+@pytest.mark.usefixtures("house")
+def test_the_assistant_answers_until_an_agent_was_used_and_then_the_last_used(
+    ada: User, ada_browser: Client, bob_browser: Client, echo: Agent, hello: Agent
 ) -> None:
-    assert chosen(ada_browser) == settings.ROUTER_AGENT
+    assert chosen(ada_browser) == settings.DEFAULT_AGENT
     telling.begun(ada, hello)
     telling.begun(ada, echo)
     assert chosen(ada_browser) == "echo"
-    assert chosen(bob_browser) == settings.ROUTER_AGENT
+    assert chosen(bob_browser) == settings.DEFAULT_AGENT
     Agent.objects.filter(slug="echo").update(health=Agent.Health.UNAVAILABLE)
     assert chosen(ada_browser) == "hello"
     Agent.objects.filter(slug="hello").update(is_enabled=False)
+    assert chosen(ada_browser) == settings.DEFAULT_AGENT
+    Agent.objects.filter(slug=settings.DEFAULT_AGENT).update(is_enabled=False)
     assert chosen(ada_browser) == settings.ROUTER_AGENT
+
+
+@pytest.mark.usefixtures("house")
+def test_what_was_used_without_a_model_is_no_choice(ada: User, ada_browser: Client, echo: Agent) -> None:
+    telling.begun(ada, echo)
+    ModelConnection.objects.create(name="Lab", slug="lab", base_url="http://127.0.0.1:9/v1", model="small")
+    current.forget()
+    assert chosen(ada_browser) == settings.DEFAULT_AGENT
+    telling.begun(ada, echo)
+    assert chosen(ada_browser) == "echo"
+    telling.begun(ada, Agent.objects.get(slug=settings.ROUTER_AGENT))
+    assert chosen(ada_browser) == settings.DEFAULT_AGENT
 
 
 def test_the_last_used_agents_are_looked_for_in_the_newest_sessions(

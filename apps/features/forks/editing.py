@@ -228,7 +228,7 @@ def _fork_before(
     before = _addressed_agent(context, row)
     receiver = agent or before
     if refused := receiver.refused_type(parts):
-        raise ContentTypeNotSupported(f"{receiver.name} does not accept {refused}. Send something else.")
+        raise ContentTypeNotSupported(receiver.refusal_of(refused))
     # Read this before forking, which may cancel the task and erase its memory.
     question = _question(row) if receiver == before else None
     _check_key(principal, context, key)

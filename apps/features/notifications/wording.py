@@ -36,7 +36,7 @@ LONGEST_TITLE, LONGEST_TEXT, LONGEST_PUSH = 100, 2_000, 180  # characters
 WORDS: dict[str, str] = {
     TaskState.COMPLETED: "completed",
     TaskState.FAILED: "failed",
-    TaskState.REJECTED: "was declined",
+    TaskState.REJECTED: "was not accepted",
     TaskState.INPUT_REQUIRED: "has a question",
     TaskState.AUTH_REQUIRED: "needs a credential",
 }

@@ -50,7 +50,7 @@ CLAIM_SECONDS = settings.ANSWER_SECONDS + 15  # after which the sender has died
 HOLD_REASONS = {
     TaskState.CANCELED: "You stopped the task, so this is on hold. Send it now or delete it.",
     TaskState.FAILED: "The previous task failed, so this is on hold. Send it now or delete it.",
-    TaskState.REJECTED: "The agent declined the previous message, so this is on hold. Send it now or delete it.",
+    TaskState.REJECTED: "The agent did not accept the previous message, so this is on hold. Send it now or delete it.",
     TaskState.INPUT_REQUIRED: "The agent has a question. This is sent after you answer.",
     TaskState.AUTH_REQUIRED: "The agent needs a credential. This is sent after you provide it.",
 }
@@ -253,7 +253,7 @@ def _check_agent(claimed: ClaimedMessage) -> None:
     check_may_write(claimed.principal, claimed.context)
     check_may_use(claimed.principal, claimed.agent)
     if refused := claimed.agent.refused_type(claimed.row.parts):
-        raise ContentTypeNotSupported(f"{claimed.agent.name} does not take {refused}. Switch to another agent.")
+        raise ContentTypeNotSupported(f"{claimed.agent.refusal_of(refused)} Switch to another agent.")
 
 
 def claim_next(context_id: uuid.UUID) -> ClaimedMessage | None:

@@ -260,6 +260,7 @@ class TaskTranslator:
             _joined_text(parts),
             _as_number(hints.get("done")),
             _as_number(hints.get("total")),
+            detail=_as_text(hints.get("detail")),
             parts=parts,  # type: ignore[arg-type]
             message_id=message_id,
             metadata=message.get("metadata") or {},

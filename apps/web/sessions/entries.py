@@ -17,7 +17,10 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
 
+from agentkit.llm.models import SCRIPTED
+from apps.accounts.principals import Principal
 from apps.agents.models import Agent
+from apps.features.routing.suggestions import NO_MODEL, SUGGESTIONS, Suggestion
 from apps.record import lineage, wire
 from apps.record.content import parts, rendering
 from apps.record.events import JSON, EventType
@@ -31,9 +34,10 @@ from apps.web.sessions.texts import has_file_name, is_text
 from apps.web.templatetags.parley import HUES, avatar
 
 PIECES = (EventType.ARTIFACT_UPDATE, EventType.AGENT_TOKEN_START, EventType.AGENT_TOKEN)
-FORMAT = 8  # browsers drop cached entries of other versions
+FORMAT = 9  # browsers drop cached entries of other versions
 LONGEST_SO_FAR = 20_000  # characters of a file in progress: the newest
 LONGEST_VALUE = 2000  # characters
+LONGEST_SUGGESTION, MOST_SUGGESTIONS = 300, 6  # characters; below one answer
 
 
 def entries_of(context: Context, events: Sequence[Event], *, is_merged: bool = True) -> list[JSON]:
@@ -42,7 +46,8 @@ def entries_of(context: Context, events: Sequence[Event], *, is_merged: bool = T
     delivered, left = delivered_by(context, events), left_by(context, events)
     has_own = any(event.type == EventType.USER_MESSAGE for event in events)
     histories = edit_histories(context) if has_own else {}
-    prefetched = _Prefetched(context, delivered, left, streamed_by(events), openings, histories)
+    suggested = suggested_by(context, events)
+    prefetched = _Prefetched(context, delivered, left, streamed_by(events), openings, histories, suggested)
     authors, writers = authors_of(context, events), writers_of(context, events)
     entries: list[JSON] = []
     for event in events:
@@ -117,6 +122,7 @@ class _Prefetched:
     streamed: dict[int, str]
     openings: dict[uuid.UUID, str]
     histories: dict[str, list[Message]]
+    suggested: dict[int, list[Suggestion]]
 
 
 def _entry(prefetched: _Prefetched, event: Event) -> JSON:
@@ -131,7 +137,7 @@ def _entry(prefetched: _Prefetched, event: Event) -> JSON:
         case EventType.USER_MESSAGE:
             entry |= {"message": _own_message(prefetched, event), "opensTask": "task" in payload}
         case EventType.AGENT_MESSAGE:
-            entry["message"] = _message(prefetched, event)
+            entry["message"] = _answer(prefetched, event)
         case EventType.AGENT_STATUS:
             entry |= _status(prefetched, event)
         case EventType.AGENT_START:
@@ -187,6 +193,39 @@ def _message(prefetched: _Prefetched, event: Event, *, marked_up: bool = True, w
     return {**entry, "files": files} if files else entry
 
 
+def _answer(prefetched: _Prefetched, event: Event) -> JSON:
+    message = _message(prefetched, event)
+    return {**message, "html": message["html"] + _suggestions(prefetched, event)}
+
+
+def _suggestions(prefetched: _Prefetched, event: Event) -> str:
+    lacks_model = event.payload["message"].get("metadata", {}).get(NO_MODEL) is True
+    return messages.suggestions_html(prefetched.suggested.get(event.index, []), lacks_model=lacks_model)
+
+
+def suggested_by(context: Context, events: Sequence[Event]) -> dict[int, list[Suggestion]]:
+    """By index, the suggestions of answers, of agents that the owner may use. At most one query."""
+    told = {event.index: told for event in events if _speaks(event) and (told := _told_suggestions(event))}
+    if not told:
+        return {}
+    usable = Agent.objects.visible_to(Principal(context.owner_id, context.workspace_id))
+    agents = {agent.slug: agent for agent in usable.filter(slug__in={slug for one in told.values() for slug, _ in one})}
+    return {
+        index: [Suggestion(agents[slug], words) for slug, words in one if slug in agents] for index, one in told.items()
+    }
+
+
+def _told_suggestions(event: Event) -> list[tuple[str, str]]:
+    """Slugs and words. They are an agent's data."""
+    told = event.payload["message"].get("metadata", {}).get(SUGGESTIONS)
+    found = []
+    for one in told if isinstance(told, list) else []:
+        match one:
+            case {"agent": str(slug), "text": str(words)} if words.strip():
+                found.append((slug, words[:LONGEST_SUGGESTION]))
+    return found[:MOST_SUGGESTIONS]
+
+
 def _own_message(prefetched: _Prefetched, event: Event) -> JSON:
     message = _message(prefetched, event, marked_up=False)
     about = {task: prefetched.openings.get(task, "") for task in messages.referenced_tasks(event)}
@@ -216,6 +255,7 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
         message = status["message"] = _message(prefetched, event, without_last=wants is not None)
         if payload["state"] == TaskState.COMPLETED:
             message["html"] += messages.artifact_chips(prefetched.delivered[event.task_id])
+            message["html"] += _suggestions(prefetched, event)
     if wants is not None:
         return status | {"wantsCredential": True, "form": render_to_string("web/_credential.html", wants)}
     fields, outline = questions.fields_of(payload.get("slot")), outline_of(payload.get("slot"))
@@ -274,6 +314,8 @@ def _shortened(value: Any) -> str:
 
 
 LONGEST_MODEL = 80  # characters
+SCRIPT = "script"
+"""How people read that no language model wrote an answer."""
 SPOKEN_EVENTS = (EventType.AGENT_MESSAGE, EventType.AGENT_STATUS)
 
 
@@ -334,6 +376,7 @@ def _models(event: Event) -> str:
     said: JSON = event.payload.get("message", {}).get("metadata", {}) if event.type in SPOKEN_EVENTS else {}
     models = said.get("models")
     names = [name for name in models if isinstance(name, str)] if isinstance(models, list) else []
+    names = list(dict.fromkeys(SCRIPT if name.partition(":")[0] == SCRIPTED else name for name in names))
     return ", ".join(names)[:LONGEST_MODEL]
 
 

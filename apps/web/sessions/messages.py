@@ -13,12 +13,14 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from apps.features.routing.suggestions import Suggestion
 from apps.record import lineage
 from apps.record.content import rendering
 from apps.record.content.parts import media_type_of, size_of, words_of
 from apps.record.events import JSON, EventType
 from apps.record.models import Context, Event, Message
-from apps.web.templatetags.parley import icon
+from apps.web.first_steps import model_form_url
+from apps.web.templatetags.parley import avatar, icon
 
 MOST_CHIPS = 8  # below an answer; the panel lists all
 LONGEST_UNFOLDED = 6000  # characters; longer messages are folded
@@ -29,6 +31,12 @@ SAVED_NOTE = SafeString(
     '<div class="after"><span class="muted">Saved. The agent has not answered it.</span>'
     '<button type="button" class="small" data-run>Run</button></div>'
 )
+SUGGESTION = (
+    '<li><button type="button" class="quiet" data-begin="{}">{}<span class="what">'
+    '<span class="words" dir="auto">{}</span><span class="more">{}</span></span></button></li>'
+)
+CONNECT_LINK = '<p class="connect-model"><a class="button primary" href="{}">Connect a language model</a></p>'
+"""Only operators see it, while there is none (`messages.css`)."""
 MOST_VERSIONS = 20  # in a message's history
 EXTERNAL_LINK, DOWNLOAD_LINK = SafeString('target="_blank" rel="noopener noreferrer nofollow"'), SafeString("download")
 NOTHING = SafeString("")
@@ -55,6 +63,24 @@ def artifact_chips(artifacts: Sequence[JSON]) -> SafeString:
     if more := worth[MOST_CHIPS:]:
         chips.append(_artifact_chip(more[0], f"{len(more)} more"))
     return _chip_row(chips)
+
+
+def suggestions_html(suggested: Sequence[Suggestion], *, lacks_model: bool) -> SafeString:
+    """Buttons below an answer, each of which begins a session, and for operators the way to a language model."""
+    tries = _joined(
+        format_html(
+            SUGGESTION,
+            reverse("web:begin", args=[one.agent.slug]),
+            avatar(one.agent),
+            one.words,
+            one.agent.name,
+        )
+        for one in suggested
+    )
+    shown = format_html('<ul class="plain tries" aria-label="Suggestions">{}</ul>', tries) if tries else NOTHING
+    if lacks_model:
+        shown += format_html(CONNECT_LINK, model_form_url())
+    return shown
 
 
 def own_message_footer(text: str, about: Mapping[uuid.UUID, str], earlier: Sequence[str] = ()) -> SafeString:

@@ -338,9 +338,7 @@ def _accepted_by(part: JSON, agent: Agent) -> JSON:
     """Raises ContentTypeNotSupported if the agent does not accept the media type."""
     name, media_type = part["filename"], part["mediaType"]
     if not agent.takes(media_type):
-        raise ContentTypeNotSupported(
-            f"{agent.name} does not accept “{name}” ({media_type}). It accepts {', '.join(agent.input_modes)}."
-        )
+        raise ContentTypeNotSupported(agent.refusal_of(media_type, name))
     return part
 
 

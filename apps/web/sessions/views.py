@@ -22,6 +22,7 @@ from apps.record import lineage
 from apps.record.errors import ContextNotFound
 from apps.record.events import JSON
 from apps.record.models import Context, Message, Task, may_write_shared
+from apps.web.first_steps import may_connect_model
 from apps.web.sessions.artifacts import artifacts_before, artifacts_by_name
 from apps.web.sessions.entries import FORMAT, agent_label, entries_between, entries_of
 from apps.web.sessions.sending import shown_queue
@@ -55,6 +56,7 @@ def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
         queue=shown_queue(context),
         files=artifacts_by_name(files),
         file_count=len(files),
+        may_connect_model=may_connect_model(request),
     )
 
 

@@ -39,7 +39,7 @@ STATES = {
     "auth-required": ("waiting", "Waiting for you"),
     "completed": ("done", "Done"),
     "failed": ("failed", "Failed"),
-    "rejected": ("failed", "Declined"),
+    "rejected": ("canceled", "Not accepted"),
     "canceled": ("canceled", "Stopped"),
 }
 """The sign and the label of each state of a task."""

@@ -217,6 +217,7 @@ def asked(messages: Sequence[ModelMessage], info: AgentInfo) -> Asked:
 
 DETAIL_LENGTH = 2000  # characters
 TRY_LATER = "Try again later."
+UNFIT = "The language model's answer could not be used. Try again, or choose another model."
 FAILURES: tuple[tuple[type[Exception], str, str], ...] = (
     (library.ModelAuthenticationError, "model_key", "The language model refuses the key. An operator must correct it."),
     (library.ModelNotFoundError, "model_unknown", "Its endpoint does not know the language model {model}."),
@@ -231,7 +232,7 @@ FAILURES: tuple[tuple[type[Exception], str, str], ...] = (
     (library.ContentFilterError, "model_refused", "The language model's filter keeps it from answering this."),
     (library.OutputTokenLimitExceeded, "model_cut_off", "The language model's answer is longer than it may be."),
     (library.UserError, "agent_unfit", "The agent is set up in a way that cannot work. An operator must look at it."),
-    (library.UnexpectedModelBehavior, "model_unfit", "The language model gave no answer that can be used."),
+    (library.UnexpectedModelBehavior, "model_unfit", UNFIT),
 )
 
 

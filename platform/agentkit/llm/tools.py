@@ -15,7 +15,7 @@ MAX_NAME_LENGTH = 64
 
 @dataclass(frozen=True)
 class AgentTool:
-    """Another agent of the platform. The model writes it a message and receives its answer.
+    """Another agent of the platform. The model sends it a message and files, and receives its answer.
 
     Each call is a child task (see `TaskContext.call`). The tool's name is `ask_SLUG`.
     """

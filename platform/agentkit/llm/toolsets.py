@@ -61,8 +61,17 @@ async def connected(tools: Sequence[AnyTool]) -> AsyncIterator[list[BoundedTools
 
 
 def _agent_tool(tool: AgentTool) -> Tool[TaskContext]:
-    async def ask(ctx: RunContext[TaskContext], message: str) -> str:
-        return _child_answer(await ctx.deps.call(tool.slug, message))
+    async def ask(ctx: RunContext[TaskContext], message: str, files: Sequence[str] = ()) -> str:
+        """Ask the agent.
+
+        Args:
+            message: all that the agent must know: it does not see the conversation.
+            files: names of files of the conversation that it needs.
+        """
+        there = {file.name: file for file in ctx.deps.all_files}
+        if missing := [name for name in files if name not in there]:
+            raise ModelRetry(f"No file is named {missing[0]!r}. There are: {', '.join(there) or 'none'}.")
+        return _child_answer(await ctx.deps.call(tool.slug, [message, *(there[name] for name in files)]))
 
     return Tool(ask, takes_ctx=True, name=tool.name, description=tool.description)
 

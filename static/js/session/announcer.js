@@ -3,7 +3,7 @@ import { h, safe } from "../dom.js";
 
 const KEPT = 20; // the last text stays, so that a slow reader is not interrupted
 
-const WORDS = { canceled: "Stopped.", failed: "Failed.", rejected: "Declined.", "input-required": "asks:", "auth-required": "asks:" };
+const WORDS = { canceled: "Stopped.", failed: "Failed.", rejected: "Not accepted:", "input-required": "asks:", "auth-required": "asks:" };
 
 const streamed = new Set(); // texts announced when their streams ended, with their tasks: the message that repeats one is not announced
 

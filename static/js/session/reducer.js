@@ -44,9 +44,9 @@ function changeTurn(state, taskId, changes) {
   state.turns.set(taskId, { ...turnOf(state, taskId), ...changes });
 }
 
-/** The agent that an entry names has the task from there on: a fallback, if the agent could not be reached. */
-function taken(state, { type, taskId, agent }) {
-  if (agent && state.tasks[taskId] && type !== "user_message") changeTask(state, taskId, { agent });
+/** A fallback has the task from there on, if the agent could not be reached. */
+function taken(state, { type, taskId, agent, progress }) {
+  if (agent && state.tasks[taskId] && (type === "agent_start" || progress)) changeTask(state, taskId, { agent });
 }
 
 function writer(state, { taskId, agent }) {
@@ -113,7 +113,10 @@ function agentStatus(state, entry) {
   const { taskId, at } = entry;
   if (!entry.progress && !WAITS.has(entry.state)) settleQuestion(state, taskId);
   changeTask(state, taskId, { state: entry.state, at, wantsCredential: entry.wantsCredential ?? false });
-  if (entry.progress) return addStep(state, taskId, { kind: "progress", at, text: entry.progress.text }, entry.progress);
+  if (entry.progress) {
+    const { text, detail } = entry.progress;
+    return addStep(state, taskId, { kind: "progress", at, text, detail }, entry.progress);
+  }
   if (entry.state === "working") {
     if (!workOf(state, taskId)) openWork(state, taskId, at);
     return;

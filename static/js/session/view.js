@@ -54,7 +54,8 @@ export class View {
   message(element, item) {
     element.className = `message from-${item.role}`;
     element.classList.toggle("pending", Boolean(item.pending));
-    element.classList.toggle("is-failed", isFailed(item));
+    element.classList.toggle("is-failed", item.outcome === "failed");
+    element.classList.toggle("is-rejected", item.outcome === "rejected");
     element.dataset.message = item.messageId ?? "";
     if (item.index) element.id = `m-${item.index}`;
     safe(element, item.html ?? "").prepend(meta(item));

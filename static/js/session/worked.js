@@ -1,7 +1,7 @@
 // Finished work in one quiet line, with its steps folded below.
 import { h, icon, sign } from "../dom.js";
 
-const CUT_SHORT = { failed: ["failed", "Failed"], rejected: ["failed", "Declined"], canceled: ["canceled", "Stopped"] };
+const CUT_SHORT = { failed: ["failed", "Failed"], rejected: ["canceled", "Not accepted"], canceled: ["canceled", "Stopped"] };
 
 /** `again(taskId)` makes the button that repeats it. */
 export function drawWorked(element, item, again) {

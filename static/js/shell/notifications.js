@@ -4,7 +4,7 @@ import { api } from "../requests.js";
 import { toast } from "../toast.js";
 
 const WORDS = {
-  completed: "completed", failed: "failed", rejected: "was declined",
+  completed: "completed", failed: "failed", rejected: "did not accept it",
   "input-required": "has a question", "auth-required": "needs a credential",
 };
 const NEWS = 60000; // ms; older events were there before this page

@@ -5,14 +5,14 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandParser
 
-from apps.features.routing.router import register_router
+from apps.features.routing.router import register_house_agents
 from apps.installation.safety import refuse_unsafe_settings
 from apps.plans.planner import register_planner
 from config import static_files
 
 
 class Command(BaseCommand):
-    help = "Migrates the database, collects static files if they changed, and registers the router agent."
+    help = "Migrates the database, collects static files if they changed, and registers the general agents."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--no-static", action="store_true", help="static files are collected already")
@@ -22,5 +22,5 @@ class Command(BaseCommand):
         call_command("migrate", interactive=False, verbosity=0)
         if not no_static:
             static_files.collect_if_changed()
-        register_router()
+        register_house_agents()
         register_planner()
