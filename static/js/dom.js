@@ -20,6 +20,15 @@ export function safe(element, html) {
   return element;
 }
 
+/** The text of a message as it is shown, without buttons (`prose.css` hides them meanwhile). */
+export function shownText(message) {
+  const prose = message?.querySelector(".prose");
+  prose?.classList.add("is-copied");
+  const text = prose?.innerText.trim();
+  prose?.classList.remove("is-copied");
+  return text;
+}
+
 const SVG = "http://www.w3.org/2000/svg";
 
 export function icon(name) {

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import pytest
 
 from apps.record.content import formulas, rendering
-from apps.record.content.rendering import Place, render_markdown
+from apps.record.content.rendering import Surroundings, render_markdown
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -61,7 +61,7 @@ class Loads(HTMLParser):
 
 
 def test_a_page_with_pictures_runs_and_loads_nothing_foreign():
-    place = Place("m1", lambda name: "/own/picture", lambda url: "/own/copy?of=signed")
+    place = Surroundings("m1", lambda name: "/own/picture", lambda url: "/own/copy?of=signed")
     for hostile in HOSTILE:
         assert Loads(render_markdown(hostile, place)).found == [], hostile
 
@@ -138,7 +138,7 @@ def test_emphasis_beside_cjk_punctuation_is_found():
 
 def test_footnotes_of_two_texts_have_their_own_ids():
     text = "It doubled[^1] since May[^2].\n\n[^1]: Report\n[^2]: https://example.org/r\n[^3]: Unused"
-    first, second = (render_markdown(text, Place(key)) for key in ("m1", "m2"))
+    first, second = (render_markdown(text, Surroundings(key)) for key in ("m1", "m2"))
     assert 'href="#fn-m1-1" id="fnref-m1-1"' in first
     assert '<li id="fn-m1-2"' in first
     assert "Unused" in first
@@ -167,7 +167,7 @@ def test_citations_are_chips_that_name_their_source():
 
 
 def test_pictures_are_the_places():
-    place = Place("m1", lambda name: f"/own/{name}", lambda url: "/copy")
+    place = Surroundings("m1", lambda name: f"/own/{name}", lambda url: "/copy")
     html = render_markdown("![a](./plots/c.png) ![b](sandbox:/mnt/data/d.png) ![e](https://far.example/f.png)", place)
     assert '<img src="/own/c.png" alt="a"' in html
     assert '<img src="/own/d.png" alt="b"' in html

@@ -170,7 +170,7 @@ def _lexer(language: str) -> Lexer | None:
     return found if found and found.aliases[0] in LANGUAGES else None
 
 
-# What the sanitizer must not see, or what differs by place, is put in afterwards. These two characters are no
+# What the sanitizer must not see, or what differs by page, is put in afterwards. These two characters are no
 # characters of Unicode: they are removed from texts, so nobody else can write such a mark.
 OPEN, CLOSE = "\ufdd0", "\ufdd1"
 MARK = re.compile(rf"{OPEN}(\w+){CLOSE}")
@@ -184,7 +184,7 @@ def _nothing(_: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Surroundings:
     """Where a text is shown.
 
     Attributes:
@@ -198,7 +198,7 @@ class Place:
     remote_picture: Callable[[str], str] = _nothing
 
 
-NOWHERE = Place()
+NOWHERE = Surroundings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,12 +298,12 @@ def _parser() -> MarkdownIt:
 _markdown = _parser()
 
 
-def render_markdown(text: str, place: Place = NOWHERE) -> str:
+def render_markdown(text: str, around: Surroundings = NOWHERE) -> str:
     """Markdown as safe HTML: it runs nothing, and loads nothing of other hosts."""
     if len(text) > MAX_RENDERED or text.count("[^") > MOST_FOOTNOTES:
         return render_plain(text)
     html, pieces = _render_cached(text) if len(text) <= MAX_CACHED else _render(text)
-    return MARK.sub(lambda mark: _placed(mark[1], pieces, place), html)
+    return MARK.sub(lambda mark: _placed(mark[1], pieces, around), html)
 
 
 def _render(text: str) -> tuple[str, list[Piece]]:
@@ -323,30 +323,30 @@ def _render(text: str) -> tuple[str, list[Piece]]:
 _render_cached = lru_cache(maxsize=2_000)(_render)
 
 
-def _placed(mark: str, pieces: list[Piece], place: Place) -> str:
+def _placed(mark: str, pieces: list[Piece], around: Surroundings) -> str:
     if mark == "key":
-        return escape(place.key)
+        return escape(around.key)
     piece = pieces[int(mark)]
-    return piece if isinstance(piece, str) else _picture_html(piece, place)
+    return piece if isinstance(piece, str) else _picture_html(piece, around)
 
 
-def _picture_html(picture: Picture, place: Place) -> str:
+def _picture_html(picture: Picture, around: Surroundings) -> str:
     """A picture, a button that shows it, a link to it, or its words alone."""
     words, title = escape(picture.words), f' title="{escape(picture.title)}"' if picture.title else ""
     if PICTURE_DATA.fullmatch(picture.source):
         own = picture.source
     elif host := urlsplit(picture.source).hostname if picture.source.startswith(("https://", "http://")) else "":
-        return _remote_picture_html(picture.source, words or escape(host), escape(host), place)
+        return _remote_picture_html(picture.source, words or escape(host), escape(host), around)
     else:
         name = file_name_of(picture.source)
-        own = place.own_picture(name) if name else ""
+        own = around.own_picture(name) if name else ""
     if not own:
         return f'<span class="no-picture">{words}</span>'
     return f'<img src="{escape(own)}" alt="{words}"{title} loading="lazy" decoding="async">'
 
 
-def _remote_picture_html(source: str, words: str, host: str, place: Place) -> str:
-    if copy := place.remote_picture(source):
+def _remote_picture_html(source: str, words: str, host: str, around: Surroundings) -> str:
+    if copy := around.remote_picture(source):
         return (
             f'<button type="button" class="remote-picture small" data-picture="{escape(copy)}" data-words="{words}">'
             f"Show picture from {host}</button>"
