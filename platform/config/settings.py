@@ -550,7 +550,11 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 STATIC_URL = "/static/"
 STATIC_ROOT = HOME / env.str("STATIC_ROOT", default=str(DATA_DIR / "static"))
-STATICFILES_DIRS = [ASSETS / "static", ("mermaid", package_folder("artoo_mermaid") / "assets")]
+STATICFILES_DIRS = [
+    ASSETS / "static",
+    ("mermaid", package_folder("artoo_mermaid") / "assets"),
+    ("math", package_folder("ziamath") / "fonts"),
+]
 UNFOLD = THEME
 
 # What operators see; traces have OpenTelemetry's own names (`telemetry.tracing`)

@@ -110,6 +110,23 @@ def test_each_notation_of_a_formula_becomes_mathml(text):
     assert "<msubsup>" in html
 
 
+@pytest.mark.parametrize(
+    "tex",
+    [
+        r"A e^{-\gamma t / 2} \cos(\omega t + \varphi), \qquad \lim_{x \to 0}",
+        r"\begin{aligned} a &= b \\ &< c \end{aligned}",
+        r"\begin{align*} a &= b \tag{2} \end{align*}",
+        r"\left( \begin{matrix} 1 & 2 \end{matrix} \right)",
+        r"\textcolor{red}{x} \mbox{ if } \text{a \textbf{b}} \cancel{x} \boxed{y}",
+        r"\sum_{\substack{i \\ j}} \widetilde{ab} \begin{cases} 1 & x \end{cases}",
+    ],
+)
+def test_what_models_write_is_converted(tex):
+    html = formulas.mathml(tex)
+    assert html is not None
+    assert Loads(html).found == []
+
+
 def test_a_formulas_lines_are_no_markdown():
     html = render_markdown("Thus\n$$\na\n=\n- b_1 * c_2 *\n$$\nas said.")
     assert html.count("<math") == html.count("</math>") == 1

@@ -7,7 +7,7 @@ formula that cannot be converted is shown as it was written.
 from __future__ import annotations
 
 import re
-from html import escape
+from html import escape, unescape
 from xml.etree import ElementTree
 
 from markdown_it import MarkdownIt
@@ -55,6 +55,7 @@ ATTRIBUTES = {
     "largeop", "linethickness", "lspace", "mathcolor", "mathvariant", "maxsize", "minsize", "movablelimits",
     "notation", "rowspan", "rspace", "scriptlevel", "separator", "stretchy", "symmetric", "voffset", "width",
 }  # fmt: skip
+NAMED_CHARACTER = re.compile(r"&(?!lt;|gt;|amp;|quot;)\w+;")  # HTML's, which XML does not know
 VALUE = re.compile(r"[\w.#% -]{0,60}", re.ASCII)
 CLASSES = {
     "text-align: right": "to-right",
@@ -161,6 +162,7 @@ def mathml(tex: str, *, is_display: bool = False) -> str | None:
         plain = pattern.sub(replacement, plain)
     try:
         made = _converter.convert_with_local_state(plain.strip(), displaystyle=is_display)
+        made = NAMED_CHARACTER.sub(lambda found: unescape(found[0]), made)
         inside = "".join(_written(one) for one in ElementTree.fromstring(made))  # noqa: S314  # no entities, our converter's
     except (LatexError, ElementTree.ParseError, UnknownElement):
         return None
