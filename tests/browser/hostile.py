@@ -124,7 +124,7 @@ MARKUP = (
     f"$\\text{{</math><img src=x onerror={RUN}>}}$ $$\\href{{javascript:{RUN}}}{{x}}$$",
     f"<details ontoggle={RUN} open>\n<summary><img src=x onerror={RUN}></summary>\n</details></div></main>",
     f'```mermaid\ngraph TD\n A["<img src=x onerror={RUN}>"] --> B\n click A href "javascript:{RUN}"\n```',
-    f"```mermaid\n%%{{init: {{'securityLevel': 'loose', 'themeCSS': '*{{background:url({AWAY}/x)}}'}}}}%%\ngraph TD\n A\n```",
+    f"```mermaid\n%%{{init: {{'securityLevel': 'loose', 'themeCSS': '@import \"{AWAY}\";'}}}}%%\ngraph TD\n A\n```",
     "{{ 7|add:7 }}{% csrf_token %}{% load static %}",
     "{{constructor.constructor('alert(1)')()}}${alert(1)}#{alert(1)}<%= alert(1) %>",
     "\u202e\u2066evil\u2069.exe \u200b\u200d\ufeff",
