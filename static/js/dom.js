@@ -20,12 +20,20 @@ export function safe(element, html) {
   return element;
 }
 
-/** The text of a message as it is shown, without buttons (`prose.css` hides them meanwhile). */
+/** The text of a message as it is shown, with formulas as TeX, and without buttons (`prose.css` hides them meanwhile). */
 export function shownText(message) {
   const prose = message?.querySelector(".prose");
-  prose?.classList.add("is-copied");
-  const text = prose?.innerText.trim();
-  prose?.classList.remove("is-copied");
+  if (!prose) return undefined;
+  const formulas = [...prose.querySelectorAll("math")].map((math) => {
+    const sign = math.closest(".display") ? "$$" : "$";
+    const words = h("span", {}, sign + math.getAttribute("alttext") + sign);
+    math.before(words);
+    return words;
+  });
+  prose.classList.add("is-copied");
+  const text = prose.innerText.trim();
+  prose.classList.remove("is-copied");
+  for (const words of formulas) words.remove();
   return text;
 }
 

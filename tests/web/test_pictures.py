@@ -1,6 +1,7 @@
 """Pictures in agents' Markdown: the session's own at once, others' by a copy that the reader asks for."""
 
 import base64
+import datetime
 import re
 from html import unescape
 from urllib.parse import quote
@@ -10,6 +11,7 @@ from asgiref.sync import async_to_sync
 from django.test import AsyncClient
 
 import outbound
+from apps.features.sharing import shares
 from apps.web.sessions.pictures import surroundings_in
 from tests.outbound.receiving import answer, server
 from tests.web import telling
@@ -106,3 +108,36 @@ def test_the_frame_of_diagrams_is_sandboxed(client):
     assert "allow-same-origin" not in policy
     assert "connect-src" not in policy
     assert frame["X-Frame-Options"] == "SAMEORIGIN"
+
+
+def test_a_redirect_is_followed_where_calls_may_go(ada, echo, ada_browser, allowed):
+    made = telling.finished(ada, echo, {})
+
+    async def fetch(location):
+        async def redirects(request, writer):
+            is_first = b"GET /moved" not in request
+            picture = answer(telling.PNG, "200 OK", "Content-Type: image/png")
+            writer.write(answer(b"", "302 Found", f"Location: {location}") if is_first else picture)
+            await writer.drain()
+
+        async with server(redirects) as at:
+            return await copy_through(ada_browser, copy_address(made.context, at.url))
+
+    assert async_to_sync(fetch)("/moved").content == telling.PNG
+    assert async_to_sync(fetch)("http://10.0.0.1/moved").status_code == 502
+
+
+def test_a_shared_page_has_the_pictures_that_are_shared(ada, echo, client):
+    words = "![a](chart.png) ![b](https://127.0.0.1/b.png)"
+    made = telling.finished(ada, echo, {"chart.png": telling.raw(telling.PNG, "image/png")}, words)
+    day = datetime.timedelta(days=1)
+    for with_files in (True, False):
+        _, token = shares.create_share(ada.principal, made.context, lifetime=day, with_artifacts=with_files)
+        page = client.get(f"/shared/{token}").content.decode()
+        shown = re.search(r'<img src="([^"]+)" alt="a"', page)
+        assert bool(shown) is with_files
+        copy = unescape(re.search(r'data-picture="([^"]+)"', page)[1])
+        assert client.get(copy).status_code == 502, "a private network is not called"
+        assert client.get(copy.replace(token, "other")).status_code == 404
+        if shown:
+            assert client.get(unescape(shown[1])).getvalue() == telling.PNG

@@ -30,7 +30,7 @@ export function watch(block) {
 async function draw(block) {
   const source = block.querySelector("pre").textContent;
   try {
-    show(block, picture(await ask(source)), source);
+    show(block, picture(await ask(source)));
   } catch (problem) {
     block.dataset.diagram = "failed";
     block.querySelector(".language").textContent = "mermaid (cannot be drawn)";
@@ -90,9 +90,8 @@ function show(block, image) {
   block.classList.remove("is-folded");
   block.querySelector(".unfold-code")?.remove();
   block.querySelector("pre").before(h("div", { class: "diagram-scroll", tabindex: "0" }, image));
-  const turn = h("button", { type: "button", class: "quiet small", "aria-pressed": "false" }, "Source");
-  turn.addEventListener("click", () => (turn.ariaPressed = block.classList.toggle("shows-source")));
-  block.querySelector(".wrap-code").before(turn);
+  const source = h("button", { type: "button", class: "quiet small show-source", "aria-pressed": "false" }, "Source");
+  block.querySelector(".wrap-code").before(source);
 }
 
 function isDark() {

@@ -5,6 +5,7 @@ import { h } from "../dom.js";
 const ACTS = {
   "copy-code": copyCode,
   "wrap-code": (button) => (button.ariaPressed = button.closest(".code").classList.toggle("is-wrapped")),
+  "show-source": (button) => (button.ariaPressed = button.closest(".code").classList.toggle("shows-source")),
   "unfold-code": unfold,
   "remote-picture": showPicture,
 };
