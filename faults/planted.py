@@ -135,7 +135,7 @@ def redirect_followed() -> None:
 
 def no_sanitizer() -> None:
     """Messages are shown as they were sent."""
-    _put("apps.record.content.rendering.render_markdown", lambda text: text)
+    _put("apps.record.content.rendering.render_markdown", lambda text, around=None: text)
     _put("apps.record.content.rendering.render_plain", lambda text: text)
 
 

@@ -353,7 +353,7 @@ def author_json(author: int | None, names: Mapping[int, str]) -> JSON | None:
 def _message_json(
     session: uuid.UUID, row: Message, author: Author, slugs: Slugs, called: list[JSON], edits: list[JSON]
 ) -> JSON:
-    words = words_of(row.parts)
+    words, around = words_of(row.parts), rendering.Surroundings(f"m{row.index}")
     return {
         "id": str(row.pk),
         "sessionId": str(session),
@@ -361,7 +361,7 @@ def _message_json(
         "role": row.role,
         "content": words,
         "parts": parts_json(row.parts, session),
-        "html": rendering.render_markdown(words) if words and row.role == Message.Role.AGENT else "",
+        "html": rendering.render_markdown(words, around) if words and row.role == Message.Role.AGENT else "",
         "timestamp": timestamp(row.created_at),
         "metadata": {
             "agentRunId": str(author.run) if author.run else None,

@@ -216,13 +216,13 @@ def _branch_json(snapshot: Snapshot, branch: Branch, token: str) -> JSON:
 
 
 def _message_json(snapshot: Snapshot, branch: Branch, said: Message, token: str) -> JSON:
-    words = words_of(said.parts)
+    words, around = words_of(said.parts), rendering.Surroundings(f"{branch.context.pk.hex}-{said.index}")
     return {
         "index": said.index,
         "role": said.role,
         "author": snapshot.author(said),
         "content": words,
-        "html": rendering.render_markdown(words) if said.role == Message.Role.AGENT else "",
+        "html": rendering.render_markdown(words, around) if said.role == Message.Role.AGENT else "",
         "parts": list(_parts_json(snapshot, branch, "messages", said.index, said.parts, token)),
         "timestamp": timestamp(said.created_at),
     }

@@ -18,6 +18,7 @@ from apps.record.models import Task, TaskQuerySet
 from apps.web.questions import Field, fields_of, outline_of
 from apps.web.sessions import messages
 from apps.web.sessions.entries import wanted_credential
+from apps.web.sessions.pictures import surroundings_in
 from apps.web.shell import page, principal_of, reader_view
 
 MOST_ITEMS = 100  # questions on the page
@@ -99,7 +100,10 @@ def inbox_item(task: Task, step: Step | None = None, *, is_of_others: bool = Fal
     said = message["parts"][:-1] if wanted else message["parts"]
     shown = [
         messages.shown_part(
-            part, reverse("web:message-file", args=[task.context_id, task.status_event, n]), marked_up=True
+            part,
+            reverse("web:message-file", args=[task.context_id, task.status_event, n]),
+            marked_up=True,
+            around=surroundings_in(task.context_id, f"{task.pk.hex}-{n}", task.pk),
         )
         for n, part in enumerate(said)
     ]

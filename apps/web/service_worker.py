@@ -20,7 +20,7 @@ from django.templatetags.static import static
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-STATIC = Path(settings.STATICFILES_DIRS[0]).resolve()
+STATIC = Path(str(settings.STATICFILES_DIRS[0])).resolve()
 LATER = re.compile(r'\bimport\("(\.[^"]+)"\)')
 AT_ONCE = re.compile(r'^(?:import|export)\b[^;"]*"(\.[\w/.-]+\.js)";', re.MULTILINE)
 

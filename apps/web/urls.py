@@ -8,6 +8,7 @@ from apps.web import (
     agent_usage,
     agents,
     credentials,
+    diagrams,
     home,
     inbox,
     plans,
@@ -22,7 +23,7 @@ from apps.web.first_steps import dismiss_first_steps
 from apps.web.people import invitations
 from apps.web.people.passwords import Welcome, confirm_address, forgotten
 from apps.web.people.sign_in import SignIn, guarded
-from apps.web.sessions import artifacts, provenance, sending, shared, views
+from apps.web.sessions import artifacts, pictures, provenance, sending, shared, views
 from apps.web.settings import account, data, imports, keys, notifications, programs, security, usage, workspaces
 
 app_name = "web"
@@ -92,7 +93,9 @@ urlpatterns = [
     path("settings/data/delete", data.delete_account, name="settings-delete"),
     path("credentials/", RedirectView.as_view(pattern_name="web:settings-credentials", permanent=True)),
     path("credentials/<str:token>", credentials.credential, name="credential"),
+    path("diagrams", diagrams.diagram_frame, name="diagrams"),
     path("shared/<str:token>", shared.shared, name="shared"),
+    path("shared/<str:token>/picture", shared.shared_picture, name="shared-picture"),
     path(
         "shared/<str:token>/files/<uuid:branch>/<str:kind>/<int:index>/<int:number>",
         shared.shared_file,
@@ -121,6 +124,8 @@ urlpatterns = [
     path("sessions/<uuid:session>/queue", sending.queue_message, name="queue"),
     path("sessions/<uuid:session>/queued", sending.queued_messages, name="queued"),
     path("sessions/<uuid:session>/files", artifacts.files, name="files"),
+    path("sessions/<uuid:session>/pictures/remote", pictures.remote_picture, name="remote-picture"),
+    path("sessions/<uuid:session>/pictures/named/<str:name>", pictures.picture, name="picture"),
     path("sessions/<uuid:session>/artifacts.zip", artifacts.artifacts_zip, name="artifacts-zip"),
     path(f"{ARTIFACT}/look", artifacts.artifact_look, name="artifact-look"),
     path(f"{ARTIFACT}/signature", artifacts.artifact_signature, name="artifact-signature"),

@@ -6,6 +6,7 @@ import ipaddress
 import os
 import secrets
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,14 @@ def data_dir() -> Path:
     path = Path(HOME / env.str("DATA_DIR", default="var")).resolve()
     path.mkdir(0o700, parents=True, exist_ok=True)
     return path
+
+
+def package_folder(name: str) -> Path:
+    """The folder of an installed package, which is not imported."""
+    found = find_spec(name)
+    if found is None or found.origin is None:
+        raise ImproperlyConfigured(f"The package {name} is missing. Install what requirements.lock lists.")
+    return Path(found.origin).parent
 
 
 def keep_private(*paths: Path) -> None:

@@ -17,6 +17,7 @@ from config.environment import (
     mailers,
     metrics_networks,
     oidc_provider,
+    package_folder,
     secret,
     share_metrics,
 )
@@ -217,6 +218,7 @@ STORAGES = {
 WHITENOISE_SKIP_COMPRESS_EXTENSIONS = (*Compressor.SKIP_COMPRESS_EXTENSIONS, "map")
 
 # Calling out
+REMOTE_PICTURES = env.bool("REMOTE_PICTURES", default=True)  # of agents' Markdown, fetched when a reader asks
 OUTBOUND_ALLOW = env.list("OUTBOUND_ALLOW", default=[])  # private networks and hosts
 
 WEBHOOK_SECONDS = 10.0  # timeout of one call
@@ -549,7 +551,11 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 STATIC_URL = "/static/"
 STATIC_ROOT = HOME / env.str("STATIC_ROOT", default=str(DATA_DIR / "static"))
-STATICFILES_DIRS = [ASSETS / "static"]
+STATICFILES_DIRS = [
+    ASSETS / "static",
+    ("mermaid", package_folder("artoo_mermaid") / "assets"),
+    ("math", package_folder("ziamath") / "fonts"),
+]
 UNFOLD = THEME
 
 # What operators see; traces have OpenTelemetry's own names (`telemetry.tracing`)

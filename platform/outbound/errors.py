@@ -46,3 +46,15 @@ class Misleading(OutboundError):
     """The answer sends the caller elsewhere, or is packed in a way that was not asked for."""
 
     was_sent = True
+
+
+class Redirected(Misleading):
+    """The answer sends the caller elsewhere. Whoever follows calls again, so that the new address is checked.
+
+    Attributes:
+        location: where to, as the answer says it.
+    """
+
+    def __init__(self, sentence: str, location: str) -> None:
+        super().__init__(sentence)
+        self.location = location

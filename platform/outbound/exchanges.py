@@ -14,7 +14,16 @@ from typing import Self
 import httpcore2
 from httpcore2 import SOCKET_OPTION, AsyncNetworkBackend, AsyncNetworkStream
 
-from outbound.errors import Misleading, OutboundError, TooLarge, TooSlow, Unreachable, Unsendable, Untrusted
+from outbound.errors import (
+    Misleading,
+    OutboundError,
+    Redirected,
+    TooLarge,
+    TooSlow,
+    Unreachable,
+    Unsendable,
+    Untrusted,
+)
 from outbound.targets import Allowed, Guard
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -142,7 +151,8 @@ class Exchange:
             raise TooLarge(f"The head of the answer is larger than {limits.header_bytes} bytes.")
         named = {name.lower(): value for name, value in headers}
         if response.status in REDIRECTS and b"location" in named:
-            raise Misleading(f"The answer is a redirect ({response.status}). Give the address that it leads to.")
+            sentence = f"The answer is a redirect ({response.status}). Give the address that it leads to."
+            raise Redirected(sentence, named[b"location"].decode("latin-1"))
         encoding = named.get(b"content-encoding", b"").decode("latin-1").strip().lower()
         decoder = Decoder(encoding, limits.bytes, limits.ratio)
         if encoding not in ("", "identity"):

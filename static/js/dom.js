@@ -20,6 +20,23 @@ export function safe(element, html) {
   return element;
 }
 
+/** The text of a message as it is shown, with formulas as TeX, and without buttons (`prose.css` hides them meanwhile). */
+export function shownText(message) {
+  const prose = message?.querySelector(".prose");
+  if (!prose) return undefined;
+  const formulas = [...prose.querySelectorAll("math")].map((math) => {
+    const sign = math.closest(".display") ? "$$" : "$";
+    const words = h("span", {}, sign + math.getAttribute("alttext") + sign);
+    math.before(words);
+    return words;
+  });
+  prose.classList.add("is-copied");
+  const text = prose.innerText.trim();
+  prose.classList.remove("is-copied");
+  for (const words of formulas) words.remove();
+  return text;
+}
+
 const SVG = "http://www.w3.org/2000/svg";
 
 export function icon(name) {

@@ -12,8 +12,10 @@ OWN = ("data", "blob", "chrome", "chrome-extension")  # the last two belong to t
 OUT_OF_ITS_BOX = """() => {
   const runs = ({name, value}) => /^(hx-)?on/.test(name)
     || /^(javascript|vbscript|data:text)/i.test(value.replace(/[\\s\\x00-\\x1f]/g, ""));
-  const isOpen = (frame) => !frame.src.includes("look") && frame.getAttribute("sandbox") !== "";
-  const strange = "script, style, link, meta, form, input, iframe, img, object, embed, svg";
+  const isDrawing = (frame) => frame.src.endsWith("/diagrams") && frame.getAttribute("sandbox") === "allow-scripts";
+  const isOpen = (frame) => !frame.src.includes("look") && frame.getAttribute("sandbox") !== "" && !isDrawing(frame);
+  const strange = "script, style, link, meta, form, input:not([type=checkbox]:disabled), iframe, object, embed, svg,"
+    + "img:not([src^='/sessions/'], [src^='data:image/'])";
   return [...document.querySelectorAll("*")]
     .filter((element) => [...element.attributes].some(runs)
       || (element.matches("iframe") && isOpen(element))

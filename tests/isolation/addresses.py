@@ -98,6 +98,7 @@ SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"^sessions/{session}/approvals/{task}", {"session": "session of the call", "task": "task of the call"}),
     (r"tasks/{task}/samples/{name}", {"task": "task that asks", "name": "sample"}),
     (r"tasks/{task}/documents/{name}", {"name": "document"}),
+    (r"/pictures/named/{name}", {"name": "document"}),
     (r"^api/v1/tasks/{task}/answer", {"task": "task that asks"}),
     (r"^api/v1/uploads/{key}", {"key": "upload"}),
     (r"^api/v1/keys/{key}", {"key": "key prefix"}),

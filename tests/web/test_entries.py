@@ -15,7 +15,7 @@ from apps.record.events import EventType
 from apps.record.models import Context, Event
 from apps.web.sessions.artifacts import artifacts_before
 from apps.web.sessions.entries import entries_between, entries_of
-from apps.web.sessions.messages import with_copy_buttons
+from apps.web.sessions.messages import with_code_tools
 from apps.web.sessions.views import TURNS, page_state
 from tests.web import telling
 
@@ -386,7 +386,7 @@ def test_suggestions_are_buttons_for_agents_that_the_owner_may_use(ada, echo, he
     assert "&lt;i&gt;Hi" in html
 
 
-def test_code_gets_a_button_and_what_only_looks_like_it_none():
+def test_code_has_tools_and_what_imitates_it_none():
     for words in [
         '[x](https://a.example "<pre onclick=x()>y</pre>")',
         "`<pre>y</pre>`",
@@ -394,6 +394,8 @@ def test_code_gets_a_button_and_what_only_looks_like_it_none():
         "[<pre>](/a) </pre>",
     ]:
         html = rendering.render_markdown(words)
-        assert with_copy_buttons(html) == html, words
-    html = with_copy_buttons(rendering.render_markdown("```\n</pre>\n```\n\nand\n\n```py\n1\n```"))
-    assert html.count('<div class="code"><pre') == html.count("copy-code") == html.count("</pre><button") == 2
+        assert with_code_tools(html) == html, words
+    html = with_code_tools(rendering.render_markdown("```\n</pre>\n```\n\nand\n\n```py\n1\n```"))
+    assert html.count('<div class="code">') == html.count("copy-code") == html.count("</pre></div>") == 2
+    assert '<span class="language">py</span>' in html
+    assert "Show all 40 lines" in with_code_tools(rendering.render_markdown("```\n" + "x\n" * 40 + "```"))

@@ -14,10 +14,11 @@ from pygments.lexers import get_lexer_for_filename
 from pygments.util import ClassNotFound
 
 from apps.record.content import blobs, parts, rendering
+from apps.record.content.rendering import NOWHERE, Surroundings
 from apps.record.events import JSON
 from apps.web.previews.tables import NotATable, Order, Table, table_of
 from apps.web.previews.trees import NotATree, tree_of
-from apps.web.sessions.messages import size_text
+from apps.web.sessions.messages import size_text, with_code_tools
 
 READ_BYTES = 2_000_000  # of a table or tree
 SHOWN_BYTES = 100_000  # of a text
@@ -53,6 +54,7 @@ class File:
     name: str
     media_type: str
     address: str
+    around: Surroundings = NOWHERE
 
     @property
     def size(self) -> int:
@@ -124,7 +126,7 @@ def _markdown(file: File, _: QueryDict) -> Preview:
     return Preview(
         file,
         "laid out",
-        rendering.render_markdown(file.text(rendering.MAX_RENDERED)),
+        with_code_tools(rendering.render_markdown(file.text(rendering.MAX_RENDERED), file.around)),
         _cut_note(file, rendering.MAX_RENDERED),
     )
 

@@ -33,8 +33,9 @@ from apps.record.content import blobs, parts
 from apps.record.events import JSON, EventType
 from apps.record.models import Artifact, Context, Event, TaskState
 from apps.web.previews import pdf
-from apps.web.previews.files import PICTURE_TYPES, File, Preview, encoding_of, preview_of
+from apps.web.previews.files import PICTURE_TYPES, File, Preview, encoding_of, preview_of, text_of
 from apps.web.sessions.messages import chip_content, shown_file, size_text
+from apps.web.sessions.pictures import surroundings_in, with_embedded_pictures
 from apps.web.sessions.texts import Place, Places
 from apps.web.shell import reader_view, session_or_404
 
@@ -150,7 +151,8 @@ def _part_preview(
 def _file(context: Context, row: Artifact, held: list[JSON], number: int) -> File:
     part = part_or_404(held, number)
     name = part.get("filename") or str(row)
-    return File(part, name, believed_type(part), artifact_url(context.pk, row, "artifact-file", number))
+    around = surroundings_in(context.pk, f"file-{number}", row.task_id)
+    return File(part, name, believed_type(part), artifact_url(context.pk, row, "artifact-file", number), around)
 
 
 def _part_place(context: Context, row: Artifact, number: int) -> JSON:
@@ -181,7 +183,7 @@ SHOWN_CHUNKS = 2_000  # and for the conversation
 
 def shown_artifacts(context: Context, rows: Iterable[Artifact]) -> list[JSON]:
     """Artifacts for the conversation, given with their tasks and in order."""
-    places = Places()
+    places = Places(context.pk)
     return [_shown_artifact(context, row, joined, place) for row, joined, place in _placed(rows, places)]
 
 
@@ -238,7 +240,7 @@ def artifacts_before(context: Context, index: int) -> list[JSON]:
     delivered = found.defer("extensions", "metadata", "task__slot", "task__references", "task__metadata")
     ended = unfinished.with_parts(unfinished.find(context, index - 1), LISTED_CHUNKS)
     rows = sorted([*delivered, *ended], key=lambda row: row.first_event)
-    placed = _placed(rows, Places(has_html=False))
+    placed = _placed(rows, Places())
     return [_shown_artifact(context, row, joined, place) for row, joined, place in placed if place.is_listed]
 
 
@@ -352,6 +354,7 @@ NOTHING_CSP = "default-src 'none'; sandbox"  # Chromium shows a PDF in this sand
 DRAWING_CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; sandbox"
 CSP_BY_TYPE = {"text/html": DRAWING_CSP, "image/svg+xml": DRAWING_CSP}
 PDF_TYPE = "application/pdf"
+EMBEDDING_BYTES = 2_000_000  # a larger page is sent without the pictures beside it
 OPENABLE_TYPES = (*PICTURE_TYPES, PDF_TYPE, "text/html", "text/plain")
 
 
@@ -366,8 +369,10 @@ def artifact_file(
     request: HttpRequest, session: uuid.UUID, task: uuid.UUID, artifact: str, number: int
 ) -> HttpResponseBase:
     """A part as a file; `?look` opens it in the browser where that is safe."""
-    found = artifact_or_404(session_or_404(request, session), task, artifact)
-    response = _file_response(request, part_or_404(parts.pieces_joined(found.parts), number), str(found))
+    context = session_or_404(request, session)
+    found = artifact_or_404(context, task, artifact)
+    siblings = lineage.artifacts(context).filter(task=task)
+    response = _file_response(request, part_or_404(parts.pieces_joined(found.parts), number), str(found), siblings)
     if found.until is not None:
         response["Cache-Control"] = "private, no-store"  # a later turn may make it again
     return response
@@ -398,14 +403,19 @@ def believed_type(part: JSON) -> str:
     return said if "url" in part else parts.verified_media_type(said, blobs.head_of(part, parts.HEAD_BYTES))
 
 
-def _file_response(request: HttpRequest, part: JSON, name: str = "") -> HttpResponseBase:
+def _file_response(
+    request: HttpRequest, part: JSON, name: str = "", siblings: Iterable[Artifact] = ()
+) -> HttpResponseBase:
     media_type = believed_type(part)
     is_download = not ("look" in request.GET and media_type in OPENABLE_TYPES)
     if media_type == PDF_TYPE and not is_download:
         response: HttpResponseBase = _pdf_response(part)
+    elif media_type == "text/html" and not is_download and (parts.size_of(part) or 0) <= EMBEDDING_BYTES:
+        text = text_of(blobs.content_of(part), str(part.get("mediaType", "")))
+        response = HttpResponse(with_embedded_pictures(text, siblings), "text/html; charset=utf-8")
     else:
-        text = media_type.startswith("text/")
-        response = _content_response(part, f"{media_type}; charset={_encoding(part)}" if text else media_type)
+        is_text = media_type.startswith("text/")
+        response = _content_response(part, f"{media_type}; charset={_encoding(part)}" if is_text else media_type)
     named = part.get("filename") or name or "file"
     response["Content-Disposition"] = content_disposition_header(is_download, named) or ""
     response["X-Content-Type-Options"] = "nosniff"

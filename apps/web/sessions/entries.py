@@ -30,6 +30,7 @@ from apps.web import questions
 from apps.web.questions import outline_of
 from apps.web.sessions import messages
 from apps.web.sessions.artifacts import delivered_by, left_by
+from apps.web.sessions.pictures import surroundings_in
 from apps.web.sessions.texts import has_file_name, is_text
 from apps.web.templatetags.parley import HUES, avatar
 
@@ -145,7 +146,7 @@ def _entry(prefetched: _Prefetched, event: Event) -> JSON:
         case EventType.AGENT_TOKEN_START | EventType.AGENT_TOKEN:
             entry |= {"artifactId": event.artifact_id, "text": payload.get("text", "")}
         case EventType.AGENT_TOKEN_END:
-            entry |= {"artifactId": event.artifact_id, **_whole_text(prefetched.streamed[event.index])}
+            entry |= {"artifactId": event.artifact_id, **_whole_text(prefetched, event)}
         case EventType.ARTIFACT_UPDATE:
             entry |= _artifact_chunk(event)
         case EventType.AGENT_THOUGHT:
@@ -185,7 +186,13 @@ def _message(prefetched: _Prefetched, event: Event, *, marked_up: bool = True, w
     labels = _labels(event) if any("data" in part for part in said) else {}
     names = ((prefetched.context.pk, event.index, number) for number in range(len(said)))
     shown = [
-        messages.shown_part(part, reverse("web:message-file", args=name), marked_up=marked_up, labels=labels)
+        messages.shown_part(
+            part,
+            reverse("web:message-file", args=name),
+            marked_up=marked_up,
+            labels=labels,
+            around=surroundings_in(prefetched.context.pk, f"{name[1]}-{name[2]}", event.task_id),
+        )
         for part, name in zip(said, names, strict=True)
     ]
     files = sum(part["kind"] == "file" for part in shown)
@@ -273,8 +280,11 @@ def wanted_credential(payload: JSON) -> JSON | None:
     return {"service": payload["slot"]["service"], "href": reverse("web:credential", args=[token])}
 
 
-def _whole_text(text: str) -> JSON:
-    return {"text": text, "html": messages.prose_html(messages.with_copy_buttons(rendering.render_markdown(text)))}
+def _whole_text(prefetched: _Prefetched, event: Event) -> JSON:
+    text = prefetched.streamed[event.index]
+    around = surroundings_in(prefetched.context.pk, f"{event.index}-text", event.task_id)
+    html = rendering.render_markdown(text, around)
+    return {"text": text, "html": messages.prose_html(messages.with_code_tools(html))}
 
 
 def _artifact_chunk(event: Event) -> JSON:

@@ -17,6 +17,7 @@ from apps.features.routing.suggestions import Suggestion
 from apps.record import lineage
 from apps.record.content import rendering
 from apps.record.content.parts import media_type_of, size_of, words_of
+from apps.record.content.rendering import NOWHERE, Surroundings
 from apps.record.events import JSON, EventType
 from apps.record.models import Context, Event, Message
 from apps.web.first_steps import model_form_url
@@ -25,7 +26,12 @@ from apps.web.templatetags.parley import avatar, icon
 MOST_CHIPS = 8  # below an answer; the panel lists all
 LONGEST_UNFOLDED = 6000  # characters; longer messages are folded
 CODE_BLOCK = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
-COPY_BUTTON = '<button type="button" class="quiet small copy-code">Copy</button>'
+CODE_LANGUAGE = re.compile(r'<pre[^>]*><code class="language-([^"]{1,40})')
+LONGEST_CODE = 25  # lines; longer code is folded
+CODE_BUTTONS = (
+    '<button type="button" class="quiet small wrap-code" aria-pressed="false">Wrap</button>'
+    '<button type="button" class="quiet small copy-code">Copy</button>'
+)
 SHOW_ALL_BUTTON = SafeString('<button type="button" class="quiet small show-all">Show all</button>')
 SAVED_NOTE = SafeString(
     '<div class="after"><span class="muted">Saved. The agent has not answered it.</span>'
@@ -52,8 +58,19 @@ def prose_html(words: SafeString) -> SafeString:
     return format_html('<div class="prose" dir="auto">{}</div>', words) if words else NOTHING
 
 
-def with_copy_buttons(html: str) -> SafeString:
-    return SafeString(CODE_BLOCK.sub(rf'<div class="code">\g<0>{COPY_BUTTON}</div>', html))
+def with_code_tools(html: str) -> SafeString:
+    """Safe HTML, with a language and buttons above each block of code. Long code is folded."""
+    return SafeString(CODE_BLOCK.sub(_with_tools, html))
+
+
+def _with_tools(block: re.Match[str]) -> str:
+    language, lines = CODE_LANGUAGE.match(block[0]), block[0].count("\n")
+    label = f'<span class="language">{language[1] if language else ""}</span>'
+    head = f'<div class="code-head">{label}{CODE_BUTTONS}</div>'
+    if lines <= LONGEST_CODE:
+        return f'<div class="code">{head}{block[0]}</div>'
+    unfold = f'<button type="button" class="quiet small unfold-code">Show all {lines} lines</button>'
+    return f'<div class="code is-folded">{head}{block[0]}{unfold}</div>'
 
 
 def artifact_chips(artifacts: Sequence[JSON]) -> SafeString:
@@ -136,7 +153,7 @@ def task_ids(references: Iterable[str]) -> list[uuid.UUID]:
 
 def _part_html(part: JSON) -> SafeString:
     if part["kind"] == "text":
-        return with_copy_buttons(part["html"])
+        return SafeString(part["html"])
     match part["values"]:
         case [only]:
             return format_html('<p class="verbatim">{}</p>', only["value"])
@@ -180,7 +197,14 @@ def _joined(pieces: Iterable[SafeString]) -> SafeString:
     return format_html_join("", "{}", ((piece,) for piece in pieces))
 
 
-def shown_part(part: JSON, href: str, *, marked_up: bool, labels: Mapping[str, str] = MappingProxyType({})) -> JSON:
+def shown_part(
+    part: JSON,
+    href: str,
+    *,
+    marked_up: bool,
+    labels: Mapping[str, str] = MappingProxyType({}),
+    around: Surroundings = NOWHERE,
+) -> JSON:
     """One part for the page.
 
     `href` is its content's URL, `marked_up` renders Markdown, `labels` are a form's field labels.
@@ -190,7 +214,9 @@ def shown_part(part: JSON, href: str, *, marked_up: bool, labels: Mapping[str, s
         return {
             "kind": "text",
             "text": text,
-            "html": rendering.render_markdown(text) if marked_up else rendering.render_plain(text),
+            "html": with_code_tools(rendering.render_markdown(text, around))
+            if marked_up
+            else rendering.render_plain(text),
         }
     if "data" in part and not part.get("filename"):
         return {"kind": "data", "values": _values(part["data"], labels)}

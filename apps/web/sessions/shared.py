@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
+from asgiref.sync import async_to_sync
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -17,9 +18,11 @@ from apps.accounts import quotas
 from apps.features.sharing import downloads, shares
 from apps.features.sharing.shares import Branch, ShareNotFound, Snapshot
 from apps.record.content import parts
+from apps.record.content.rendering import Surroundings
 from apps.record.events import JSON
 from apps.record.models import Message
 from apps.web.sessions import messages
+from apps.web.sessions.pictures import copy_of, is_picture_named, remote_pictures, signed_address
 
 
 def by_link(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
@@ -59,6 +62,28 @@ def shared_file(
     return downloads.file_response(part, f"{index}-{number}", is_download=True)
 
 
+@require_safe
+@by_link
+def shared_picture(request: HttpRequest, token: str, snapshot: Snapshot) -> HttpResponse:
+    """A copy of another host's picture, for whoever has the link."""
+    return async_to_sync(copy_of)(signed_address(request, str(snapshot.share.pk)))
+
+
+def _around(snapshot: Snapshot, branch: Branch, token: str, key: str) -> Surroundings:
+    """Pictures of the branch have addresses if files are shared."""
+
+    def own_picture(name: str) -> str:
+        made = ((row.first_event, parts.pieces_joined(row.parts), row.name) for row in reversed(branch.artifacts))
+        for index, held, artifact in made if snapshot.share.with_artifacts else ():
+            for number, part in enumerate(held):
+                if is_picture_named(part, name, artifact):
+                    return reverse("web:shared-file", args=[token, branch.context.pk, "artifacts", index, number])
+        return ""
+
+    copies = remote_pictures(str(snapshot.share.pk), reverse("web:shared-picture", args=[token]))
+    return Surroundings(key, own_picture, copies)
+
+
 def _shown_branch(snapshot: Snapshot, branch: Branch, token: str, number: int) -> JSON:
     return {
         "number": number,
@@ -93,5 +118,6 @@ def _shown_parts(
     for number, part in enumerate(said):
         address = reverse("web:shared-file", args=[token, branch.context.pk, kind, index, number])
         granted = snapshot.share.with_artifacts
-        shown = messages.shown_part(part, address if granted else "", marked_up=True)
+        around = _around(snapshot, branch, token, f"{branch.context.pk.hex}-{kind}-{index}-{number}")
+        shown = messages.shown_part(part, address if granted else "", marked_up=True, around=around)
         yield shown if granted or "url" not in part else {**shown, "href": ""}

@@ -16,10 +16,12 @@ from django.http import QueryDict
 from django.utils.safestring import SafeString
 
 from apps.record.content import parts, rendering
+from apps.record.content.rendering import NOWHERE, Surroundings
 from apps.record.events import JSON
 from apps.record.models import Artifact, TaskState
 from apps.web.previews.files import BY_ENDING, File, preview_of
 from apps.web.sessions import messages
+from apps.web.sessions.pictures import surroundings_in
 
 LONGEST_OPEN = 2_000  # characters
 MOST_OPEN_LINES = 30
@@ -48,10 +50,10 @@ class Place:
 
 
 class Places:
-    """The places of artifacts, given in order; with `has_html` also what the conversation shows."""
+    """The places of artifacts, given in order; with a `session` also what its conversation shows."""
 
-    def __init__(self, *, has_html: bool = True) -> None:
-        self._has_html = has_html
+    def __init__(self, session: uuid.UUID | None = None) -> None:
+        self._session = session
         self._texts: Counter[uuid.UUID] = Counter()
 
     def place_of(self, row: Artifact, held: list[JSON]) -> Place:
@@ -63,15 +65,19 @@ class Places:
             return Place("said", "", has_name)
         if row.is_answer:
             shown = text[:LONGEST_UNFINISHED]
-            html = _laid_out(shown) if self._has_html else ""
+            html = _laid_out(shown, self._around(row)) if self._session else ""
             return Place("answer", html, has_name or not is_whole, shown)
         if not text.strip() or not is_text(_media_type(held, row.name)) or self._texts[row.task_id] == MOST_TEXTS:
             return Place("file", "", is_listed=True)
         self._texts[row.task_id] += 1
         is_short = is_whole and len(text) <= LONGEST_OPEN and text.count("\n") <= MOST_OPEN_LINES
-        is_open = self._has_html and (is_short or row.until is not None)
-        html = _html_of(text[:LONGEST_UNFINISHED], held, row) if is_open else ""
+        is_open = self._session and (is_short or row.until is not None)
+        html = _html_of(text[:LONGEST_UNFINISHED], held, row, self._around(row)) if is_open else ""
         return Place("text", html, has_name or not (is_short or (row.until is not None and is_whole)))
+
+    def _around(self, row: Artifact) -> Surroundings:
+        key = f"{row.task_id.hex}-{row.first_event}"
+        return surroundings_in(self._session, key, row.task_id) if self._session else NOWHERE
 
 
 def is_text(media_type: str) -> bool:
@@ -104,16 +110,16 @@ def _media_type(held: list[JSON], name: str) -> str:
     return BY_ENDING.get(f".{ending}", media_type) if media_type == "text/plain" else media_type
 
 
-def _laid_out(markdown: str) -> str:
-    return messages.prose_html(messages.with_copy_buttons(rendering.render_markdown(markdown)))
+def _laid_out(markdown: str, around: Surroundings) -> str:
+    return messages.prose_html(messages.with_code_tools(rendering.render_markdown(markdown, around)))
 
 
-def _html_of(text: str, held: list[JSON], row: Artifact) -> str:
+def _html_of(text: str, held: list[JSON], row: Artifact, around: Surroundings) -> str:
     media_type = _media_type(held, row.name)
     if media_type == "text/markdown":
-        return _laid_out(text)
+        return _laid_out(text, around)
     if media_type == "text/plain" and not has_file_name(row.name, held):
         return messages.prose_html(SafeString(rendering.render_plain(text)))
     file = File({"text": text}, held[0].get("filename") or str(row), media_type, "")
     shown = str(preview_of(file, QueryDict("as=source")).content or "")
-    return messages.prose_html(messages.with_copy_buttons(shown))
+    return messages.prose_html(messages.with_code_tools(shown))

@@ -27,7 +27,7 @@ from apps.transfers.formats import FORMATS
 from apps.transfers.jobs import publish_export
 from apps.transfers.models import Export
 from apps.web.agents import last_used
-from apps.web.home import default_agent
+from apps.web.home import chosen_agent
 from apps.web.settings.account import PasswordForm
 from apps.web.settings.erasure import LastOperator, erase_account
 from apps.web.settings.imports import ImportForm
@@ -60,7 +60,7 @@ def _data_page(request: HttpRequest, form: DeleteForm) -> HttpResponse:
     about: dict[str, Any] = {"session_count": own.count(), "email": form.person.email, **_shown_exports(form.person)}
     principal = principal_of(request)
     used = last_used(principal)
-    preset = {"agent": default_agent(find_agents(principal, last_used=used), used)}
+    preset = {"agent": chosen_agent(find_agents(principal, last_used=used), used)}
     about |= {"imports": ImportForm(principal, initial=preset), "formats": FORMATS}
     return settings_page(request, "data", form, form=form, **about)
 

@@ -1,7 +1,7 @@
 // Actions on a message: its buttons, and its menu, by pointer and by keyboard.
-import { copyText, quietly, sayCopied } from "../clipboard.js";
+import { copyText, quietly } from "../clipboard.js";
 import { keepWith } from "../compose/drafts.js";
-import { h, icon } from "../dom.js";
+import { h, icon, shownText } from "../dom.js";
 import { choices, withArrows } from "../menu.js";
 import { placeMenu } from "../place.js";
 import { api, uuid } from "../requests.js";
@@ -15,7 +15,6 @@ export function start(page) {
     const item = page.view.itemOf(target.closest("li"));
     if (target.matches("[data-run]")) forked(page, { retry: true, running: "finish" }, item);
     else if (button) ACTS[button.dataset.act](page, item, button);
-    else if (target.matches(".copy-code")) copyCode(target);
     else if (target.matches(".show-all")) showAll(target);
   });
 }
@@ -24,8 +23,7 @@ const ACTS = { copy, more };
 
 /** Copy the text of a message as displayed. */
 async function copy(page, item, button) {
-  const shown = page.element(item)?.querySelector(".prose");
-  if (!(await copyText(shown?.innerText.trim() || item.text, "Copied.", quietly))) return;
+  if (!(await copyText(shownText(page.element(item)) || item.text, "Copied.", quietly))) return;
   button.classList.add("is-done");
   setTimeout(() => button.classList.remove("is-done"), 1500);
 }
@@ -107,10 +105,6 @@ async function forked(page, how, item = null) {
   }
 }
 
-async function copyCode(button) {
-  if (await copyText(button.closest(".code").querySelector("pre").innerText, "Copied.", quietly)) sayCopied(button);
-}
-
 /** Move the focus to the new content. */
 function showAll(button) {
   const message = button.closest(".message");
@@ -173,7 +167,7 @@ function writeReferences(composer) {
 
 /** The beginning of the message as displayed. */
 function nameOf(page, item) {
-  const text = page.element(item)?.querySelector(".prose")?.innerText ?? item.text;
+  const text = shownText(page.element(item)) ?? item.text;
   const line = text.trim().replace(/\s+/g, " ");
   return line.length > LONGEST ? `${line.slice(0, LONGEST)}…` : line || "An earlier task";
 }

@@ -1,5 +1,6 @@
 // Keyboard shortcuts of a conversation.
 import { copyText } from "../clipboard.js";
+import { shownText } from "../dom.js";
 import { shortcut } from "../shell/shortcuts.js";
 import { toast } from "../toast.js";
 
@@ -17,7 +18,7 @@ function copy(text, done, nothing) {
 /** As the answer's own button copies it. */
 function lastAnswer(page) {
   const item = page.state.items.findLast(({ kind, role, text }) => kind === "message" && role === "agent" && text);
-  return item && (page.element(item)?.querySelector(".prose")?.innerText.trim() || item.text);
+  return item && (shownText(page.element(item)) || item.text);
 }
 
 function lastCode() {

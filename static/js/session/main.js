@@ -31,7 +31,7 @@ const FEATURES = [
     when: hasUnsent,
     on: { input: "#composer", click: "#items [data-again], #items [data-retry], #items [data-take-back]" },
   },
-  { load: () => import("./actions.js"), on: { click: "#items .actions button, #items .copy-code, #items .show-all, #items [data-run]" } },
+  { load: () => import("./actions.js"), on: { click: "#items .actions button, #items .show-all, #items [data-run]" } },
   { load: () => import("./suggestions.js"), on: { click: "#items [data-begin]" } },
   { load: () => import("./stopping.js"), on: { click: "#composer .stop" } },
   { load: () => import("./shown.js"), when: () => navigator.serviceWorker?.controller },

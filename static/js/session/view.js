@@ -1,6 +1,7 @@
 // From items to the page: each item has one element, redrawn when the reducer has replaced the item.
 import { h, icon, safe } from "../dom.js";
 import { localizeTime } from "../format.js";
+import { drawStreaming } from "./streaming.js";
 
 const REST = 2000; // ms until a failed load is retried
 const forms = new Map(); // of questions: they keep their input when redrawn
@@ -45,7 +46,7 @@ export class View {
     if (item.kind === "work") this.work(element, item);
     else if (item.kind === "switch") switched(element, item);
     else if (item.kind === "made") this.made(element, item, known?.item);
-    else if (known?.item.streaming && item.streaming) element.querySelector(".streaming").textContent = item.text;
+    else if (known?.item.streaming && item.streaming) drawStreaming(element.querySelector(".streaming"), item.text);
     else this.message(element, item);
     this.drawn.set(item.key, { item, element });
     return element;
@@ -126,7 +127,9 @@ function meta({ role, agent, by, at, queued, unread, unfinished, pending, waits 
 
 /** Text that streams, or that was never completed. */
 function unfinished({ streaming, text }) {
-  const words = h("p", { class: streaming ? "streaming caret" : "streaming" }, text);
+  const words = h("p", { class: streaming ? "streaming caret" : "streaming" });
+  if (streaming) drawStreaming(words, text);
+  else words.textContent = text;
   return h("div", { class: "prose", dir: "auto" }, words);
 }
 
