@@ -250,13 +250,17 @@ class Edited(TypedDict):
 
 
 class Fork(TypedDict):
-    """The log continues event `at` of another. `left`: its tasks that had not ended; they do not continue here."""
+    """The log continues event `at` of another. `left`: its tasks that had not ended; they do not continue here.
+
+    `root`: the first session of the family (`Context.family_key`).
+    """
 
     opens: Opening
     parent: str
     at: int
     reason: str
     left: list[str]
+    root: NotRequired[str]  # absent in older logs
     edited: NotRequired[Edited]
 
 
@@ -307,6 +311,7 @@ class SessionDeleted(TypedDict):
     parent: NotRequired[str]
     at: NotRequired[int]
     reason: NotRequired[str]
+    root: NotRequired[str]
 
 
 PAYLOADS: dict[EventType, type] = {
