@@ -23,7 +23,7 @@ from apps.record.content import parts, rendering
 from apps.record.events import JSON, EventType
 from apps.record.lookup import author_names, edit_histories
 from apps.record.models import Artifact, Context, Event, Message, TaskState
-from apps.web import questions
+from apps.web import approvals, questions
 from apps.web.questions import outline_of
 from apps.web.sessions import messages
 from apps.web.sessions.artifacts import delivered_by, left_by
@@ -31,7 +31,7 @@ from apps.web.sessions.texts import has_file_name, is_text
 from apps.web.templatetags.parley import HUES, avatar
 
 PIECES = (EventType.ARTIFACT_UPDATE, EventType.AGENT_TOKEN_START, EventType.AGENT_TOKEN)
-FORMAT = 8  # browsers drop cached entries of other versions
+FORMAT = 9  # browsers drop cached entries of other versions
 LONGEST_SO_FAR = 20_000  # characters of a file in progress: the newest
 LONGEST_VALUE = 2000  # characters
 
@@ -176,6 +176,7 @@ def _message(prefetched: _Prefetched, event: Event, *, marked_up: bool = True, w
     """`without_last`: the page shows the last part separately."""
     message = event.payload["message"]
     said = message["parts"][:-1] if without_last else message["parts"]
+    said = [approvals.decision_in_words(part) for part in said] if event.type == EventType.USER_MESSAGE else said
     labels = _labels(event) if any("data" in part for part in said) else {}
     names = ((prefetched.context.pk, event.index, number) for number in range(len(said)))
     shown = [
@@ -211,6 +212,9 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
     status: JSON = {"state": payload["state"]}
     if "progress" in payload:
         return status | {"progress": {"text": parts.words_of(payload["message"]["parts"]), **payload["progress"]}}
+    if "approval" in payload:
+        line = approvals.decided(payload["approval"]) | {"at": wire.timestamp(event.at)}
+        status["decided"] = render_to_string("web/_decided.html", line)
     wants = wanted_credential(payload)
     if "message" in payload:
         message = status["message"] = _message(prefetched, event, without_last=wants is not None)
@@ -218,7 +222,13 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
             message["html"] += messages.artifact_chips(prefetched.delivered[event.task_id])
     if wants is not None:
         return status | {"wantsCredential": True, "form": render_to_string("web/_credential.html", wants)}
-    fields, outline = questions.fields_of(payload.get("slot")), outline_of(payload.get("slot"))
+    slot = payload.get("slot")
+    if call := approvals.call_of(slot):
+        about = {"call": call, "fields": approvals.edit_fields(slot), "task": event.task_id, "asked": event.index}
+        status["message"]["html"] = render_to_string("web/_call.html", about)
+        status["form"] = render_to_string("web/_approval.html", about | {"session": event.context_id})
+        return status
+    fields, outline = questions.fields_of(slot), outline_of(slot)
     if fields or outline:
         form = {"fields": fields, "outline": outline, "task": event.task_id, "asked": event.index}
         status["form"] = render_to_string("web/_question.html", form)

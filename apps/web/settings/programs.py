@@ -43,10 +43,10 @@ class ProgramForm(PasswordForm):
         label="What it is", choices=[(kind, said[0]) for kind, said in KINDS.items()], widget=forms.RadioSelect
     )
     redirect_uris = forms.CharField(
-        label="Where people come back to",
+        label="Redirect addresses",
         required=False,
         widget=forms.Textarea({"rows": 2}),
-        help_text="For sites and apps: full addresses, one per line.",
+        help_text="For sites and apps: the full addresses to which people return, one per line.",
     )
     scopes = forms.MultipleChoiceField(
         label="What it may ask for",
