@@ -74,6 +74,7 @@ SAME_FOR_ALL = {
     "settings/security/passkeys/{pk}/name": "it asks for the password first; tests/web/test_second_factors.py",
     "agents/{slug}/credentials": "a remote agent's alone; tests/web/test_remote_agents.py",
     "sessions/{session}/earlier": "it needs a query; tests/web/test_privacy.py",
+    "sessions/{session}/branches": "it needs a query; tests/web/test_branch_menu.py",
     "hooks/{key}": "it needs the secret; tests/doors/test_hooks.py",
     "gateway/notifications/{run_id}": "a remote agent has the token; tests/remote/test_webhooks.py",
     ".well-known/oauth-protected-resource/{resource}": "it says nothing of whether there is such an agent",
