@@ -122,8 +122,8 @@ class Slot(TypedDict):
 class Approval(TypedDict):
     """A person's decision about a tool call. `by`: the user's key. `arguments`: as they were approved or refused.
 
-    `edited`: this person changed them. `session`: the tool needs no approval in this session any more. `final`: nobody
-    else need approve.
+    `title`: what its server calls the tool. `edited`: this person changed the arguments. `session`: the tool needs no
+    approval in this session any more. `final`: nobody else need approve.
     """
 
     callId: str
@@ -134,6 +134,7 @@ class Approval(TypedDict):
     by: int | None
     name: str
     reason: NotRequired[str]
+    title: NotRequired[str]
     edited: NotRequired[bool]
     session: NotRequired[bool]
 
@@ -257,7 +258,10 @@ class Edited(TypedDict):
 
 
 class Fork(TypedDict):
-    """The log continues event `at` of another. `left`: its tasks that had not ended; they do not continue here."""
+    """The log continues event `at` of another. `left`: its tasks that had not ended; they do not continue here.
+
+    `root`: the first session of the family (`Context.family_key`).
+    """
 
     opens: Opening
     dated: NotRequired[str]
@@ -265,6 +269,7 @@ class Fork(TypedDict):
     at: int
     reason: str
     left: list[str]
+    root: NotRequired[str]  # absent in older logs
     edited: NotRequired[Edited]
 
 
@@ -316,6 +321,7 @@ class SessionDeleted(TypedDict):
     parent: NotRequired[str]
     at: NotRequired[int]
     reason: NotRequired[str]
+    root: NotRequired[str]
 
 
 PAYLOADS: dict[EventType, type] = {

@@ -1,11 +1,14 @@
 from django.db import migrations, models
+from django.db.models.functions import Coalesce
 
 from db.indexes import AddIndexBesideWriters
 
 
 class Migration(migrations.Migration):
     atomic = False
-    dependencies = [("record", "0011_imported_sessions")]
+    dependencies = [
+        ("record", "0012_families_of_forks"),
+    ]
 
     operations = [
         AddIndexBesideWriters(
@@ -13,5 +16,9 @@ class Migration(migrations.Migration):
             models.Index(
                 condition=models.Q(("imported_at__isnull", False)), fields=["imported_at"], name="imported_contexts"
             ),
+        ),
+        AddIndexBesideWriters(
+            model_name="context",
+            index=models.Index("owner", Coalesce("root", "id"), name="families_of_an_owner"),
         ),
     ]

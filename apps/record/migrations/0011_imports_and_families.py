@@ -2,7 +2,9 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("record", "0010_workspaces")]
+    dependencies = [
+        ("record", "0010_workspaces"),
+    ]
 
     operations = [
         migrations.AddField(
@@ -14,5 +16,10 @@ class Migration(migrations.Migration):
                 null=True,
                 verbose_name="imported",
             ),
+        ),
+        migrations.AddField(
+            model_name="context",
+            name="root",
+            field=models.UUIDField(blank=True, help_text="The first session of a fork's family.", null=True),
         ),
     ]
