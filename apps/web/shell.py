@@ -25,7 +25,7 @@ from django.views.decorators.http import require_safe
 
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
-from apps.agents.models import Agent
+from apps.agents.models import DRAFT_PREFIX, Agent
 from apps.features.sessions import marks
 from apps.plans.person import waiting_for
 from apps.record import sync
@@ -141,6 +141,7 @@ def recent_sessions(principal: Principal, limit: int = RECENT_SESSIONS) -> Recen
 def sessions_of(principal: Principal, *, archived: bool = False) -> ContextQuerySet:
     """The caller's own sessions, as `as_rows`."""
     found = Context.objects.of(principal).listed().filter(archived_at__isnull=not archived)
+    found = found.exclude(agent__slug__startswith=DRAFT_PREFIX)  # what they tried while they made an agent
     return as_rows(found, principal)
 
 

@@ -14,7 +14,7 @@ from django.utils.text import slugify
 from agentkit import HandlerError
 from apps.accounts.models import User
 from apps.agents import definitions
-from apps.agents.definitions import Definition
+from apps.agents.definitions import Definition, RegisteredTool
 from apps.agents.models import DRAFT_PREFIX, Agent, AgentVersion
 from apps.agents.registration import define
 from apps.features.model_agents import pictures
@@ -78,8 +78,8 @@ class DefinitionForm(forms.ModelForm):  # type: ignore[type-arg]
         self.initial.update({name: content[name] for name in self.plain_fields})
 
     def set_choices(self) -> None:
-        offered, problem = _labels_of_tools(self.tool_modules())
-        self.offer("tools", offered)
+        tools, problem = _tools_of(self.tool_modules())
+        self.offer("tools", {tool.name: self.label_of(tool) for tool in tools})
         self.fields["tools"].help_text = problem or self.fields["tools"].help_text
         others = self.usable_agents().exclude(pk=self.instance.pk).order_by("name").values_list("slug", "name")
         self.offer("agents", {slug: f"{name} ({slug})" for slug, name in others})
@@ -88,6 +88,9 @@ class DefinitionForm(forms.ModelForm):  # type: ignore[type-arg]
         """The choices of a field; what the agent has already stays among them."""
         gone = {one: f"{one}: no longer available" for one in self.initial.get(field, []) if one not in offered}
         self.fields[field].choices = list({**offered, **gone}.items())  # type: ignore[attr-defined]
+
+    def label_of(self, tool: RegisteredTool) -> str:
+        return f"{tool.name}: {tool.summary}"
 
     def tool_modules(self) -> list[str]:
         """The modules whose tools may be given."""
@@ -134,16 +137,15 @@ class DefinitionForm(forms.ModelForm):  # type: ignore[type-arg]
         """Save the agent, with a new version if its definition changed. Raises ValidationError."""
         if self.definition is None:
             raise AssertionError("a valid form has a definition")
-        return define(self.instance, self.definition, author=author, note=self.cleaned_data["note"])
+        return define(self.instance, self.definition, author=author, note=self.cleaned_data.get("note", ""))
 
 
-def _labels_of_tools(modules: list[str]) -> tuple[dict[str, str], str]:
-    """Tools and their labels, and an error message or ""."""
+def _tools_of(modules: list[str]) -> tuple[list[RegisteredTool], str]:
+    """The tools, and an error message or ""."""
     try:
-        known = definitions.registered_tools(modules)
+        return list(definitions.registered_tools(modules).values()), ""
     except HandlerError as error:
-        return {}, str(error)
-    return {tool.name: f"{tool.name}: {tool.summary}" for tool in known.values()}, ""
+        return [], str(error)
 
 
 ACCESS_WORDS: dict[str, str] = {
@@ -153,6 +155,11 @@ ACCESS_WORDS: dict[str, str] = {
     Agent.Access.AUTHENTICATED: "Everyone who is signed in",
     Agent.Access.PUBLIC: "Everyone, without signing in",
 }
+
+
+LISTS = ("tools", "servers", "agents")
+MORE = ("slug", "temperature", "max_steps", "minutes", "keep_thoughts", "note")
+AGENTS_HINT = "It can ask these. Who talks to it must be able to use them."
 
 
 class AgentForm(DefinitionForm):
@@ -218,6 +225,21 @@ class AgentForm(DefinitionForm):
             self.initial["minutes"] = round(self.instance.time_limit / 60, 2)
         for name in ("description", "groups"):
             self.fields[name].required = False
+        self.fields["agents"].label, self.fields["agents"].help_text = "Other agents", AGENTS_HINT
+        self.fields["tools"].help_text = self.fields["tools"].help_text or "What it can do besides writing."
+
+    @property
+    def lists(self) -> list[forms.BoundField]:
+        """The lists of tools that have entries."""
+        return [self[name] for name in LISTS if self.fields[name].choices]  # type: ignore[attr-defined]
+
+    @property
+    def more(self) -> list[forms.BoundField]:
+        return [self[name] for name in MORE if name in self.fields]
+
+    @property
+    def has_errors_in_more(self) -> bool:
+        return not self.errors.keys().isdisjoint(MORE)
 
     @property
     def is_operator(self) -> bool:
@@ -240,6 +262,9 @@ class AgentForm(DefinitionForm):
         self.fields["access"].choices = [(one, ACCESS_WORDS[one]) for one in self._offered_access()]  # type: ignore[attr-defined]
         groups: Any = self.fields["groups"]
         groups.queryset = groups.queryset if self.is_operator else self.user.groups.order_by("name")
+
+    def label_of(self, tool: RegisteredTool) -> str:
+        return f"{tool.name.replace('_', ' ').capitalize()}: {tool.summary}"
 
     def _offered_access(self) -> list[str]:
         """Operators alone share an agent with people of other workspaces whom no group names."""

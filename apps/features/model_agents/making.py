@@ -55,7 +55,8 @@ def save(form: AgentForm, user: User) -> Agent:
 def try_draft(form: AgentForm, user: User, of: Agent | None) -> Agent:
     """An agent for this person alone that works as a valid form says. They have one, which the next draft changes.
 
-    `of` is the agent that they edit: its policies and secrets for tools hold for the draft, too. Raises ValidationError.
+    `of` is the agent that they edit: its policies and secrets for tools hold for the draft, too.
+    Raises ValidationError.
     """
     if form.definition is None:
         raise AssertionError("a valid form has a definition")

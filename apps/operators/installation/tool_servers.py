@@ -14,6 +14,7 @@ from apps.operators.registry.agent_forms import HEADER_VALUE
 from console import cells
 from console.admin import ConsoleAdmin, column, page_link
 
+
 class ToolServerForm(forms.ModelForm):  # type: ignore[type-arg]
     secret = forms.CharField(
         label="Header value",
