@@ -46,7 +46,7 @@ from apps.remote.registration import Preview
 from apps.web import credentials, first_steps
 from apps.web.roles import refuse
 from apps.web.shell import agent_or_404, page, page_or_fragment, parse_index, principal_of, reader_view, sessions_of
-from apps.web.templatetags.parley import AGENT_KINDS, in_words
+from apps.web.templatetags.parley import AGENT_KINDS, HEALTH_WORDS, in_words
 from console import charts
 from console.cells import duration
 from outbound import OutboundError, Private
@@ -191,12 +191,12 @@ FILTERS: dict[str, tuple[str, Callable[[Agent], Iterable[str]]]] = {
     "tag": ("Tag", lambda agent: tags_of([agent])),
     "mode": ("Format", lambda agent: modes_of([agent])),
     "kind": ("Type", lambda agent: [agent.kind]),
-    "health": ("Health", lambda agent: [agent.health]),
+    "health": ("State", lambda agent: [agent.health]),
 }
 """The label of each filter, and the values that an agent has for it."""
 
 FILTER_LABELS: dict[str, dict[str, str]] = {
-    "health": {str(value): str(label) for value, label in Agent.Health.choices},
+    "health": {str(value): word for value, word in HEALTH_WORDS.items()},
     "kind": {str(kind): word for kind, word in AGENT_KINDS.items()},
 }
 

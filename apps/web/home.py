@@ -32,8 +32,8 @@ LISTS = {"all": False, "archived": True}
 def home(request: HttpRequest) -> HttpResponse:
     """The composer of a new session, and the newest sessions.
 
-    `?agent=SLUG` chooses the agent; with `?part=tries`, only its examples. `?show=all` and `?show=archived` are pages that list sessions; `?part=list` gives
-    only the list.
+    `?agent=SLUG` chooses the agent; `?part=tries` gives only its examples. `?show=all` and `?show=archived` are pages
+    that list sessions; `?part=list` gives only the list.
     """
     principal, show = principal_of(request), request.GET.get("show", "")
     listing = _listing(principal, show, request.GET.get("page")) if show in LISTS else _recent(principal)

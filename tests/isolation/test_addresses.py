@@ -123,7 +123,8 @@ def test_what_is_theirs_is_answered_like_what_never_was(
 
 
 OPERATORS_TOO = re.compile("approvals/{task}|^credentials/{token}|^agents/{slug}/(edit|delete|picture)")
-"""Operators decide a call that needs two people, which their inbox has, and requests for credentials; and edit agents."""
+"""Operators decide a call that needs two people, which their inbox has, and requests for credentials. They edit agents,
+too."""
 
 
 def is_compared(caller: Caller, address: Address) -> bool:

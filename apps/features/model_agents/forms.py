@@ -176,7 +176,7 @@ class AgentForm(DefinitionForm):
         help_text=f"PNG, JPEG or WebP, at most {pictures.MAX_BYTES // 1024**2} MB. The middle of it is shown.",
     )
     without_drawing = forms.BooleanField(required=False, label="Remove the picture")
-    model = forms.ChoiceField(required=False)
+    model = forms.ChoiceField(required=False)  # type: ignore[assignment]
     servers = forms.MultipleChoiceField(required=False, label="Tool servers", widget=forms.CheckboxSelectMultiple)
     starters = forms.CharField(
         required=False,
@@ -222,9 +222,13 @@ class AgentForm(DefinitionForm):
             del self.fields["note"], self.fields["without_drawing"]
         else:
             del self.fields["slug"]
-            self.initial["minutes"] = round(self.instance.time_limit / 60, 2)
+            minutes = self.instance.time_limit / 60
+            self.initial["minutes"] = int(minutes) if minutes.is_integer() else round(minutes, 2)
         for name in ("description", "groups"):
             self.fields[name].required = False
+        if "note" in self.fields:
+            self.fields["note"].label = "What you changed"
+            self.fields["note"].help_text = "For the list of versions."
         self.fields["agents"].label, self.fields["agents"].help_text = "Other agents", AGENTS_HINT
         self.fields["tools"].help_text = self.fields["tools"].help_text or "What it can do besides writing."
 

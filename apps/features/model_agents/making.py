@@ -49,7 +49,8 @@ def save(form: AgentForm, user: User) -> Agent:
         changed = sorted(POLICIES.intersection(form.changed_data))
         if changed and not form.is_new:
             _record(AuditAction.AGENT_CHANGED, form.instance, user, changed=changed)
-    return form.instance
+    made: Agent = form.instance
+    return made
 
 
 def try_draft(form: AgentForm, user: User, of: Agent | None) -> Agent:
@@ -64,21 +65,19 @@ def try_draft(form: AgentForm, user: User, of: Agent | None) -> Agent:
     with write_transaction():
         own = Agent.objects.filter(owner=user, workspace=home, slug__startswith=DRAFT_PREFIX)
         draft = own.first() or Agent(slug=f"{DRAFT_PREFIX}{secrets.token_hex(8)}", workspace=home, owner=user)
-        kept = {"access": Agent.Access.OWNER, "listed": False, "is_enabled": True}
+        kept: dict[str, Any] = {"access": Agent.Access.OWNER, "listed": False, "is_enabled": True}
         kept |= {"time_limit": form.instance.time_limit, "keep_thoughts": form.cleaned_data["keep_thoughts"]}
         define(draft, form.definition, author=user, **kept)
-        if of is not None:
-            _share_tool_settings(of, draft, form, user)
+        _set_tools_of_draft(draft, of, form.cleaned_data["servers"], user)
     return draft
 
 
-def _share_tool_settings(agent: Agent, draft: Agent, form: AgentForm, user: User) -> None:
-    policies = tool_policies.policies_of(agent)
-    if form.cleaned_data["servers"]:
-        policies = {tool_policies.ALL_MCP: "ask"} | policies
-    tool_policies.set_policies(draft, policies, user)
+def _set_tools_of_draft(draft: Agent, of: Agent | None, servers: list[str], user: User) -> None:
+    """Whatever the draft before had is gone: what asks when it is saved asks here, too."""
+    asking = {tool_policies.ALL_MCP: "ask"} if servers else {}
+    tool_policies.set_policies(draft, asking | (tool_policies.policies_of(of) if of else {}), user)
     draft.tool_secrets.all().delete()
-    for known in agent.tool_secrets.filter(url__in=form.cleaned_data["servers"]):
+    for known in of.tool_secrets.filter(url__in=servers) if of else ():
         ToolSecret.objects.create(agent=draft, url=known.url, secret=known.secret)
 
 

@@ -271,7 +271,7 @@ def _page(request: HttpRequest, own: Membership, **context: Any) -> HttpResponse
     """The page of a workspace; 422 if one of the forms given has errors."""
     workspace, permitted = own.workspace, PERMISSIONS[Role(own.role)]
     is_shared = workspace.personal_of_id is None
-    forms_shown: dict[str, forms.Form] = {}
+    forms_shown: dict[str, forms.BaseForm] = {}
     if Permission.SETTINGS in permitted and is_shared:
         forms_shown["agents_form"] = AgentsForm(instance=workspace)
     if Permission.SETTINGS in permitted:

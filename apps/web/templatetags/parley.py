@@ -44,6 +44,11 @@ STATES = {
 }
 """The sign and the label of each state of a task."""
 
+HEALTH_WORDS = {
+    Agent.Health.OK: "Works",
+    Agent.Health.DEGRADED: "Often fails",
+    Agent.Health.UNAVAILABLE: "Does not work now",
+}
 HEALTH_SIGNS = {
     Agent.Health.OK: "done",
     Agent.Health.DEGRADED: "waiting",
@@ -68,7 +73,7 @@ def avatar(agent: Agent) -> SafeString:
     """Its picture, or its letter in its own hue."""
     if agent.picture:
         source = reverse("web:agent-picture", args=[agent.slug], query={"v": agent.picture})
-        return format_html('<img class="avatar" src="{}" alt="" width="32" height="32" loading="lazy">', source)
+        return format_html('<img class="avatar" src="{}" alt="" width="32" height="32">', source)
     letter = agent.name[:1].upper()
     return format_html('<span class="avatar hue-{}" aria-hidden="true">{}</span>', hue_of(agent), letter)
 
@@ -88,7 +93,7 @@ def health(agent: Agent, viewer: User) -> SafeString:
 @register.simple_tag
 def condition(agent: Agent, viewer: User) -> SafeString:
     """The health of an agent; for operators with the reason."""
-    look, word, why = HEALTH_SIGNS[Agent.Health(agent.health)], agent.get_health_display(), ""
+    look, word, why = HEALTH_SIGNS[Agent.Health(agent.health)], HEALTH_WORDS[Agent.Health(agent.health)], ""
     if agent.current_activity != Activity.ACTIVE:
         look, word = "waiting", agent.current_activity.label
     elif viewer.is_staff:
