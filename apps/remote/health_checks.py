@@ -242,6 +242,7 @@ class Uptime:
     @property
     def median_seconds(self) -> float | None:
         return None if self.median_ms is None else self.median_ms / 1000
+
     newest: list[RoundResult] = field(default_factory=list)
     checked_at: datetime.datetime | None = None
     last_error: str = ""
