@@ -34,7 +34,7 @@ class AuditAction(models.TextChoices):
     USER_CHANGED = "user.changed", "changed a user"
     EMAIL_CHANGED = "user.email_changed", "changed their e-mail address"
     WORKSPACE_CREATED = "workspace.created", "made a workspace"
-    WORKSPACE_CHANGED = "workspace.changed", "renamed a workspace"
+    WORKSPACE_CHANGED = "workspace.changed", "changed a workspace"
     WORKSPACE_TRANSFERRED = "workspace.transferred", "gave a workspace another owner"
     WORKSPACE_DELETED = "workspace.deleted", "deleted a workspace"
     MEMBER_ADDED = "workspace.member_added", "added a member to a workspace"

@@ -172,6 +172,9 @@ class Workspace(models.Model):
         blank=True,
         help_text="Days after which an archived session is moved into cold storage; empty: those of the installation.",
     )
+    members_make_agents = models.BooleanField(
+        "members make agents", default=False, db_default=False, help_text="Managers and owners always may."
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="When its owner deleted it.")
     is_house = models.BooleanField(

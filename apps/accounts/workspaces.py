@@ -70,6 +70,15 @@ def rename_workspace(principal: Principal, workspace: int, name: str) -> Workspa
     return changed
 
 
+def let_members_make_agents(principal: Principal, workspace: int, wanted: bool) -> Workspace:
+    """Raises Workspace.DoesNotExist, NotPermitted."""
+    with _changing(principal, workspace, Permission.SETTINGS) as own:
+        own.workspace.members_make_agents = wanted
+        own.workspace.save(update_fields=["members_make_agents"])
+        _record(AuditAction.WORKSPACE_CHANGED, principal, own.workspace, members_make_agents=wanted)
+    return own.workspace
+
+
 def choose_workspace(principal: Principal, workspace: int) -> Workspace:
     """Make it the person's current one. Raises Workspace.DoesNotExist, NotPermitted for a key."""
     if principal.key_id is not None or principal.user_id is None:

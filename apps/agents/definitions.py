@@ -22,6 +22,7 @@ from agentkit import HandlerError
 from agentkit.tools import ToolFunction, is_tool, traits_of
 from apps.agents.models import Agent, ToolSecret
 from apps.installation import current
+from apps.installation.models import SharedToolServer
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,12 @@ class RegisteredTool:
         return " ".join(self.description.split("\n\n")[0].split())
 
 
-def registered_tools() -> dict[str, RegisteredTool]:
-    """The tools by name, in the order of the setting.
+def registered_tools(modules: Sequence[str] | None = None) -> dict[str, RegisteredTool]:
+    """The tools by name, in the order of the setting; or those of these modules.
 
     Raises HandlerError if a module cannot be imported or has no tools, or two tools have one name.
     """
-    return _load_tools(tuple(settings.AGENT_TOOLS))
+    return _load_tools(tuple(settings.AGENT_TOOLS if modules is None else modules))
 
 
 @cache
@@ -307,6 +308,9 @@ def tool_server_headers(agent: Agent, definition: Definition) -> dict[str, dict[
     if not definition.mcp_servers:
         return {}
     kept = dict(ToolSecret.objects.filter(agent=agent).values_list("url", "secret"))
+    urls = [server.url for server in definition.mcp_servers]
+    shared = {one.url: {one.header: one.secret} for one in SharedToolServer.objects.filter(url__in=urls) if one.secret}
     return {
-        server.url: {server.header: kept[server.url]} if server.url in kept else {} for server in definition.mcp_servers
+        server.url: {server.header: kept[server.url]} if server.url in kept else shared.get(server.url, {})
+        for server in definition.mcp_servers
     }

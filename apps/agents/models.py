@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User, Workspace
+from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.agents.media_types import accepted_sentence
 from apps.agents.validators import check_capabilities, check_extended_card, check_names
@@ -25,6 +26,8 @@ MAX_FALLBACKS = 5  # of one agent
 MAX_CATEGORY_LENGTH = 40  # characters
 HOUSE_SLUGS = frozenset({"person"})
 """Slugs that only hosted agents may have, because people's answers go to them."""
+DRAFT_PREFIX = "draft--"
+"""Of the slugs of agents that hold what somebody tries before they save it."""
 RESERVED_SLUGS = frozenset({"negotiation", "tasks", "v1", "extendedAgentCard", ".well-known"})
 
 
@@ -43,10 +46,25 @@ class AgentQuerySet(models.QuerySet["Agent"]):
         if principal.is_known:
             allowed |= models.Q(access=Agent.Access.AUTHENTICATED)
             allowed |= models.Q(access=Agent.Access.WORKSPACE, workspace=principal.workspace_id)
+            own = {"owner": principal.user_id, "workspace": principal.workspace_id}
+            allowed |= models.Q(access=Agent.Access.OWNER, **own)
             in_group = Group.objects.filter(agents=models.OuterRef("pk"), user=principal.user_id)
             allowed |= models.Q(models.Exists(in_group), access=Agent.Access.GROUPS)
         usable = self.enabled().filter(allowed)
         return usable if principal.agents is None else usable.filter(slug__in=principal.agents)
+
+    def editable_by(self, user: User) -> AgentQuerySet:
+        """Agents without code that the person may change in the app: operators all, makers their own, managers those
+        that members of their workspace made.
+        """
+        here = user.principal
+        made = self.filter(kind=Agent.Kind.MODEL).exclude(slug__startswith=DRAFT_PREFIX)
+        if not here.can(Permission.BUILD):
+            return made.none()
+        if user.has_perm("agents.change_agent"):
+            return made
+        of_people = made.filter(workspace=here.workspace_id, owner__isnull=False)
+        return of_people if here.can(Permission.SETTINGS) else of_people.filter(owner=user)
 
     def listed(self) -> AgentQuerySet:
         """Agents that people and the router choose from. Others are called by their slug."""
@@ -75,6 +93,7 @@ class Agent(models.Model):
         AUTHENTICATED = "authenticated", "everybody who is signed in or has a key"
         GROUPS = "groups", "members of chosen groups"
         WORKSPACE = "workspace", "members of its workspace"
+        OWNER = "owner", "only who made it"
 
     class OnBusy(models.TextChoices):
         ENQUEUE = "enqueue", "run the message after the current turn"
@@ -189,6 +208,18 @@ class Agent(models.Model):
         "AgentVersion", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
     )
     workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="agents")
+    owner = models.ForeignKey(
+        User,
+        null=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        db_index=False,
+        editable=False,
+        help_text="Who made it in the app.",
+    )
+    picture = models.CharField(
+        max_length=16, default="", db_default="", editable=False, help_text="The start of its picture's SHA-256."
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -215,6 +246,8 @@ class Agent(models.Model):
             raise ValidationError({"slug": f"The platform uses the slug {self.slug}. Choose another."})
         if self.access == Agent.Access.WORKSPACE and self.workspace_id and self.workspace.is_house:
             raise ValidationError({"access": "The installation's own workspace has no members. Choose another."})
+        if self.access == Agent.Access.OWNER and self.owner_id is None:
+            raise ValidationError({"access": "Nobody made this agent in the app. Choose another."})
 
     def _fallback_problem(self) -> str:
         """Why the fallbacks are invalid; "" if they are valid."""
@@ -272,6 +305,8 @@ class Agent(models.Model):
                 return self.is_enabled and principal.is_known
             case Agent.Access.WORKSPACE:
                 return self.is_enabled and principal.is_known and principal.workspace_id == self.workspace_id
+            case Agent.Access.OWNER:
+                return self.is_enabled and principal.owns(self.owner_id, self.workspace_id) and principal.is_known
             case _:
                 return Agent.objects.visible_to(principal).filter(pk=self.pk).exists()
 
@@ -297,13 +332,25 @@ class Agent(models.Model):
         return any(_overlap(one, mode) for one in accepted for mode in modes)
 
 
-CLOSED = (Agent.Access.GROUPS, Agent.Access.WORKSPACE)
+CLOSED = (Agent.Access.GROUPS, Agent.Access.WORKSPACE, Agent.Access.OWNER)
+OF_MEMBERS = (Agent.Access.WORKSPACE, Agent.Access.OWNER)
+"""Nobody may use such an agent whose workspace has no members any more."""
 
 
 def _overlap(one: str, other: str) -> bool:
     """Whether two media ranges share a type."""
     pairs = zip(one.split("/"), other.split("/"), strict=False)
     return all(a == b or "*" in (a, b) for a, b in pairs)
+
+
+class AgentPicture(models.Model):
+    """The picture of an agent: a small PNG that Parley drew itself from what was uploaded."""
+
+    agent = models.OneToOneField(Agent, on_delete=models.CASCADE, primary_key=True, related_name="drawn")
+    content = models.BinaryField()
+
+    def __str__(self) -> str:
+        return f"picture of {self.agent_id}"
 
 
 class AgentVersion(models.Model):

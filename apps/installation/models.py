@@ -129,6 +129,27 @@ class ModelConnection(models.Model):
         return gone
 
 
+class SharedToolServer(models.Model):
+    """A tool server (MCP) that people may give to the agents that they make."""
+
+    name = models.CharField(max_length=80, unique=True)
+    description = models.CharField(max_length=200, blank=True, help_text="What its tools do, for people who choose it.")
+    url = models.CharField("URL", max_length=2000, unique=True, validators=[check_base_url])
+    header = models.CharField(
+        max_length=100,
+        default="Authorization",
+        validators=[RegexValidator(r"^[A-Za-z0-9-]+\Z", "Write the name of a header, such as Authorization.")],
+    )
+    secret = EncryptedTextField(blank=True, help_text="The header's value, for the agents of everybody.")
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name = "tool server"
+
+    def __str__(self) -> str:
+        return self.name
+
+
 MIN_PREFIX = {4: 8, 6: 7}  # a larger network is most of the internet
 
 

@@ -238,6 +238,11 @@ class Uptime:
     day: float | None = None  # the last 24 hours
     month: float | None = None  # 30 days
     median_ms: int | None = None
+
+    @property
+    def median_seconds(self) -> float | None:
+        return None if self.median_ms is None else self.median_ms / 1000
+
     newest: list[RoundResult] = field(default_factory=list)
     checked_at: datetime.datetime | None = None
     last_error: str = ""

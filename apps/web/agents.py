@@ -30,6 +30,7 @@ from apps.agents import cards, options
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.search import find_agents, matching, modes_of, skills_of, tags_of
 from apps.features.health import monitoring
+from apps.features.model_agents.making import why_not_make
 from apps.features.routing.suggestions import example_messages
 from apps.installation.models import allow_url
 from apps.plans.registry import definition_of
@@ -45,7 +46,7 @@ from apps.remote.registration import Preview
 from apps.web import credentials, first_steps
 from apps.web.roles import refuse
 from apps.web.shell import agent_or_404, page, page_or_fragment, parse_index, principal_of, reader_view, sessions_of
-from apps.web.templatetags.parley import AGENT_KINDS
+from apps.web.templatetags.parley import AGENT_KINDS, HEALTH_WORDS, in_words
 from console import charts
 from console.cells import duration
 from outbound import OutboundError, Private
@@ -59,6 +60,8 @@ def agents(request: HttpRequest) -> HttpResponse:
     found = search(principal_of(request), request.GET)
     told: JSON = {"lacks_model": first_steps.lacks_model(), "model_form": first_steps.model_form_url()}
     told["may_connect_model"] = first_steps.may_connect_model(request)
+    if "HX-Request" not in request.headers:
+        told |= managed_agents(cast("User", request.user))
     response = page_or_fragment(request, "web/agents.html", "web/_found.html", found=found, **told)
     if "HX-Request" in request.headers:
         response["HX-Replace-Url"] = reverse("web:agents", query=found.query)
@@ -73,6 +76,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
         "agent": found,
         "response_times": response_times(found, about["uptime"]),
         "has_form": _has_form(found),
+        "may_edit": _may_edit(cast("User", request.user), found),
         "models": options.model_choices(found)[:1] if found.kind == Agent.Kind.MODEL else [],
         "recent_sessions": list(sessions_of(principal_of(request)).filter(agent=found)[:MOST_RECENT]),
         "addresses": endpoints(found),
@@ -81,6 +85,21 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
         "words": _chosen_example(request, found),
     }
     return page(request, "web/agent.html", **about)
+
+
+MOST_HIDDEN = 50
+
+
+def managed_agents(user: User) -> JSON:
+    """Whether the person may make an agent, and those that they may edit but not use: retired, and others' own."""
+    usable = Agent.objects.visible_to(user.principal).values("pk")
+    hidden = Agent.objects.editable_by(user).filter(workspace=user.principal.workspace_id, owner__isnull=False)
+    found = hidden.exclude(pk__in=usable).select_related("owner").order_by("name")[:MOST_HIDDEN]
+    return {"may_make": not why_not_make(user), "hidden": list(found)}
+
+
+def _may_edit(user: User, agent: Agent) -> bool:
+    return agent.kind == Agent.Kind.MODEL and Agent.objects.editable_by(user).filter(pk=agent.pk).exists()
 
 
 def _has_form(agent: Agent) -> bool:
@@ -172,12 +191,12 @@ FILTERS: dict[str, tuple[str, Callable[[Agent], Iterable[str]]]] = {
     "tag": ("Tag", lambda agent: tags_of([agent])),
     "mode": ("Format", lambda agent: modes_of([agent])),
     "kind": ("Type", lambda agent: [agent.kind]),
-    "health": ("Health", lambda agent: [agent.health]),
+    "health": ("State", lambda agent: [agent.health]),
 }
 """The label of each filter, and the values that an agent has for it."""
 
 FILTER_LABELS: dict[str, dict[str, str]] = {
-    "health": {str(value): str(label) for value, label in Agent.Health.choices},
+    "health": {str(value): word for value, word in HEALTH_WORDS.items()},
     "kind": {str(kind): word for kind, word in AGENT_KINDS.items()},
 }
 
@@ -241,7 +260,7 @@ class ResponseTimes:
 
     @property
     def typical(self) -> str:
-        return duration(median(self.seconds)) if self.seconds else ""
+        return in_words(median(self.seconds)) if self.seconds else ""
 
     @property
     def durations(self) -> list[str]:

@@ -14,7 +14,7 @@ from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.agents.search import default_among, find_agents
-from apps.features.routing.suggestions import suggested_messages
+from apps.features.routing.suggestions import Suggestion, example_messages, suggested_messages
 from apps.features.sessions import marks
 from apps.installation import current
 from apps.record.models import Context
@@ -32,13 +32,15 @@ LISTS = {"all": False, "archived": True}
 def home(request: HttpRequest) -> HttpResponse:
     """The composer of a new session, and the newest sessions.
 
-    `?agent=SLUG` chooses the agent. `?show=all` and `?show=archived` are pages that list sessions; `?part=list` gives
-    only the list.
+    `?agent=SLUG` chooses the agent; `?part=tries` gives only its examples. `?show=all` and `?show=archived` are pages
+    that list sessions; `?part=list` gives only the list.
     """
     principal, show = principal_of(request), request.GET.get("show", "")
     listing = _listing(principal, show, request.GET.get("page")) if show in LISTS else _recent(principal)
     if request.GET.get("part") == "list":
         return render(request, "web/_sessions.html", listing)
+    if request.GET.get("part") == "tries":
+        return render(request, "web/_tries.html", _beginning(principal, request.GET.get("agent", "")))
     if show in LISTS:
         return page(request, "web/sessions.html", **listing)
     beginning = _beginning(principal, request.GET.get("agent", ""))
@@ -75,7 +77,7 @@ def _beginning(principal: Principal, slug: str) -> dict[str, Any]:
     return {
         "may_write": principal.can(Permission.SEND),
         "agent": named or chosen_agent(agents, used),
-        "suggestions": suggested_messages(agents),
+        "suggestions": starters_of(named) if named else suggested_messages(agents),
         "problem": problem,
     }
 
@@ -99,3 +101,10 @@ def chosen_agent(agents: list[Agent], last_used: Mapping[int, float]) -> Agent |
     if newest is not None and newest.slug != settings.ROUTER_AGENT:
         return newest
     return default_among(agents) or next(iter(agents), None)
+
+
+MOST_STARTERS = 6  # of a chosen agent
+
+
+def starters_of(agent: Agent) -> list[Suggestion]:
+    return [Suggestion(agent, words) for words in example_messages(agent)[:MOST_STARTERS]]

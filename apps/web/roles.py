@@ -26,6 +26,11 @@ OWN_PAGES = frozenset(
 
 NEEDED: dict[str, Permission] = {
     "add-agent": Permission.BUILD,
+    "new-agent": Permission.BUILD,
+    "edit-agent": Permission.BUILD,
+    "delete-agent": Permission.BUILD,
+    "try-draft": Permission.BUILD,
+    "draft-prose": Permission.READ,
     "new-plan": Permission.BUILD,
     "plan-edit": Permission.BUILD,
     "plan-check": Permission.READ,

@@ -23,7 +23,7 @@ from django.views.decorators.http import require_safe
 
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
-from apps.agents.models import Agent
+from apps.agents.models import DRAFT_PREFIX, Agent
 from apps.features.forks.branches import with_chosen_leaf
 from apps.features.sessions import families, marks
 from apps.plans.person import waiting_for
@@ -139,7 +139,7 @@ def recent_sessions(principal: Principal, limit: int = RECENT_SESSIONS) -> Recen
 
 def sessions_of(principal: Principal, *, archived: bool = False) -> ContextQuerySet:
     """The caller's own sessions, as `as_rows`."""
-    found = Context.objects.of(principal).listed()
+    found = Context.objects.of(principal).listed().exclude(agent__slug__startswith=DRAFT_PREFIX)  # drafts that they try
     return as_rows(found, principal).filter(archived_at__isnull=not archived)
 
 

@@ -257,6 +257,8 @@ AGENT_TOOLS = [
     "apps.features.model_agents.tools",
     *env.list("AGENT_TOOLS", default=[]),
 ]  # modules of tools for agents without code
+PEOPLE_TOOLS = env.list("PEOPLE_TOOLS", default=[AGENT_TOOLS[0]])  # those whose tools people give their own agents
+WORKSPACE_AGENTS = env.int("WORKSPACE_AGENTS", default=50)  # that members make in one workspace
 DEFAULT_AGENT = "assistant"  # answers messages that name no agent
 ROUTER_AGENT = "router"  # answers them if there is no such agent
 CREDENTIAL_REQUEST_SECONDS = 3600.0  # validity of a link

@@ -74,6 +74,7 @@ SIDEBAR = {
         ("housekeeping", "periodicjob", "Housekeeping", "build"),
         ("installation", "modelconnection", "Model connections", "psychology"),
         ("installation", "networkallowance", "Private addresses", "lan"),
+        ("installation", "sharedtoolserver", "Tool servers", "handyman"),
     ],
     "People and access": [
         ("accounts", "user", "Users", "person"),

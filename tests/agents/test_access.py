@@ -4,8 +4,9 @@ import pytest
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 
-from apps.accounts.models import ApiKey
+from apps.accounts.models import ApiKey, Membership
 from apps.accounts.principals import ANONYMOUS
+from apps.accounts.workspaces import create_workspace
 from apps.agents.models import Agent
 
 pytestmark = pytest.mark.django_db
@@ -69,7 +70,7 @@ def test_an_agent_says_of_itself_what_a_query_says(echo, ada, bob):
     lab = Group.objects.create(name="Lab")
     echo.groups.add(lab)
     ada.groups.add(lab)
-    echo.workspace = ada.personal_workspace
+    echo.workspace, echo.owner = ada.personal_workspace, ada
     for access in Agent.Access.values:
         for is_enabled in (True, False):
             echo.access, echo.is_enabled = access, is_enabled
@@ -85,6 +86,14 @@ def test_an_agent_of_a_workspace_is_its_members_alone(echo, ada, bob):
     assert seen_by(bob.principal) == seen_by(ANONYMOUS) == []
 
 
+def test_an_agent_of_its_maker_is_theirs_alone(echo, ada, bob):
+    team = create_workspace(ada.principal, "Team")
+    Membership.objects.create(workspace=team, user=bob, role="manager")
+    Agent.objects.update(access="owner", owner=ada, workspace=team)
+    assert seen_by(ada.principal_in(team.pk)) == ["echo"]
+    assert seen_by(ada.principal) == seen_by(bob.principal_in(team.pk)) == seen_by(ANONYMOUS) == []
+
+
 def test_the_card_of_what_is_for_some_alone_is_closed_to_others(echo):
     is_open = {}
     for access in Agent.Access.values:
@@ -92,7 +101,7 @@ def test_the_card_of_what_is_for_some_alone_is_closed_to_others(echo):
         echo.access = access
         is_open[access] = Agent.objects.with_open_card().exists()
         assert echo.has_open_card == is_open[access]
-    assert is_open == {"public": True, "authenticated": True, "groups": False, "workspace": False}
+    assert is_open == {"public": True, "authenticated": True, "groups": False, "workspace": False, "owner": False}
 
 
 def test_an_agent_is_not_kept_for_a_workspace_that_has_no_members(ada, echo):

@@ -126,8 +126,9 @@ def test_what_is_theirs_is_answered_like_what_never_was(
                 check(two, f"{caller.name}: {method} {address.path(there)}", answers, (there, nowhere))
 
 
-OPERATORS_TOO = re.compile("approvals/{task}|^credentials/{token}")
-"""Operators decide a call that needs two people, which their inbox has, and requests for credentials."""
+OPERATORS_TOO = re.compile("approvals/{task}|^credentials/{token}|^agents/{slug}/(edit|delete|picture)")
+"""Operators decide a call that needs two people, which their inbox has, and requests for credentials. They edit agents,
+too."""
 
 
 def is_compared(caller: Caller, address: Address) -> bool:
@@ -139,7 +140,7 @@ def is_compared(caller: Caller, address: Address) -> bool:
 
 
 NO_LISTS = {"api/v1/events": "a stream; test_sockets.py", "metrics": "its own networks and token read it"}
-USED_UP = re.compile("^api/v1/shared|^shared|samples|approvals")
+USED_UP = re.compile("^api/v1/shared|^shared|samples|approvals|picture$")
 """Their owner uses these first: what the owner does later ends them."""
 AT_THE_FRONT_DOOR = re.compile("^a2a/(v1/)?tasks")
 """Without a tenant, these have the tasks of the router alone."""

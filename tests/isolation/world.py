@@ -28,8 +28,9 @@ from apps.accounts.models import ApiKey, Membership, User, Workspace
 from apps.accounts.people import invitations
 from apps.accounts.permissions import Role
 from apps.accounts.principals import READ, WRITE, Principal
+from apps.agents.definitions import Definition
 from apps.agents.models import Agent
-from apps.agents.registration import register_hosted
+from apps.agents.registration import register_hosted, register_model
 from apps.automation import incoming, schedules
 from apps.automation.models import IncomingWebhook, Schedule, ScheduledRun
 from apps.doors.links import link_to
@@ -40,6 +41,7 @@ from apps.engine.questions import slot_of
 from apps.features.credentials.models import AuthType, Credential
 from apps.features.evaluations.models import Example
 from apps.features.forks.forking import fork
+from apps.features.model_agents import pictures
 from apps.features.notifications import wording
 from apps.features.notifications.models import Channel, Notification, WebhookSigning
 from apps.features.queue import messages as queue
@@ -63,6 +65,7 @@ from tests.working import begin, end
 
 ECHO = "examples.agents.echo:Echo"
 PASSWORD = "correct horse"
+PICTURE = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass
@@ -121,6 +124,15 @@ def _fill_agents(place: Place) -> None:
     fields = {"name": f"{mark} agent", "description": f"{mark} description", "mcp_tools": "agent"}
     Agent.objects.filter(pk=agent.pk).update(workspace=place.workspace, access=Agent.Access.WORKSPACE, **fields)
     place.ids["agent"] = agent.slug
+    own = register_model(
+        f"own-{mark}",
+        Definition.read({"name": f"{mark} own", "description": f"{mark} own.", "instructions": f"{mark} told."}),
+        workspace=place.workspace,
+        owner=place.owner,
+        access=Agent.Access.OWNER,
+    )
+    pictures.keep(own, PICTURE)
+    place.ids["own agent"] = own.slug
     definition = {
         "name": f"{mark} plan",
         "description": f"{mark} plan.",

@@ -126,9 +126,9 @@ def test_people_see_it_on_the_agents_page_and_the_agent_stays_listed(client, ada
     for path in ("/agents", "/find"):
         page = client.get(path).text
         assert "Far" in page
-        assert "Unavailable" in page
+        assert "Does not work now" in page
     page = client.get("/agents/far").text
-    assert "Up 75.0 % of the last day, 75.0 % of the last 30 days." in page
+    assert "Reachable 75.0 % of the last day, 75.0 % of the last 30 days." in page
     assert "Next try at" in page
     assert "far.invalid" not in page
 

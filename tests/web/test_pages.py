@@ -63,15 +63,15 @@ def test_a_conversation_costs_few_queries(ada_browser, finished, django_assert_m
 
 
 def test_an_agent_that_is_not_well_says_so_to_all_and_why_to_operators(ada_browser, ada, echo):
-    assert "Unavailable" not in ada_browser.get("/agents/echo").text
+    assert "Does not work now" not in ada_browser.get("/agents/echo").text
     Agent.objects.update(health="unavailable", ailment="The module 'gone' cannot be imported.")
     for path in ("/agents", "/agents/echo", "/find"):
         page = ada_browser.get(path).text
-        assert "Unavailable" in page
+        assert "Does not work now" in page
         assert "cannot be imported" not in page
     ada.is_staff = True
     ada.save()
     for path in ("/agents", "/agents/echo"):
         assert "The module &#x27;gone&#x27; cannot be imported." in ada_browser.get(path).text
     Agent.objects.update(health="degraded")
-    assert "Degraded" in ada_browser.get("/agents").text
+    assert "Often fails" in ada_browser.get("/agents").text

@@ -107,6 +107,14 @@ async def _check_obstacles(cost: float, tokens: int) -> None:
         await check(cost, tokens)
 
 
+def offered_models(*, everything: bool) -> list[str]:
+    """The models that an agent may be given: those that people may choose, or all that are known."""
+    known = current.snapshot()
+    if not known.endpoints:
+        return list(dict.fromkeys(name for name in (settings.LLM_MODEL, *settings.LLM_MODELS) if name not in ("", "*")))
+    return list(dict.fromkeys((known.default.model, *(known.names if everything else known.choices))))
+
+
 def choose(known: Snapshot, name: str | None) -> Choice:
     """The endpoint and model of a name; the default ones if its connection was removed. Raises NoModel."""
     default, missing = known.default, ""

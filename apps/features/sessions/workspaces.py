@@ -11,7 +11,7 @@ from django.db import transaction
 from apps.accounts import workspaces
 from apps.accounts.models import Workspace
 from apps.accounts.principals import Principal
-from apps.agents.models import Agent
+from apps.agents.models import OF_MEMBERS, Agent
 from apps.features.sessions.jobs import publish_deleted_account
 from db.sql import write_transaction
 
@@ -24,4 +24,4 @@ def delete_workspace(principal: Principal, workspace: int, name: str) -> None:
 
 
 def _switch_off_agents(workspace: Workspace) -> None:
-    Agent.objects.filter(workspace=workspace, access=Agent.Access.WORKSPACE).update(is_enabled=False)
+    Agent.objects.filter(workspace=workspace, access__in=OF_MEMBERS).update(is_enabled=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -27,8 +28,9 @@ from apps.accounts.models import User, Workspace
 from apps.agents import definitions, tool_policies
 from apps.agents.definitions import Definition
 from apps.agents.models import Agent, AgentVersion
-from apps.agents.registration import define, handler_fields, house_workspace, list_fields
+from apps.agents.registration import handler_fields, house_workspace, list_fields
 from apps.agents.validators import check_skills
+from apps.features.model_agents import forms as forms_of_model_agents
 from apps.installation import current
 from console.fields import RowsField, SuggestionsWidget, WordsField
 
@@ -246,30 +248,19 @@ def server_row(server: JSON, *, is_let_in: bool) -> JSON:
     return {"url": server["url"], "header": header, "is_let_in": is_let_in}
 
 
-PLAIN_FIELDS = (
-    "name", "description", "instructions", "model", "temperature", "max_tokens", "max_steps", "tools", "agents",
-    "input_modes", "streaming",
-)  # fmt: skip
+class DefinitionForm(ToolPoliciesForm, forms_of_model_agents.DefinitionForm):
+    """All of a `Definition`, and the policies of `Agent`."""
 
+    widgets = {
+        "instructions": partial(UnfoldAdminTextareaWidget, attrs={"rows": 12}),
+        "temperature": partial(UnfoldAdminDecimalFieldWidget, attrs={"step": "0.1"}),
+        "max_steps": UnfoldAdminIntegerFieldWidget,
+        "tools": UnfoldAdminCheckboxSelectMultipleWidget,
+        "agents": UnfoldAdminSelect2MultipleWidget,
+        "note": UnfoldAdminTextInputWidget,
+    }
+    plain_fields = (*forms_of_model_agents.SHARED_FIELDS, "max_tokens", "input_modes", "streaming")
 
-class DefinitionForm(ToolPoliciesForm):
-    """A `Definition`, and the policies of `Agent`.
-
-    `opened` is the version that was read: nobody overwrites a version they have not seen.
-    """
-
-    instructions = forms.CharField(
-        widget=UnfoldAdminTextareaWidget(attrs={"rows": 12}),
-        help_text="The system prompt: who the agent is, what it does, and what it does not do.",
-    )
-    model = forms.CharField(required=False, max_length=200, widget=UnfoldAdminTextInputWidget)
-    temperature = forms.FloatField(
-        required=False,
-        min_value=0,
-        max_value=2,
-        widget=UnfoldAdminDecimalFieldWidget(attrs={"step": "0.1"}),
-        help_text="From 0 (predictable) to 2 (creative). Leave it empty for the model's default.",
-    )
     max_tokens = forms.IntegerField(
         required=False,
         min_value=1,
@@ -277,73 +268,33 @@ class DefinitionForm(ToolPoliciesForm):
         label="Longest answer",
         help_text="In tokens; a word is one or two. Leave it empty for the model's default.",
     )
-    max_steps = forms.IntegerField(
-        min_value=1,
-        max_value=definitions.MAX_STEPS,
-        initial=10,
-        widget=UnfoldAdminIntegerFieldWidget,
-        label="Maximum steps",
-        help_text="Calls of the model in one turn. Each use of tools is a step.",
-    )
     streaming = forms.BooleanField(
         required=False,
         initial=True,
         widget=UnfoldBooleanSwitchWidget,
         help_text="Show the answer while the model writes it.",
     )
-    tools = forms.MultipleChoiceField(required=False, widget=UnfoldAdminCheckboxSelectMultipleWidget)
-    agents = forms.MultipleChoiceField(
-        required=False, widget=UnfoldAdminSelect2MultipleWidget, help_text="Agents that it can call as tools."
-    )
     mcp_servers = RowsField(ServerRow, noun="a server", label="MCP servers")
     skills = RowsField(SkillRow, noun="a skill", help_text="If empty, the card shows the agent's name and description.")
     input_modes = WordsField(
         help_text="Media types that it accepts, one per line.", initial=Definition.model_fields["input_modes"].default
     )
-    note = forms.CharField(
-        required=False,
-        max_length=200,
-        widget=UnfoldAdminTextInputWidget,
-        help_text="What changed, for the list of versions.",
-    )
-    opened = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
     class Meta:
         model = Agent
         widgets = {"description": UnfoldAdminTextareaWidget(attrs={"rows": 3})}
         fields = "__all__"  # noqa: DJ007 the admin's fieldsets choose
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.definition: Definition | None = None
-        self.instance.kind = Agent.Kind.MODEL
-        if self.instance.current_version:
-            self._set_initial(self.instance.current_version)
-        self._set_choices()
-
-    def _set_initial(self, version: AgentVersion) -> None:
-        content = version.content
-        self.initial.update({name: content[name] for name in PLAIN_FIELDS})
+    def set_initial(self, content: JSON) -> None:
+        super().set_initial(content)
         self.initial["skills"] = [skill_row(skill) for skill in content["skills"]]
         known = set(self.instance.tool_secrets.values_list("url", flat=True))
         self.initial["mcp_servers"] = [
             server_row(server, is_let_in=server["url"] in known) for server in content["mcp_servers"]
         ]
-        self.initial["opened"] = version.number
 
-    def _set_choices(self) -> None:
-        offered, problem = _offered_tools()
-        chosen = [name for name in self.initial.get("tools", []) if name not in offered]
-        gone = {name: f"{name}: no longer available" for name in chosen}
-        self.fields["tools"].choices = list({**offered, **gone}.items())  # type: ignore[attr-defined]
-        self.fields["tools"].help_text = problem
-        others = Agent.objects.exclude(pk=self.instance.pk).order_by("name").values_list("slug", "name")
-        agents = {slug: f"{name} ({slug})" for slug, name in others}
-        gone = {slug: f"{slug}: no longer available" for slug in self.initial.get("agents", []) if slug not in agents}
-        self.fields["agents"].choices = list({**agents, **gone}.items())  # type: ignore[attr-defined]
-        self._suggest_models()
-
-    def _suggest_models(self) -> None:
+    def set_choices(self) -> None:
+        super().set_choices()
         known = current.snapshot()
         default = known.default.model or "none yet: add a model connection"
         field = self.fields["model"]
@@ -352,54 +303,17 @@ class DefinitionForm(ToolPoliciesForm):
             f"A model of the default connection, or MODEL@CONNECTION. Leave it empty for the default ({default})."
         )
 
-    def clean(self) -> JSON:
-        cleaned: JSON = super().clean() or self.cleaned_data
-        self._check_base_version(cleaned)
-        if not self.errors:
-            self._build_definition(cleaned)
-        return cleaned
-
-    def _check_base_version(self, cleaned: JSON) -> None:
-        """Locks the agent until the request's transaction ends."""
-        if self.instance.pk is None:
-            return
-        locked = Agent.objects.select_for_update().get(pk=self.instance.pk)
-        current = locked.current_version
-        if current and cleaned.get("opened") != current.number:
-            who = f" by {current.author}" if current.author else ""
-            raise ValidationError(
-                f"Version {current.number} was saved{who} while you were editing. Open this page in another tab, "
-                "and copy your changes there."
-            )
-
-    def _build_definition(self, cleaned: JSON) -> None:
-        told = {name: cleaned[name] for name in PLAIN_FIELDS}
-        told["skills"] = [skill_from_row(row) for row in cleaned["skills"]]
-        told["mcp_servers"] = [server_from_row(row) for row in cleaned["mcp_servers"]]
-        try:
-            self.definition = Definition.read(told)
-            definitions.check_definition(self.definition, cleaned["slug"])
-        except ValidationError as error:
-            for field, sentences in error.message_dict.items():
-                self.add_error(field if field in self.fields else None, sentences)
+    def content_of(self, cleaned: JSON) -> JSON:
+        skills = [skill_from_row(row) for row in cleaned["skills"]]
+        servers = [server_from_row(row) for row in cleaned["mcp_servers"]]
+        return {**super().content_of(cleaned), "skills": skills, "mcp_servers": servers}
 
     def save_definition(self, author: User) -> AgentVersion:
-        """Saves a new version if anything changed."""
-        if self.definition is None:
-            raise AssertionError("a valid form has a definition")
         is_new = self.instance.pk is None
         if not is_new:
             self.save_tool_policies(author)
-        version = define(self.instance, self.definition, author=author, note=self.cleaned_data["note"])
+        version = super().save_definition(author)
         if is_new:
             self.save_tool_policies(author)
         definitions.save_tool_secrets(self.instance, self.cleaned_data["mcp_servers"])
         return version
-
-
-def _offered_tools() -> tuple[dict[str, str], str]:
-    """Tools and their labels, and an error message or ""."""
-    try:
-        return {tool.name: f"{tool.name}: {tool.summary}" for tool in definitions.registered_tools().values()}, ""
-    except HandlerError as error:
-        return {}, str(error)

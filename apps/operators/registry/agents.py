@@ -133,6 +133,7 @@ SHORT_ACCESS = {
     Agent.Access.AUTHENTICATED: "signed in",
     Agent.Access.GROUPS: "groups",
     Agent.Access.WORKSPACE: "workspace",
+    Agent.Access.OWNER: "maker",
 }
 short_access = column("access", lambda agent: SHORT_ACCESS[Agent.Access(agent.access)], "access")
 ACCESS_FIELDSET = ("Who may use it", {"fields": ("access", "groups")})

@@ -18,7 +18,7 @@ from django.utils import timezone
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User, Workspace
-from apps.agents.models import Agent
+from apps.agents.models import OF_MEMBERS, Agent
 from apps.features.sessions import holds
 from apps.features.sessions.jobs import publish_deleted_account
 from apps.features.sharing.models import Share
@@ -94,7 +94,7 @@ def _delete_rows_of(person: User) -> None:
 
 def _switch_off_own_agents(home: Workspace) -> None:
     """Agents that only this person could use."""
-    own = Agent.objects.filter(workspace=home, access=Agent.Access.WORKSPACE)
+    own = Agent.objects.filter(workspace=home, access__in=OF_MEMBERS)
     RemoteCredential.objects.filter(agent__in=own).delete()
     own.update(is_enabled=False)
 

@@ -51,6 +51,14 @@ class NameForm(forms.Form):
     name = forms.CharField(max_length=120, widget=forms.TextInput({"autocomplete": "off"}))
 
 
+class AgentsForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = Workspace
+        fields = ("members_make_agents",)
+        labels = {"members_make_agents": "Members may make agents"}
+        help_texts = {"members_make_agents": ""}
+
+
 class MemberForm(forms.Form):
     email = forms.EmailField(label="E-mail", max_length=254, widget=forms.EmailInput({"autocomplete": "off"}))
     role = forms.ChoiceField(initial=Role.MEMBER, widget=forms.RadioSelect)
@@ -145,6 +153,13 @@ def rename(request: HttpRequest, own: Membership) -> HttpResponse:
             return _done(request, own, "Saved.")
         form.add_error(None, problem)
     return _page(request, own, name_form=form)
+
+
+@_posted
+def members_make_agents(request: HttpRequest, own: Membership) -> HttpResponse:
+    wanted = "members_make_agents" in request.POST
+    _, problem = _try(request, workspaces.let_members_make_agents, own.workspace_id, wanted)
+    return _done(request, own, "Members can make agents now." if wanted else "Members make no agents now.", problem)
 
 
 @_posted
@@ -256,7 +271,9 @@ def _page(request: HttpRequest, own: Membership, **context: Any) -> HttpResponse
     """The page of a workspace; 422 if one of the forms given has errors."""
     workspace, permitted = own.workspace, PERMISSIONS[Role(own.role)]
     is_shared = workspace.personal_of_id is None
-    forms_shown: dict[str, forms.Form] = {}
+    forms_shown: dict[str, forms.BaseForm] = {}
+    if Permission.SETTINGS in permitted and is_shared:
+        forms_shown["agents_form"] = AgentsForm(instance=workspace)
     if Permission.SETTINGS in permitted:
         forms_shown["name_form"] = NameForm(initial={"name": workspace.name})
     if Permission.MEMBERS in permitted and is_shared:

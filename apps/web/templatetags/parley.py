@@ -8,15 +8,15 @@ from typing import Any
 
 from django import template
 from django.templatetags.static import static
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from apps.accounts.models import User
 from apps.agents import cards
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentStats
 from apps.engine import activity
 from apps.installation.models import Activity
-from console.cells import duration
 
 AGENT_KINDS = {
     Agent.Kind.HOSTED: "Hosted here",
@@ -44,6 +44,11 @@ STATES = {
 }
 """The sign and the label of each state of a task."""
 
+HEALTH_WORDS = {
+    Agent.Health.OK: "Works",
+    Agent.Health.DEGRADED: "Often fails",
+    Agent.Health.UNAVAILABLE: "Does not work now",
+}
 HEALTH_SIGNS = {
     Agent.Health.OK: "done",
     Agent.Health.DEGRADED: "waiting",
@@ -65,6 +70,10 @@ def at(mapping: Mapping[Any, Any] | str, key: Any) -> Any:
 
 @register.simple_tag
 def avatar(agent: Agent) -> SafeString:
+    """Its picture, or its letter in its own hue."""
+    if agent.picture:
+        source = reverse("web:agent-picture", args=[agent.slug], query={"v": agent.picture})
+        return format_html('<img class="avatar" src="{}" alt="" width="32" height="32">', source)
     letter = agent.name[:1].upper()
     return format_html('<span class="avatar hue-{}" aria-hidden="true">{}</span>', hue_of(agent), letter)
 
@@ -84,7 +93,7 @@ def health(agent: Agent, viewer: User) -> SafeString:
 @register.simple_tag
 def condition(agent: Agent, viewer: User) -> SafeString:
     """The health of an agent; for operators with the reason."""
-    look, word, why = HEALTH_SIGNS[Agent.Health(agent.health)], agent.get_health_display(), ""
+    look, word, why = HEALTH_SIGNS[Agent.Health(agent.health)], HEALTH_WORDS[Agent.Health(agent.health)], ""
     if agent.current_activity != Activity.ACTIVE:
         look, word = "waiting", agent.current_activity.label
     elif viewer.is_staff:
@@ -114,9 +123,34 @@ def first_example(agent: Agent) -> str:
 
 @register.simple_tag
 def typical_time(agent: Agent) -> str:
-    """The median time of the agent's recent turns, such as "3.0 s"; "" if it has none. Its stats are loaded."""
+    """The median time of the agent's recent turns, such as "about a second"; "" without any. Its stats are loaded."""
     stats = getattr(agent, "stats", None)
-    return duration(stats.took_p50) if stats and stats.took_p50 is not None else ""
+    return in_words(stats.took_p50) if stats and stats.took_p50 is not None else ""
+
+
+@register.filter
+def in_words(seconds: float) -> str:
+    """About how long something takes, for people."""
+    if seconds < 0.5:
+        return "less than a second"
+    if seconds < 90:
+        whole = round(seconds) or 1
+        return "about a second" if whole == 1 else f"about {whole} seconds"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return "about a minute" if minutes == 1 else f"about {minutes} minutes"
+    return f"about {round(minutes / 60)} hours"
+
+
+@register.filter
+def reliability(stats: AgentStats) -> str:
+    """How many recent answers failed, as a sentence; "" without any."""
+    if not stats.runs:
+        return ""
+    failed = stats.runs - stats.succeeded
+    if not failed:
+        return "No recent answer failed."
+    return f"{failed} of its {stats.runs} most recent answers failed." if stats.runs > 1 else "Its last answer failed."
 
 
 @register.filter

@@ -1,8 +1,10 @@
 // Home: the composer of a new session, the choice of its agent, and examples, which are sent by one click.
 import { Beginning } from "../compose/beginning.js";
+import { safe } from "../dom.js";
 import { uuid } from "../requests.js";
 
 const form = document.getElementById("composer");
+const tries = document.getElementById("tries");
 const picker = document.getElementById("agent-picker");
 const beginning = new Beginning(form, "new:");
 const { words } = beginning.composer;
@@ -20,11 +22,18 @@ function choose(option) {
   beginning.composer.complain("");
   history.replaceState(null, "", `/?agent=${slug}`);
   words.focus();
+  showStarters(slug);
+}
+
+/** The starter questions of the agent that is chosen now. */
+async function showStarters(slug) {
+  const answer = await fetch(`/?agent=${slug}&part=tries`).catch(() => null);
+  if (answer?.ok && !answer.redirected && location.search === `?agent=${slug}`) safe(tries, await answer.text());
 }
 
 document.addEventListener("agent-chosen", ({ detail }) => choose(detail));
 
-document.querySelector(".tries")?.addEventListener("click", async ({ target }) => {
+tries.addEventListener("click", async ({ target }) => {
   const example = target.closest("[data-try]");
   if (!example || example.ariaBusy) return;
   const [id, text] = [uuid(), example.querySelector(".words").textContent];
