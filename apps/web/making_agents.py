@@ -20,7 +20,7 @@ from apps.features.model_agents.forms import AgentForm
 from apps.record.content import rendering
 from apps.web.agents import console_state
 from apps.web.roles import refuse
-from apps.web.sessions.messages import prose_html, with_copy_buttons
+from apps.web.sessions.messages import prose_html, with_code_tools
 from apps.web.shell import agent_or_404, page, reader_view
 from db.sql import write_transaction
 
@@ -95,7 +95,7 @@ def try_draft(request: HttpRequest) -> JsonResponse:
 def draft_prose(request: HttpRequest) -> HttpResponse:
     """An answer of a draft as sessions show it. It is kept nowhere."""
     text = request.POST.get("text", "")[:LONGEST_PROSE].replace("\x00", "")
-    return HttpResponse(prose_html(with_copy_buttons(rendering.render_markdown(text))))
+    return HttpResponse(prose_html(with_code_tools(rendering.render_markdown(text))))
 
 
 @require_POST
