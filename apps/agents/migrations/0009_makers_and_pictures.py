@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('agents', '0007_mcp_tools'),
+        ('agents', '0008_ask_each'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
