@@ -162,7 +162,7 @@ def _read() -> Snapshot:
     started = time.monotonic()
     try:
         allowances = [(_allowed(entry), expires) for entry, expires in _allowance_rows()]
-        found = Snapshot(list(map(_endpoint, _connections())), allowances, started, _activity())
+        found = Snapshot(list(map(endpoint_of, _connections())), allowances, started, _activity())
     except (DatabaseError, CannotDecrypt) as problem:
         log.warning("the installation's model connections and private addresses cannot be read: %s", problem)
         return _kept
@@ -192,7 +192,7 @@ def _allowed(entry: str) -> Allowed:
     return Allowed() if allowed.opens_metadata else allowed
 
 
-def _endpoint(row: ModelConnection) -> Endpoint:
+def endpoint_of(row: ModelConnection) -> Endpoint:
     prices = {
         one["name"]: Prices(one.get("input_price") or 0.0, one.get("output_price") or 0.0)
         for one in row.offers

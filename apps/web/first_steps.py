@@ -58,7 +58,7 @@ def first_steps(request: HttpRequest) -> FirstSteps | None:
 
 def _connect_a_model(_: User) -> FirstStep:
     summary = "Agents then answer by it. Without one, the examples follow scripts."
-    url = reverse("admin:installation_modelconnection_add")
+    url = reverse("web:settings-connect-model")
     return FirstStep("Connect a language model", summary, url, current.snapshot().default.is_usable)
 
 

@@ -132,7 +132,7 @@ def language_model(_: Patient) -> Finding:
     if found.is_ok:
         return ok(found.sentence)
     where = (
-        f"the model connection {endpoint.name} in admin" if endpoint.slug else "LLM_MODEL, LLM_BASE_URL and LLM_API_KEY"
+        f"the connection {endpoint.name} in the settings, under Language models," if endpoint.slug else "LLM_MODEL, LLM_BASE_URL and LLM_API_KEY"
     )
     return problem(found.sentence, f"Check {where}.")
 
