@@ -395,13 +395,15 @@ class AgentForm:
     problems: dict[str, str] = field(default_factory=dict)
     allow: list[str] = field(default_factory=list)  # private hosts that the operator allows together with the agent
     private: str = ""  # the one that is in the way
+    may_allow: bool = False
 
     @classmethod
     def read(cls, request: HttpRequest) -> AgentForm:
         names = ("url", "card", "slug", "access", "digest")
         url, card, slug, access, digest = (request.POST.get(name, "").replace("\x00", "").strip() for name in names)
         found = cls(url, card, slug, access or OWN_ACCESS, digest)
-        if allowances.may_allow(cast("User", request.user)):
+        found.may_allow = allowances.may_allow(cast("User", request.user))
+        if found.may_allow:
             found.allow = list(filter(allowances.is_entry, request.POST.getlist("allow")[:MOST_ALLOWED]))
         return found
 
@@ -417,8 +419,9 @@ class AgentForm:
                 self.preview = await registration.preview(url=self.url, card=card, also=self.allow)
                 self.allow = [entry for entry in self.allow if entry in self.preview.hosts]
             except (RemoteError, OutboundError) as error:
-                self.problems["url" if self.url else "card"] = str(error)
                 self.private = error.entry if isinstance(error, Private) else ""
+                private = allowances.ALLOW_BELOW if self.may_allow else allowances.ASK_AN_OPERATOR
+                self.problems["url" if self.url else "card"] = private if self.private else str(error)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -462,7 +465,7 @@ def _register(request: HttpRequest, user: User, form: AgentForm) -> Agent | None
 
 def _add_page(request: HttpRequest, user: User, form: AgentForm) -> HttpResponse:
     if form.preview is None:
-        return page(request, "web/add_agent.html", form=form, may_allow=allowances.may_allow(user))
+        return page(request, "web/add_agent.html", form=form)
     card = form.preview.card
     about: dict[str, Any] = {
         "card": card,

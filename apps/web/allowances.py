@@ -13,6 +13,7 @@ from apps.accounts.people.sign_in import may_operate
 from apps.installation.models import NetworkAllowance, check_entry
 
 PERMISSION = "installation.add_networkallowance"
+ALLOW_BELOW = "This address is in a private network. Allow calls to it below, and go on."
 ASK_AN_OPERATOR = (
     "This address is in a private network. Ask an operator of this installation to add this, or to allow it."
 )

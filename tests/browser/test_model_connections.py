@@ -23,7 +23,7 @@ def test_a_model_that_is_connected_in_the_browser_answers_without_a_restart(
         admin.goto("/")
         admin.get_by_role("link", name="Connect a language model").click()
         admin.get_by_role("radio", name="Another OpenAI-compatible endpoint").check()
-        admin.get_by_label("Address").fill(endpoint.url)
+        admin.get_by_role("textbox", name="Address").fill(endpoint.url)
         admin.get_by_label("Allow calls to this private address").check()
         admin.get_by_role("button", name="Test", exact=True).click()
         expect(admin.get_by_role("status").filter(has_text="2 models")).to_be_visible()

@@ -311,11 +311,22 @@ def _unbound(request: HttpRequest, row: ModelConnection) -> ConnectionForm:
 def _form_page(request: HttpRequest, form: ConnectionForm, found: Checked | None = None) -> HttpResponse:
     row = form.instance
     form.offer(list(found.models) if found else [] if form.is_bound else list(row.found))
+    _focus(form, found)
     has_model = bool(form["model"].value()) or bool(found and not found.models and found.field == "base_url")
     title = f"Change {row.name}" if row.pk else "Connect a language model"
     about = {"form": form, "found": found, "has_model": has_model, "section_title": title}
     refused = () if "HX-Request" in request.headers else (form,)  # htmx shows no page of another status
     return settings_page(request, "models", *refused, template="web/settings_model.html", **about)
+
+
+def _focus(form: ConnectionForm, found: Checked | None) -> None:
+    """Lead the keyboard to what is to be done next."""
+    wrong = next(iter(form.errors), "") if form.is_bound else ""
+    if PRIVATE in form.errors.get("base_url", []):
+        wrong = "allow_private"
+    field = wrong or ("model" if found else "")
+    if field in form.fields:
+        form.fields[field].widget.attrs["autofocus"] = True
 
 
 @operator_view(VIEW)
