@@ -12,15 +12,18 @@ AUDIT := .tools/audit
 setup: $(STAMP)
 
 .tools/bin/uv:
+	@echo "Fetching uv, which installs packages, into .tools/…"
 	@{ python3 -m venv .tools || /usr/bin/python3 -m venv .tools; } && .tools/bin/pip install --quiet uv
 
 $(STAMP): requirements.lock requirements-dev.lock pyproject.toml .python-version | $(filter .tools/bin/uv,$(UV))
+	@echo "Installing Parley's packages into $(VENV)/. This takes a minute or two, once…"
 	@test -x $(PY) || $(UV) venv --quiet $(VENV) || $(UV) venv --quiet --python '>=3.12' $(VENV)
 	@$(UV) pip sync --quiet --compile-bytecode --python $(PY) --require-hashes requirements-dev.lock
 	@$(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
 run: setup
+	@echo "Starting Parley. Ctrl-C stops it."
 	@exec $(PY) manage.py serve
 
 # The tiers of the tests: tests/README.md. TESTS="tests/web -n 0" runs a part, here in one process, for a debugger.

@@ -1,4 +1,4 @@
-"""Handlers of hosted agents: loaded once per process, called on the event loop or in threads.
+"""Handlers of hosted agents, called on the event loop or in threads.
 
 A watchdog interrupts handlers that block the event loop. What handlers print goes to the log.
 """
@@ -29,35 +29,18 @@ from agentkit import (
     Message,
     Outcome,
     ResponseType,
-    SkillHandler,
     TaskContext,
     drive,
-    load_handler,
     needs_thread,
     runner,
 )
 from agentkit.runner import interrupt
 from apps.agents.models import Agent
 from apps.engine.assignment import Assignment, ReleaseSlot
+from apps.engine.loading import handler_at, handler_of
 from telemetry import logs
 
 log = logging.getLogger("parley.engine")
-
-
-@cache
-def handler_at(path: str) -> SkillHandler:
-    return load_handler(path)
-
-
-_imported: set[str] = set()
-
-
-async def handler_of(agent: Agent) -> SkillHandler:
-    """The agent's handler, imported in a thread because that may take seconds. Raises agentkit.HandlerError."""
-    if agent.handler not in _imported:
-        await asyncio.to_thread(handler_at, agent.handler)
-        _imported.add(agent.handler)
-    return handler_at(agent.handler)
 
 
 @cache
@@ -137,7 +120,8 @@ def health_problem(agent: Agent) -> str:
     try:
         return handler_at(agent.handler).ailment()
     except HandlerError as error:
-        return str(error)
+        is_missing = isinstance(error.__cause__, ModuleNotFoundError)
+        return f"{error} Then restart Parley." if is_missing else str(error)
     except Exception as error:
         return f"The handler {agent.handler!r} could not say whether it can work: {error!r}"
 

@@ -39,7 +39,7 @@ from agentkit.runner import constant_response_type, selector_takes_task
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents import versions
 from apps.agents.models import Agent
-from apps.engine import accept, activity, assignment, handlers, output
+from apps.engine import accept, activity, assignment, handlers, loading, output
 from apps.engine.accept import Question, Receipt
 from apps.engine.output import AGENT_ERROR_MESSAGE, INVALID_RESPONSE, clean, clean_parts, error_code
 from apps.engine.queue import publish
@@ -149,7 +149,7 @@ async def _choose(principal: Principal, agent: Agent, message: JSON, finds_quest
     if agent.kind != Agent.Kind.HOSTED:
         return None
     try:
-        handler = await handlers.handler_of(agent)
+        handler = await loading.handler_of(agent)
         response_type = constant_response_type(handler)
     except HandlerError:
         return None

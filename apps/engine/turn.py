@@ -241,7 +241,17 @@ def _agent_error(assignment: Assignment, raised: Exception, code: str = "") -> t
     error = {"code": code, "message": f"{type(raised).__name__}: {raised}", "traceback": traceback.format_exc()}
     error = assignment.redaction(error)
     handlers.log_error(assignment.agent, raised)
-    return Failed(AGENT_ERROR_MESSAGE, code), error
+    return Failed(_message_of(assignment, raised), code), error
+
+
+def _message_of(assignment: Assignment, raised: Exception) -> str:
+    """For who asked: operators are told why an agent cannot be loaded."""
+    if not isinstance(raised, HandlerError):
+        return AGENT_ERROR_MESSAGE
+    owner, name = assignment.task.owner, assignment.agent.name
+    if owner is not None and owner.is_staff:
+        return f"{name} cannot work at the moment. {assignment.redaction(str(raised))}"
+    return f"{name} cannot work at the moment: its code cannot be loaded. Ask an operator, who sees why on its page."
 
 
 async def _finish_turn(

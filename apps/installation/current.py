@@ -165,7 +165,7 @@ def _read() -> Snapshot:
         allowances = [(_allowed(entry), expires) for entry, expires in _allowance_rows()]
         rows = _connections()
         connected_at = min((row.created_at.timestamp() for row in rows), default=0.0)
-        found = Snapshot(list(map(_endpoint, rows)), allowances, started, _activity(), connected_at)
+        found = Snapshot(list(map(endpoint_of, rows)), allowances, started, _activity(), connected_at)
     except (DatabaseError, CannotDecrypt) as problem:
         log.warning("the installation's model connections and private addresses cannot be read: %s", problem)
         return _kept
@@ -195,7 +195,7 @@ def _allowed(entry: str) -> Allowed:
     return Allowed() if allowed.opens_metadata else allowed
 
 
-def _endpoint(row: ModelConnection) -> Endpoint:
+def endpoint_of(row: ModelConnection) -> Endpoint:
     prices = {
         one["name"]: Prices(one.get("input_price") or 0.0, one.get("output_price") or 0.0)
         for one in row.offers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -63,15 +64,16 @@ def pasted_card(text: str) -> FetchedCard:
     return FetchedCard(read_card(original), original)
 
 
-async def fetch_card(url: str, etag: str = "", last_modified: str = "") -> FetchedCard | None:
+async def fetch_card(url: str, etag: str = "", last_modified: str = "", also: Sequence[str] = ()) -> FetchedCard | None:
     """The card at a URL, or below an agent's base URL; None if the validators show that it is unchanged.
 
+    `also` allows private hosts for this call only (see `outbound.Allowed.read`).
     Raises BadCard and the errors of `outbound`.
     """
     url = url.partition("#")[0]
     targets.parse_url(url)
     try:
-        async with asyncio.timeout(FETCH_LIMITS.seconds), outbound.exchange(FETCH_LIMITS) as way:
+        async with asyncio.timeout(FETCH_LIMITS.seconds), outbound.exchange(FETCH_LIMITS, also=also) as way:
             return await _find_card(way, url, etag, last_modified)
     except TimeoutError:
         raise outbound.TooSlow(f"There was no card at {url} within {FETCH_LIMITS.seconds:g} s.") from None

@@ -31,7 +31,7 @@ from apps.remote.card_verification import CardSignature
 from apps.remote.cards import FetchedCard
 from apps.remote.errors import BadCard, RemoteError
 from apps.remote.models import RemoteAgent, SignatureStatus, next_refresh
-from outbound import OutboundError
+from outbound import OutboundError, targets
 
 log = logging.getLogger("parley.remote")
 
@@ -70,6 +70,12 @@ class Preview:
         return cards.card_origin(self.card)
 
     @property
+    def hosts(self) -> set[str]:
+        """The hosts and ports that are called: that of the card, and those that it names."""
+        urls = [self.found.url, *(one["url"] for one in cards.usable_interfaces(self.card))]
+        return {entry for url in urls for entry in targets.allowed_hosts(url)}
+
+    @property
     def slug(self) -> str:
         """A slug made from the agent's name; it may be taken."""
         return re.sub(r"[^a-z0-9]+", "-", self.card["name"].lower()).strip("-")[:63].strip("-") or "agent"
@@ -89,29 +95,30 @@ class Preview:
         return told
 
 
-async def preview(url: str = "", card: str = "") -> Preview:
+async def preview(url: str = "", card: str = "", also: Sequence[str] = ()) -> Preview:
     """The agent that would be registered, by a card's URL, a base URL, or the text of a card.
 
+    `also` allows private hosts for this call only (see `outbound.Allowed.read`).
     Raises BadCard and the errors of `outbound`.
     """
-    found = await cards.fetch_card(url.strip()) if url else cards.pasted_card(card)
+    found = await cards.fetch_card(url.strip(), also=also) if url else cards.pasted_card(card)
     if found is None:
         raise BadCard("The server says that its card is unchanged, which nobody asked.")
-    return await vet_card(found)
+    return await vet_card(found, also=also)
 
 
-async def vet_card(found: FetchedCard, pinned: list[JSON] | None = None) -> Preview:
+async def vet_card(found: FetchedCard, pinned: list[JSON] | None = None, also: Sequence[str] = ()) -> Preview:
     """Verify a card's signature and addresses. Raises BadCard and outbound.Forbidden.
 
     With REQUIRE_TRUSTED_CARDS, only a verified card is a good one.
     """
     for origin in {cards.checked_origin(one["url"]) for one in cards.usable_interfaces(found.card)}:
         try:
-            await outbound.guard().vet(origin)
+            await outbound.guard().opening(also).vet(origin)
         except (outbound.Unreachable, outbound.TooSlow):
             continue  # an unreachable agent may be registered
     card_origin = cards.checked_origin(found.url) if found.url else cards.card_origin(found.card)
-    signature = await card_verification.verify_card(found.original, card_origin, pinned or ())
+    signature = await card_verification.verify_card(found.original, card_origin, pinned or (), also)
     _require_trust(signature)
     return Preview(found, signature)
 

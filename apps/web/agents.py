@@ -32,7 +32,6 @@ from apps.agents.search import find_agents, matching, modes_of, skills_of, tags_
 from apps.features.health import monitoring
 from apps.features.model_agents.making import why_not_make
 from apps.features.routing.suggestions import example_messages
-from apps.installation.models import allow_url
 from apps.plans.registry import definition_of
 from apps.record.events import JSON
 from apps.record.models import Context
@@ -43,12 +42,13 @@ from apps.remote.errors import RemoteError
 from apps.remote.health_checks import Uptime
 from apps.remote.models import RemoteAgent
 from apps.remote.registration import Preview
-from apps.web import credentials, first_steps
+from apps.web import allowances, credentials, first_steps
 from apps.web.roles import refuse
 from apps.web.shell import agent_or_404, page, page_or_fragment, parse_index, principal_of, reader_view, sessions_of
 from apps.web.templatetags.parley import AGENT_KINDS, HEALTH_WORDS, in_words
 from console import charts
 from console.cells import duration
+from db.sql import write_transaction
 from outbound import OutboundError, Private
 
 MOST_RECENT = 5  # sessions and versions on an agent's page
@@ -389,6 +389,7 @@ def console_state(agent: Agent) -> JSON:
 
 LONGEST_URL = 2048  # characters
 MOST_SKILLS = 8  # in the preview
+MOST_ALLOWED = 10  # private hosts of one card
 OWN_ACCESS = Agent.Access.WORKSPACE
 ACCESS_CHOICES: dict[str, str] = {
     OWN_ACCESS: "Only you",
@@ -409,13 +410,19 @@ class AgentForm:
     digest: str = ""
     preview: Preview | None = None
     problems: dict[str, str] = field(default_factory=dict)
-    allow_url: str = ""  # where operators allow a refused private address
+    allow: list[str] = field(default_factory=list)  # private hosts that the operator allows together with the agent
+    private: str = ""  # the one that is in the way
+    may_allow: bool = False
 
     @classmethod
     def read(cls, request: HttpRequest) -> AgentForm:
         names = ("url", "card", "slug", "access", "digest")
         url, card, slug, access, digest = (request.POST.get(name, "").replace("\x00", "").strip() for name in names)
-        return cls(url, card, slug, access or OWN_ACCESS, digest)
+        found = cls(url, card, slug, access or OWN_ACCESS, digest)
+        found.may_allow = allowances.may_allow(cast("User", request.user))
+        if found.may_allow:
+            found.allow = list(filter(allowances.is_entry, request.POST.getlist("allow")[:MOST_ALLOWED]))
+        return found
 
     async def fetch_card(self) -> None:
         """Fetch the card. On failure `problems` says why."""
@@ -425,10 +432,13 @@ class AgentForm:
             self.problems["url"] = f"An address has at most {LONGEST_URL} characters."
         else:
             try:
-                self.preview = await registration.preview(url=self.url, card="" if self.url else self.card)
+                card = "" if self.url else self.card
+                self.preview = await registration.preview(url=self.url, card=card, also=self.allow)
+                self.allow = [entry for entry in self.allow if entry in self.preview.hosts]
             except (RemoteError, OutboundError) as error:
-                self.problems["url" if self.url else "card"] = str(error)
-                self.allow_url = allow_url(self.url) if isinstance(error, Private) else ""
+                self.private = error.entry if isinstance(error, Private) else ""
+                private = allowances.ALLOW_BELOW if self.may_allow else allowances.ASK_AN_OPERATOR
+                self.problems["url" if self.url else "card"] = private if self.private else str(error)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -439,25 +449,28 @@ async def add_agent(request: HttpRequest) -> HttpResponse:
     await db.run(refuse, user, request.resolver_match)  # before the form is filled in
     if request.method != "POST":
         return await db.run(_add_page, request, user, AgentForm())
-    form = AgentForm.read(request)
+    form = await db.run(AgentForm.read, request)
     await form.fetch_card()
     if form.preview is not None and form.digest:
         if form.preview.sha256 != form.digest:
             form.problems["digest"] = "The card has changed in the meantime. Here is the new one."
-        elif (agent := await db.run(audit.for_request(request, _register), user, form)) is not None:
+        elif (agent := await db.run(audit.for_request(request, _register), request, user, form)) is not None:
             lacking = await db.run(missing, agent, user.pk)
             return redirect("web:agent-credentials" if lacking else "web:agent", agent.slug)
     return await db.run(_add_page, request, user, form)
 
 
-def _register(user: User, form: AgentForm) -> Agent | None:
+def _register(request: HttpRequest, user: User, form: AgentForm) -> Agent | None:
     if form.access not in _access_choices(user):
         form.problems["access"] = "Choose one of these."
         return None
     try:
         shown = cast("Preview", form.preview)
         home = user.membership.workspace
-        agent = registration.save(form.slug, shown, workspace=home, author=user, access=form.access)
+        with write_transaction():
+            agent = registration.save(form.slug, shown, workspace=home, author=user, access=form.access)
+            for entry in form.allow:
+                allowances.allow(request, entry, f"Remote agent {agent.name}")
     except ValidationError as error:
         form.problems |= {name: " ".join(told) for name, told in error.message_dict.items()}
         return None

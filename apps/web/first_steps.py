@@ -72,7 +72,7 @@ def lacks_model() -> bool:
 
 def model_form_url() -> str:
     """Where operators connect a language model."""
-    return reverse("admin:installation_modelconnection_add")
+    return reverse("web:settings-connect-model")
 
 
 def _connect_a_model(_: User) -> FirstStep:

@@ -26,7 +26,7 @@ from apps.web.people import invitations
 from apps.web.people.passwords import Welcome, confirm_address, forgotten
 from apps.web.people.sign_in import SignIn, guarded
 from apps.web.sessions import artifacts, pictures, provenance, sending, shared, views
-from apps.web.settings import account, data, imports, keys, notifications, programs, security, usage, workspaces
+from apps.web.settings import account, data, imports, keys, models, notifications, programs, security, usage, workspaces
 
 app_name = "web"
 
@@ -92,6 +92,10 @@ urlpatterns = [
     path("settings/programs/<str:program>/delete", programs.delete, name="settings-delete-program"),
     path("settings/credentials", credentials.credential_list, name="settings-credentials"),
     path("settings/credentials/<int:number>/revoke", credentials.revoke_credential, name="revoke"),
+    path("settings/models", models.models, name="settings-models"),
+    path("settings/models/connect", models.connect, name="settings-connect-model"),
+    path("settings/models/<int:number>", models.change, name="settings-model"),
+    path("settings/models/<int:number>/try", models.try_model, name="settings-try-model"),
     path("settings/usage", usage.usage, name="settings-usage"),
     path("settings/data", data.my_data, name="settings-data"),
     path("settings/data/export", data.export, name="settings-export"),

@@ -40,8 +40,8 @@ def listen(host: str, port: int) -> socket.socket:
         listener = socket.create_server((host.strip("[]"), port), family=family)
     except OSError as error:
         raise AddressTaken(
-            f"Cannot listen at {host}:{port} ({error.strerror}). "
-            "Stop the program that uses the address, or choose another one with PORT and HOST."
+            f"Cannot listen at {host}:{port} ({error.strerror}). Stop the program that uses the address, or choose "
+            f"another port: PORT={port % 65535 + 1} make run. HOST chooses another address."
         ) from error
     # Accepted connections inherit both. asyncio sets TCP_NODELAY only for sockets that name their protocol.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -17,7 +17,11 @@ class Forbidden(OutboundError):
 
 
 class Private(Forbidden):
-    """The address is in a private network. Operators can allow it."""
+    """The address is in a private network. Operators can allow it by `entry` (see `Allowed.read`)."""
+
+    def __init__(self, message: str, entry: str = "") -> None:
+        super().__init__(message)
+        self.entry = entry
 
 
 class Unreachable(OutboundError):

@@ -116,7 +116,7 @@ def _checked(target: Target, allowed: Allowed) -> Target:
     So nobody can save one that every call would refuse. Where this cannot be known, calls check its addresses.
     """
     if target.is_inside and not allowed.may_lead_to(target):
-        raise Private(NOT_OPEN)
+        raise Private(NOT_OPEN, target.entry)
     if target.address is not None:
         _refuse_closed(target, target.address, allowed)
     return target
@@ -125,7 +125,9 @@ def _checked(target: Target, allowed: Allowed) -> Target:
 def _refuse_closed(target: Target, address: IPAddress, allowed: Allowed) -> None:
     if is_public(address) or allowed.opens(target.host, address, target.port):
         return
-    raise Forbidden(NEVER_OPEN) if embedded_address(address) in METADATA_ADDRESSES else Private(NOT_OPEN)
+    if embedded_address(address) in METADATA_ADDRESSES:
+        raise Forbidden(NEVER_OPEN)
+    raise Private(NOT_OPEN, target.entry)
 
 
 MAX_URL_LENGTH = 2048
@@ -150,6 +152,11 @@ class Target:
     host: str
     port: int
     address: IPAddress | None = None
+
+    @property
+    def entry(self) -> str:
+        """What allows this host and port (see `Allowed.read`)."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def is_inside(self) -> bool:
@@ -194,11 +201,7 @@ def is_private(url: str) -> bool:
 
 def allowed_hosts(url: str) -> list[str]:
     """The entry that allows a URL's host and port (see `Allowed.read`); none for "". Raises Forbidden."""
-    if not url:
-        return []
-    target = parse_url(url)
-    host = f"[{target.host}]" if ":" in target.host else target.host
-    return [f"{host}:{target.port}"]
+    return [parse_url(url).entry] if url else []
 
 
 def target_of(host: str, port: int) -> Target:

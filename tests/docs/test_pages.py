@@ -33,6 +33,7 @@ NOT_RUN = {
     ("docs/how-to/notifications.md", "{"),
     ("docs/how-to/federation.md", "./manage.py peer share report      # here"),
     ("README.md", "make run"),
+    ("README.md", "PYTHONPATH=~/agents make run"),
     ("docs/doors/ag-ui.md", 'import { HttpAgent } from "@ag-ui/client";'),
     ("docs/reference/conformance.md", 'make test TESTS="tests/conformance tests/a2a"'),
     ("docs/tutorials/first-agent.md", "export PYTHONPATH=~/agents"),

@@ -11,7 +11,7 @@ from agentkit import HandlerError
 from apps.agents.cards import HEALTH_REASONS
 from apps.agents.models import Agent, AgentStats, AgentVersion
 from apps.agents.registration import register_hosted
-from apps.engine import handlers, jobs
+from apps.engine import jobs, loading
 from apps.features.health.monitoring import examine_agents, observe, record_health
 from tests.agents.definitions import clerk
 from tests.agents.test_admin_without_code import change
@@ -65,7 +65,7 @@ def test_it_is_well_again_as_soon_as_its_module_is(echo, tmp_path, monkeypatch):
         assert health_of(echo) == ("ok", "")
     finally:
         sys.modules.pop("gone_agents", None)
-        handlers.handler_at.cache_clear()
+        loading.forget()
 
 
 def test_registering_finds_out_at_once(echo):

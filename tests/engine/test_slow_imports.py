@@ -7,7 +7,7 @@ import pytest
 import db
 from apps.agents.models import Agent
 from apps.agents.registration import house_workspace
-from apps.engine import handlers
+from apps.engine import loading
 from tests.engine import gates
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,9 +21,9 @@ def registered():
 
 async def test_the_loop_goes_on_while_a_handler_is_imported():
     agent = await db.run(registered)
-    loading = asyncio.create_task(handlers.handler_of(agent))
+    importing = asyncio.create_task(loading.handler_of(agent))
     await asyncio.to_thread(gates.IMPORTING.wait, 10)
     gates.GO_ON.set()
-    handler = await loading
+    handler = await importing
     assert handler.name == "Handler"
-    assert await handlers.handler_of(agent) is handler
+    assert await loading.handler_of(agent) is handler

@@ -1,4 +1,4 @@
-"""Operators connect language models in admin; agents use them at once."""
+"""Operators connect language models by one form; agents use them at once."""
 
 import asyncio
 import contextlib
@@ -13,6 +13,7 @@ from django.urls import reverse
 
 import db
 from agentkit.llm import LlmFunction, NoModel, has_model
+from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.agents import options
 from apps.agents.definitions import Definition
 from apps.agents.registration import register_hosted, register_model
@@ -30,18 +31,23 @@ from tests.llm.endpoint import Endpoint, hangs, refuses, sends
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ADD = reverse("admin:installation_modelconnection_add")
-TEST = reverse("admin:installation_modelconnection_test")
+ADD = reverse("web:settings-connect-model")
+LIST = reverse("web:settings-models")
 KEY = "sk-test-e7a1c0ffee"
 
 
 def filled(endpoint: Endpoint, **values: str) -> dict[str, str]:
     known = {"provider": "other", "name": "Lab", "base_url": endpoint.url, "key": KEY, "model": "small"}
-    return {**known, "offers-TOTAL_FORMS": "0", "offers-INITIAL_FORMS": "0", **values}
+    return {**known, "act": "save", **values}
 
 
 def offer(**values: str) -> dict[str, str]:
-    return {"offers-TOTAL_FORMS": "1", **{f"offers-0-{name}": value for name, value in values.items()}}
+    forms = {"offers-TOTAL_FORMS": "1", "offers-INITIAL_FORMS": "0"}
+    return forms | {f"offers-0-{name}": value for name, value in values.items()}
+
+
+def change_of(row: ModelConnection) -> str:
+    return reverse("web:settings-model", args=[row.pk])
 
 
 def connect(endpoint: Endpoint, name: str = "Lab", **fields: Any) -> ModelConnection:
@@ -53,14 +59,14 @@ def connect(endpoint: Endpoint, name: str = "Lab", **fields: Any) -> ModelConnec
 
 
 def errors(answer: Any) -> dict[str, list[str]]:
-    return answer.context["adminform"].form.errors
+    return answer.context["form"].errors
 
 
 async def ask(text: str = "Hello", model: str | None = None) -> str:
     return await LlmFunction("Help.", model=model)(None, text)
 
 
-async def test_a_connection_made_in_admin_is_used_at_once_by_every_agent(operator, endpoint):
+async def test_a_connection_is_used_at_once_by_every_agent(operator, endpoint):
     assert not await has_model()
     with pytest.raises(NoModel):
         await ask()
@@ -95,38 +101,67 @@ def test_many_calls_within_a_second_read_the_rows_once(endpoint, django_assert_n
 def test_a_key_is_encrypted_and_shown_to_nobody(operator, endpoint):
     operator.post(ADD, filled(endpoint, allow_private="on"))
     row = ModelConnection.objects.get()
-    page = operator.get(reverse("admin:installation_modelconnection_change", args=[row.pk]))
-    listed = operator.get(reverse("admin:installation_modelconnection_changelist"))
+    pages = [
+        change_of(row),
+        LIST,
+        *(
+            reverse(f"admin:installation_modelconnection_{one}", args=args)
+            for one, args in (
+                ("change", [row.pk]),
+                ("changelist", []),
+            )
+        ),
+    ]
+    shown = "".join(operator.get(page).content.decode() for page in pages)
     log = str(list(LogEntry.objects.values_list("change_message", "object_repr")))
     assert row.api_key == KEY
-    assert KEY not in page.content.decode() + listed.content.decode() + log + repr(current.snapshot())
-    assert LogEntry.objects.filter(content_type__model="modelconnection").exists()
+    assert KEY not in shown + log + repr(current.snapshot())
 
 
 def test_a_stored_key_goes_to_no_other_host(operator, endpoint):
     row = connect(endpoint)
-    change = reverse("admin:installation_modelconnection_change", args=[row.pk])
     elsewhere = {"base_url": "https://models.example.org/v1", "key": "", "allow_private": "on"}
-    assert "key" in errors(operator.post(change, filled(endpoint, **elsewhere)))
-    told = operator.post(TEST, {**filled(endpoint, **elsewhere), "id": row.pk}).json()
-    assert (told["ok"], endpoint.requests) == (False, [])
+    for act in ("test", "save"):
+        assert "key" in errors(operator.post(change_of(row), filled(endpoint, act=act, **elsewhere)))
+    assert endpoint.requests == []
     row.refresh_from_db()
     assert row.base_url == endpoint.url
-    assert operator.post(change, filled(endpoint, key="", model="large")).status_code == 302
+    assert operator.post(change_of(row), filled(endpoint, key="", model="large")).status_code == 302
     row.refresh_from_db()
     assert (row.api_key, row.model) == (KEY, "large")
-    operator.post(change, filled(endpoint, key="", forget_key="on"))
+    operator.post(change_of(row), filled(endpoint, key="", forget_key="on"))
     row.refresh_from_db()
     assert row.api_key == ""
 
 
-def test_a_private_address_must_be_allowed_in_the_same_form(operator, endpoint):
+def test_a_test_lists_the_models_and_saves_nothing(operator, endpoint):
+    bare = endpoint.url.removesuffix("/v1")
+    answer = operator.post(ADD, filled(endpoint, base_url=bare, model="", act="test", allow_private="on"))
+    assert answer.context["form"].fields["model"].widget.choices == [("large", "large"), ("small", "small")]
+    assert not ModelConnection.objects.exists()
+    assert not NetworkAllowance.objects.exists()
+    operator.post(ADD, filled(endpoint, base_url=bare, allow_private="on"))
+    assert ModelConnection.objects.get().base_url == endpoint.url  # /v1 is found
+
+
+def test_what_failed_keeps_what_was_typed(operator, endpoint):
+    endpoint.usual = refuses(401, "Incorrect API key provided.")
+    answer = operator.post(ADD, filled(endpoint, allow_private="on"))
+    form = answer.context["form"]
+    assert (answer.status_code, list(form.errors), form["key"].value()) == (422, ["key"], KEY)
+    assert KEY in str(form["key"])
+    assert not NetworkAllowance.objects.exists()
+
+
+def test_an_allowance_is_saved_together_with_its_connection(operator, endpoint):
     assert "base_url" in errors(operator.post(ADD, filled(endpoint)))
-    told = operator.post(TEST, filled(endpoint)).json()
-    assert (told["ok"], told["private"], endpoint.headers) == (False, True, [])
+    assert endpoint.headers == []
     operator.post(ADD, filled(endpoint, allow_private="on"))
     row = NetworkAllowance.objects.get()
     assert (row.entry, row.expires_at) == (endpoint.url.removeprefix("http://").removesuffix("/v1"), None)
+    actions = set(AuditEntry.objects.values_list("action", flat=True))
+    assert {AuditAction.ALLOWANCE_CREATED, "admin.created"} <= actions
+    assert LogEntry.objects.filter(content_type__model__in=["modelconnection", "networkallowance"]).count() == 2
 
 
 def test_a_metadata_address_is_no_endpoint(operator, endpoint):
@@ -138,34 +173,49 @@ def test_a_metadata_address_is_no_endpoint(operator, endpoint):
 def test_the_form_refuses_what_cannot_work(operator, endpoint):
     for values, field in (
         ({"base_url": "models"}, "base_url"),
+        ({"base_url": ""}, "base_url"),
         ({"base_url": "http://user:pass@models.example.org"}, "base_url"),
         ({"key": "two words"}, "key"),
-        ({"model": ""}, "model"),
         ({"slug": "2nd"}, "slug"),
         ({"provider": "openai", "key": ""}, "key"),
-        (offer(name="small", input_price="-1"), "offers"),
+        ({"provider": "nobody"}, "provider"),
     ):
         assert field in errors(operator.post(ADD, filled(endpoint, **values))), values
     assert not ModelConnection.objects.exists()
 
 
-def test_presets_fill_the_address(operator):
-    assert "?provider=ollama" in operator.get(ADD).content.decode()
-    page = operator.get(ADD, {"provider": "ollama"})
-    assert page.context["adminform"].form.initial["base_url"] == "http://127.0.0.1:11434/v1"
+def test_a_preset_fills_in_and_keeps_what_was_typed(operator):
+    typed = {"act": "preset", "provider": "ollama", "base_url": "https://api.openai.com/v1", "key": KEY}
+    form = operator.post(ADD, typed).context["form"]
+    assert (form["base_url"].value(), form["key"].value()) == ("http://127.0.0.1:11434/v1", KEY)
+    assert form["allow_private"].value()
+    again = operator.post(ADD, {**typed, "provider": "other", "base_url": "http://127.0.0.1:11434/v1"}).context["form"]
+    assert (again["base_url"].value(), bool(again["allow_private"].value())) == ("", False)
 
 
-def test_only_operators_with_the_permission_see_or_test_connections(client, ada, endpoint):
+def test_a_connected_model_can_be_tried(operator, endpoint):
     row = connect(endpoint)
+    reply = operator.post(reverse("web:settings-try-model", args=[row.pk])).context["reply"]
+    assert (reply.is_ok, reply.sentence) == (True, "Good day.")
+    endpoint.usual = refuses(503, "Overloaded.")
+    assert not operator.post(reverse("web:settings-try-model", args=[row.pk])).context["reply"].is_ok
+
+
+def test_only_operators_with_the_permission_connect_models(client, ada, endpoint, settings):
+    row = connect(endpoint)
+    pages = [ADD, LIST, change_of(row), reverse("web:settings-try-model", args=[row.pk])]
     client.force_login(ada)
-    pages = [ADD, reverse("admin:installation_modelconnection_change", args=[row.pk])]
-    assert {client.get(page).status_code for page in pages} == {302}  # to sign in as an operator
+    assert {client.post(page, filled(endpoint)).status_code for page in pages} == {403}
     ada.is_staff = True
     ada.save()
     ada.user_permissions.set(Permission.objects.filter(codename="view_modelconnection"))
-    assert client.post(TEST, {**filled(endpoint), "id": row.pk}).status_code == 403
-    assert client.post(TEST, filled(endpoint)).status_code == 403
+    assert [client.get(page).status_code for page in pages[:3]] == [403, 200, 403]
     assert client.post(ADD, filled(endpoint)).status_code == 403
+    ada.user_permissions.add(Permission.objects.get(codename="add_modelconnection"))
+    NetworkAllowance.objects.all().delete()  # ada may not allow another
+    assert "base_url" in errors(client.post(ADD, filled(endpoint, name="Other", allow_private="on")))
+    settings.MFA_FOR_OPERATORS = True
+    assert client.get(ADD).url == reverse("web:settings-security")
     assert endpoint.headers == []
 
 
@@ -192,16 +242,9 @@ def test_there_is_one_default_connection_and_a_removed_one_is_replaced(endpoint)
     assert current.snapshot().default.slug == "first"
 
 
-def test_one_that_stops_being_the_default_while_it_is_tested_leaves_a_default(operator, endpoint, monkeypatch):
-    first = connect(endpoint, "First")
-
-    async def check(*_: Any) -> checks.Checked:
-        await db.run(connect, endpoint, "Second", is_default=True)
-        return checks.Checked(True, "It answered.")
-
-    monkeypatch.setattr(checks, "check", check)
-    address = reverse("admin:installation_modelconnection_change", args=[first.pk])
-    assert operator.post(address, filled(endpoint, name="First", is_default="on")).status_code == 302
+def test_a_later_connection_can_be_made_the_default(operator, endpoint):
+    connect(endpoint, "First")
+    operator.post(ADD, filled(endpoint, name="Second", is_default="on"))
     assert list(ModelConnection.objects.filter(is_default=True).values_list("name", flat=True)) == ["Second"]
 
 
@@ -244,8 +287,9 @@ def test_people_choose_the_models_that_operators_offer(endpoint, settings):
 
 
 async def test_prices_give_the_cost_of_a_run(operator, endpoint, ada, said, worker):
-    values = filled(endpoint, allow_private="on", **offer(name="small", input_price="2.5", output_price="10"))
-    await asyncio.to_thread(operator.post, ADD, values)
+    row = await db.run(connect, endpoint)
+    prices = reverse("admin:installation_modelconnection_change", args=[row.pk])
+    await asyncio.to_thread(operator.post, prices, offer(name="small", input_price="2.5", output_price="10"))
     agent = await db.run(register_model, "clerk", definition())
     receipt = await send(ada.principal, agent, said("Hello"))
     async with asyncio.timeout(30):

@@ -6,8 +6,11 @@ import pytest
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
+import outbound
 from apps.agents.models import Agent
+from apps.installation.models import NetworkAllowance
 from apps.remote.models import RemoteAgent, RemoteCredential
+from apps.web import allowances
 from tests.remote.card_server import WELL_KNOWN
 from tests.remote.conftest import cards_at, outward  # noqa: F401 fixtures
 
@@ -59,6 +62,23 @@ def test_by_its_address_it_is_looked_at_then_registered_for_the_person_alone(pag
     client.force_login(ada)
     add(page, **looked(page, card=card))
     assert RemoteAgent.objects.get(agent__name="Pasted").card_url == ""
+
+
+def test_a_private_address_is_allowed_together_with_the_agent(page, served, settings, ada, bob, client):
+    settings.OUTBOUND_ALLOW = []
+    outbound.configure([])
+    entry = served.url.removeprefix("http://")
+    refused = add(page, url=served.url, allow=entry).context["form"]  # ada is no operator
+    assert (refused.problems["url"], served.requests) == (allowances.ASK_AN_OPERATOR, [])
+    bob.is_staff = bob.is_superuser = True
+    bob.save()
+    client.force_login(bob)
+    asked = add(client, url=served.url).context["form"]
+    assert (asked.url, asked.private, served.requests) == (served.url, entry, [])
+    form = looked(client, url=served.url, allow=[entry, "10.9.8.7:1"])
+    assert not NetworkAllowance.objects.exists()
+    assert add(client, **form).status_code == 302
+    assert list(NetworkAllowance.objects.values_list("entry", "added_by")) == [(entry, bob.pk)]
 
 
 def test_what_cannot_be_used_is_said_by_its_field(page, outward):  # noqa: F811

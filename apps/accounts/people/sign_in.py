@@ -167,6 +167,11 @@ def needs_second_factor(person: User) -> bool:
     return settings.MFA_FOR_OPERATORS and person.is_staff and not is_mfa_enabled(person)
 
 
+def may_operate(person: User, permission: str) -> bool:
+    """May the person do on any page what admin lets them do by this permission, with a second factor where it asks?"""
+    return person.is_staff and person.has_perm(permission) and not needs_second_factor(person)
+
+
 def sign_out_everywhere(person: User) -> None:
     """End all sessions of the person in browsers: the hash that each has is no longer right."""
     with write_transaction():

@@ -32,7 +32,8 @@ MEGABYTE = 1024 * 1024
 LIMITS = outbound.Limits(seconds=None, bytes=50 * MEGABYTE)  # the turn's own time limit ends long calls
 
 NOT_CONNECTED = (
-    "No language model is connected. An operator can connect one in admin, under Model connections, or with LLM_MODEL."
+    "No language model is connected. An operator can connect one in the settings, under Language models, or with"
+    " LLM_MODEL."
 )
 
 

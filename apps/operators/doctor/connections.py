@@ -131,9 +131,8 @@ def language_model(_: Patient) -> Finding:
     found = asyncio.run(checks.check(asked, provider))
     if found.is_ok:
         return ok(found.sentence)
-    where = (
-        f"the model connection {endpoint.name} in admin" if endpoint.slug else "LLM_MODEL, LLM_BASE_URL and LLM_API_KEY"
-    )
+    connection = f"the connection {endpoint.name} in the settings, under Language models"
+    where = connection if endpoint.slug else "LLM_MODEL, LLM_BASE_URL and LLM_API_KEY"
     return problem(found.sentence, f"Check {where}.")
 
 

@@ -34,11 +34,14 @@ SECTIONS = {
 }
 """The title and the icon of each section, by the end of its address."""
 FOR_INVITERS = {"invitations": ("Invitations", "person")}
+FOR_OPERATORS = {"models": ("Language models", "operate")}
 
 
 def sections_of(person: User) -> dict[str, tuple[str, str]]:
     """The sections that the person may open."""
     found = {**SECTIONS, **FOR_INVITERS} if may_invite(person) else SECTIONS
+    if person.is_staff and person.has_perm("installation.view_modelconnection"):
+        found = {**found, **FOR_OPERATORS}
     return found if settings.OAUTH_ENABLED else {name: about for name, about in found.items() if name != "programs"}
 
 

@@ -98,6 +98,8 @@ def condition(agent: Agent, viewer: User) -> SafeString:
         look, word = "waiting", agent.current_activity.label
     elif viewer.is_staff:
         why = agent.ailment
+    elif agent.health == Agent.Health.UNAVAILABLE:
+        why = "It cannot answer at the moment. Ask an operator, who sees why here."
     return format_html(
         '<span class="health"><span class="sign sign-{}">{}</span> {} <span class="muted">{}</span></span>',
         look, icon(look), word, why,

@@ -5,6 +5,7 @@ from argparse import ArgumentTypeError, BooleanOptionalAction
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
@@ -28,6 +29,9 @@ POLICIES = (
     "pinned",
     "mcp_tools",
 )
+
+RELOADS = "If its code changed, a running Parley uses the new code from the next message on."
+RESTART = "If its code changed, restart the workers and the web servers to load it."
 
 
 def read_json(name: str) -> Any:
@@ -92,6 +96,7 @@ class Command(QuickCommand):
 
     def handle(self, *args: Any, slug: str, **options: Any) -> None:
         policies = {name: options[name] for name in POLICIES if options[name] is not None}
+        is_known = options["handler"] and Agent.objects.filter(slug=slug, handler=options["handler"]).exists()
         try:
             agent = registered(slug, options, policies)
         except (HandlerError, RemoteError, OutboundError, ArgumentTypeError) as error:
@@ -99,6 +104,8 @@ class Command(QuickCommand):
         except ValidationError as error:
             raise CommandError(error_text(error)) from error
         self.stdout.write(f"{agent.name} is registered at /a2a/{agent.slug} ({agent.get_access_display()}).")
+        if is_known:
+            self.stdout.write(RELOADS if settings.EMBEDDED else RESTART)
 
 
 def registered(slug: str, options: dict[str, Any], policies: dict[str, Any]) -> Agent:

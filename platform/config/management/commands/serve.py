@@ -23,8 +23,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, no_showcase: bool, no_worker: bool, **options: Any) -> None:
         try:
             serving.check_address(settings.HOST, settings.PORT)
+            self.tell("Preparing the database, files and agents…")
             call_command("prepare")
+            if not no_showcase:
+                self.tell("Loading the examples…")
             loaded = None if no_showcase else showcase.load_showcase()
+            self.tell("Starting the server…")
             from config.asgi import application  # it needs the migrations
 
             serving.serve(
@@ -36,6 +40,10 @@ class Command(BaseCommand):
             )
         except serving.AddressTaken as error:
             raise CommandError(str(error)) from error
+
+    def tell(self, line: str) -> None:
+        self.stdout.write(line)
+        self.stdout.flush()
 
     def greet(self, loaded: showcase.Loaded | None) -> None:
         """Say where to sign in, and how."""

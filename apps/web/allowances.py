@@ -1,0 +1,45 @@
+"""Allowing a private address where it is needed: in the form of what is there, and stored together with it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.http import HttpRequest
+
+from apps.accounts.models import User
+from apps.accounts.people.sign_in import may_operate
+from apps.installation.models import NetworkAllowance, check_entry
+
+PERMISSION = "installation.add_networkallowance"
+ALLOW_BELOW = "This address is in a private network. Allow calls to it below, and go on."
+ASK_AN_OPERATOR = (
+    "This address is in a private network. Ask an operator of this installation to add this, or to allow it."
+)
+
+
+def may_allow(person: User) -> bool:
+    return may_operate(person, PERMISSION)
+
+
+def is_entry(text: str) -> bool:
+    """May it be allowed at all? Addresses of cloud metadata may not."""
+    try:
+        check_entry(text)
+    except ValidationError:
+        return False
+    return True
+
+
+def allow(request: HttpRequest, entry: str, reason: str) -> None:
+    """Allow a host and port without expiry, as admin would. Call it in the transaction of what needs it.
+
+    Raises PermissionDenied.
+    """
+    person = cast("User", request.user)
+    if not may_allow(person):
+        raise PermissionDenied
+    fields = {"reason": reason[:200], "added_by": person, "expires_at": None}
+    row, _ = NetworkAllowance.objects.update_or_create(entry=entry, defaults=fields)
+    admin.site.get_model_admin(NetworkAllowance).log_addition(request, row, reason)
