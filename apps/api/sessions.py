@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,7 @@ from apps.api.shapes import (
 from apps.features.search import queries
 from apps.features.search.models import SearchEntry
 from apps.features.search.queries import PageCursor, SearchResult
-from apps.features.sessions import commands, deletion, marks
+from apps.features.sessions import commands, deletion, families, marks
 from apps.record import lineage, projection, sync, wire
 from apps.record.content.rendering import title_of
 from apps.record.errors import ContextNotFound, InvalidFields
@@ -111,6 +111,22 @@ class Changes(Body):
         Context.Sharing.choices,
         required=False,
         help_text="Who may see the session. Members of its workspace also write in it, unless they are viewers.",
+    )
+
+
+class BranchesQuery(Query):
+    branches = Choice(
+        [("this", "this session alone"), ("all", "all sessions of yours with its `rootId`")],
+        default="this",
+    )
+
+
+class DeletingQuery(BranchesQuery):
+    after = serializers.IntegerField(
+        default=None,
+        min_value=1,
+        max_value=2**63 - 1,
+        help_text="The index of an event of this session. Your forks that share the event are deleted too.",
     )
 
 
@@ -276,24 +292,41 @@ class OneSession(Endpoint):
             commands.rename_session(self.principal, session, asked["title"])
         return Response(shapes.session_json(find_session(self.principal, session)))
 
-    @documented("sessions_delete", "Delete a session", answers={204: None}, refuses=[409])
+    @documented("sessions_delete", "Delete a session", query=DeletingQuery, answers={204: None}, refuses=[409])
     def delete(self, request: Request, session: uuid.UUID) -> Response:
-        """Running tasks in the session are canceled. Forks of the session do not change."""
-        deletion.delete_session(self.principal, session)
+        """Running tasks in the session are canceled. Forks of the session do not change, unless you ask for that."""
+        asked = self.query(DeletingQuery)
+        if asked["branches"] == "all":
+            families.delete(self.principal, families.members(self.principal, session))
+        elif asked["after"] is not None:
+            families.delete(self.principal, families.continuing(self.principal, session, asked["after"]))
+        else:
+            deletion.delete_session(self.principal, session)
         return Response(status=204)
 
 
 class Archived(Endpoint):
-    @documented("sessions_archive", "Archive a session", answers={200: SessionShape}, refuses=[409])
+    @documented(
+        "sessions_archive", "Archive a session", query=BranchesQuery, answers={200: SessionShape}, refuses=[409]
+    )
     def post(self, request: Request, session: uuid.UUID) -> Response:
         """Lists omit an archived session until somebody sends a message in it."""
-        return Response(shapes.session_json(commands.archive_session(self.principal, session)))
+        return _archived(self, session, commands.archive_session)
 
 
 class Unarchived(Endpoint):
-    @documented("sessions_unarchive", "Unarchive a session", answers={200: SessionShape}, refuses=[409])
+    @documented(
+        "sessions_unarchive", "Unarchive a session", query=BranchesQuery, answers={200: SessionShape}, refuses=[409]
+    )
     def post(self, request: Request, session: uuid.UUID) -> Response:
-        return Response(shapes.session_json(commands.unarchive_session(self.principal, session)))
+        return _archived(self, session, commands.unarchive_session)
+
+
+def _archived(view: Endpoint, session: uuid.UUID, act: Callable[[Principal, uuid.UUID], Context]) -> Response:
+    if view.query(BranchesQuery)["branches"] == "all":
+        families.each(view.principal, session, act)
+        return Response(shapes.session_json(find_session(view.principal, session)))
+    return Response(shapes.session_json(act(view.principal, session)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,12 +453,15 @@ class Mark(Endpoint):
     @documented(
         "sessions_mark",
         "Pin a session, or record how far you have read it",
+        query=BranchesQuery,
         body=Marking,
         answers={200: MarkShape},
         examples=[OpenApiExample("Pin", {"pinned": True}, request_only=True)],
     )
     def put(self, request: Request, session: uuid.UUID) -> Response:
-        """Fields that you omit do not change. `seen` never decreases."""
+        """Fields that you omit do not change. `seen` never decreases. `branches` is for `"pinned": false`."""
+        if self.query(BranchesQuery)["branches"] == "all":
+            marks.unpin_family(self.principal, session)
         own = marks.update_mark(self.principal, session, **self.body(Marking))
         return Response({"pinned": own.pinned_at is not None, "seen": own.seen})
 

@@ -86,6 +86,9 @@ class SessionShape(Shape):
         help_text="When the session's newest event was recorded. An imported session has the times of its conversation."
     )
     parent_id = serializers.UUIDField(allow_null=True, help_text="The session from which this session was forked.")
+    root_id = serializers.UUIDField(
+        help_text="The session with which the conversation began: itself, or for a fork of your own session that one's."
+    )
     revision = serializers.IntegerField(help_text="The index of the session's newest event.")
     archived_at = serializers.DateTimeField(allow_null=True)
     sharing = serializers.ChoiceField(
@@ -289,6 +292,7 @@ def build_session_json(context: Context, slugs: Slugs, message_count: int) -> JS
         "createdAt": timestamp(context.created_at),
         "updatedAt": timestamp(context.updated_at),
         "parentId": str(context.parent_id) if context.parent_id else None,
+        "rootId": str(context.family_key),
         "revision": context.last_event,
         "archivedAt": optional_timestamp(context.archived_at),
         "sharing": context.sharing.value,

@@ -257,7 +257,10 @@ class Edited(TypedDict):
 
 
 class Fork(TypedDict):
-    """The log continues event `at` of another. `left`: its tasks that had not ended; they do not continue here."""
+    """The log continues event `at` of another. `left`: its tasks that had not ended; they do not continue here.
+
+    `root`: the first session of the family (`Context.family_key`).
+    """
 
     opens: Opening
     dated: NotRequired[str]
@@ -265,6 +268,7 @@ class Fork(TypedDict):
     at: int
     reason: str
     left: list[str]
+    root: NotRequired[str]  # absent in older logs
     edited: NotRequired[Edited]
 
 
@@ -316,6 +320,7 @@ class SessionDeleted(TypedDict):
     parent: NotRequired[str]
     at: NotRequired[int]
     reason: NotRequired[str]
+    root: NotRequired[str]
 
 
 PAYLOADS: dict[EventType, type] = {

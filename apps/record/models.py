@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from django.db import models
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from apps.accounts.models import User, Workspace
@@ -142,7 +143,16 @@ class ContextQuerySet(models.QuerySet["Context"]):
         """Conversations begun from outside, not by agents that call other agents."""
         return self.filter(parent_task=None)
 
+    def with_family(self) -> ContextQuerySet:
+        """Each with `family`: the key that a session shares with its owner's forks of it."""
+        return self.annotate(family=FAMILY)
 
+    def of_family(self, family: uuid.UUID) -> ContextQuerySet:
+        """The sessions with this `family_key`, the oldest first."""
+        return self.with_family().filter(family=family).order_by("created_at", "pk")
+
+
+FAMILY = Coalesce("root", "id")
 MAX_TITLE = 200  # characters
 
 
@@ -166,6 +176,8 @@ class Context(models.Model):
         null=True, blank=True, help_text="Index of the last event shared with the parent."
     )
     fork_reason = models.CharField(max_length=40, blank=True)
+    # A plain id: the family outlives its first session.
+    root = models.UUIDField(null=True, blank=True, help_text="The first session of a fork's family.")
     # A plain id: a child's context must not look like a person's own when the parent is deleted.
     parent_task = models.UUIDField(null=True, blank=True, help_text="The task that started this session.")
     last_event = models.PositiveBigIntegerField(default=0, help_text="Index of the newest event.")
@@ -213,6 +225,7 @@ class Context(models.Model):
                 condition=models.Q(parent_task=None),
                 name="listed_contexts_of_an_owner",
             ),
+            models.Index("owner", FAMILY, name="families_of_an_owner"),
             models.Index(
                 fields=["workspace", "-updated_at", "-id"], condition=models.Q(is_shared=True), name="shared_contexts"
             ),
@@ -240,6 +253,11 @@ class Context(models.Model):
     def recorded_at(self) -> datetime.datetime:
         """When its newest event was recorded: `updated_at`, or the import of a conversation that is older."""
         return max(self.updated_at, self.imported_at) if self.imported_at else self.updated_at
+
+    @property
+    def family_key(self) -> uuid.UUID:
+        """What it shares with its owner's forks of it; a fork of somebody else's session begins a family."""
+        return self.root or self.pk
 
     @property
     def sharing(self) -> Context.Sharing:

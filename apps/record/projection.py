@@ -237,6 +237,7 @@ def _fork(event: Event, rows: Rows) -> None:
     rows.context.parent_id = uuid.UUID(event.payload["parent"])
     rows.context.forked_at = event.payload["at"]
     rows.context.fork_reason = event.payload["reason"]
+    rows.context.root = _root(event)
     for key in map(uuid.UUID, event.payload["left"]):
         if key not in rows.tasks:  # the ledger does not have them: they belong to another context
             continue
@@ -244,6 +245,15 @@ def _fork(event: Event, rows: Rows) -> None:
         for artifact in rows.artifacts_by_task.get(key, {}).values():
             artifact.state, artifact.parts = Artifact.State.DISCARDED, []
             artifact.digest, artifact.signature = "", {}
+
+
+def _root(event: Event) -> uuid.UUID | None:
+    """The family of a fork. Older logs do not say it: then it is that of the parent, if they have one owner."""
+    payload: JSON = event.payload
+    if "root" in payload:
+        return uuid.UUID(payload["root"])
+    parent = Context.objects.filter(pk=payload.get("parent"), owner=payload["opens"]["owner"]).first()
+    return parent.family_key if parent else event.context_id
 
 
 def _deleted(event: Event, rows: Rows) -> None:
@@ -254,6 +264,7 @@ def _deleted(event: Event, rows: Rows) -> None:
     if "at" in payload:
         context.parent_id = uuid.UUID(payload["parent"]) if "parent" in payload else None
         context.forked_at, context.fork_reason = payload["at"], payload["reason"]
+        context.root = _root(event)
     rows.clear()
 
 
@@ -273,6 +284,8 @@ def tombstone_of(context: Context) -> SessionDeleted:
         kept |= {"at": context.forked_at, "reason": context.fork_reason}
         if context.parent_id is not None:
             kept["parent"] = str(context.parent_id)
+        if context.root is not None:
+            kept["root"] = str(context.root)
     return kept
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import uuid
 import zoneinfo
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from typing import Any, cast
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
-from django.db.models import OuterRef, Subquery
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -26,11 +24,12 @@ from django.views.decorators.http import require_safe
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.features.sessions import marks
+from apps.features.forks.branches import with_chosen_leaf
+from apps.features.sessions import families, marks
 from apps.plans.person import waiting_for
 from apps.record import sync
 from apps.record.lookup import restored_or_none
-from apps.record.models import Context, ContextQuerySet, Task
+from apps.record.models import Context, ContextQuerySet
 from console import clock
 
 type View = Callable[..., HttpResponseBase]
@@ -140,56 +139,22 @@ def recent_sessions(principal: Principal, limit: int = RECENT_SESSIONS) -> Recen
 
 def sessions_of(principal: Principal, *, archived: bool = False) -> ContextQuerySet:
     """The caller's own sessions, as `as_rows`."""
-    found = Context.objects.of(principal).listed().filter(archived_at__isnull=not archived)
-    return as_rows(found, principal)
+    found = Context.objects.of(principal).listed()
+    return as_rows(found, principal).filter(archived_at__isnull=not archived)
 
 
 def as_rows(found: ContextQuerySet, principal: Principal) -> ContextQuerySet:
-    """Sessions, newest first, with the reader's marks and the `state` of the newest task."""
-    newest = Task.objects.filter(context=OuterRef("pk")).order_by("-created_at", "-pk")
-    rows = found.select_related("agent").defer("memory", "options")
-    marked = marks.with_marks(rows, principal).annotate(state=Subquery(newest.values("state")[:1]))
+    """A row for each family of sessions, newest first, with the reader's marks and the branch that they chose."""
+    rows = families.newest_of_each(found).select_related("agent").defer("memory", "options")
+    marked = with_chosen_leaf(marks.with_marks(rows, principal), principal)
     return marked.order_by("-updated_at", "-pk")
 
 
 def by_day(sessions: Iterable[Context]) -> Iterable[tuple[str, list[Context]]]:
-    """Sessions, newest first, grouped by day in the active time zone, each followed by its forks."""
+    """Sessions, newest first, grouped by day in the active time zone."""
     today = timezone.localdate()
-    for day, group in groupby(with_forks(sessions), key=lambda one: timezone.localdate(one[0].updated_at)):
-        yield _day_name(day, today), [session for _, tree in group for session in tree]
-
-
-MOST_INDENTED = 3
-
-
-def with_forks(sessions: Iterable[Context]) -> list[tuple[Context, list[Context]]]:
-    """Trees of the sessions given, newest first: the newest session of each, and all, forks below their parents.
-
-    Each session gets its `depth` in the tree, at most MOST_INDENTED.
-    """
-    found = {one.pk: one for one in sessions}
-    forks: dict[uuid.UUID, list[Context]] = defaultdict(list)
-    for one in found.values():
-        if one.parent_id in found:
-            forks[one.parent_id].append(one)
-    tree_of: dict[uuid.UUID, int] = {}
-    trees = []
-    for root in (one for one in found.values() if one.parent_id not in found):
-        trees.append(tree := list(_below(root, forks)))
-        tree_of |= {one.pk: len(trees) - 1 for one in tree}
-    newest: dict[int, Context] = {}
-    for one in found.values():
-        newest.setdefault(tree_of[one.pk], one)
-    return [(one, trees[number]) for number, one in newest.items()]
-
-
-def _below(root: Context, forks: dict[uuid.UUID, list[Context]]) -> Iterator[Context]:
-    waiting = [(root, 0)]
-    while waiting:
-        session, depth = waiting.pop()
-        session.depth = min(depth, MOST_INDENTED)  # type: ignore[attr-defined]
-        yield session
-        waiting += [(fork, depth + 1) for fork in reversed(forks[session.pk])]
+    for day, group in groupby(sessions, key=lambda one: timezone.localdate(one.updated_at)):
+        yield _day_name(day, today), list(group)
 
 
 def _day_name(day: datetime.date, today: datetime.date) -> str:

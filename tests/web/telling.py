@@ -65,8 +65,8 @@ def failed(user: User, agent: Agent, words: str = "It broke.") -> Receipt:
     return receipt
 
 
-def asked(user: User, agent: Agent, slot: JSON, words: str = "Which format?") -> Receipt:
-    receipt = begun(user, agent)
+def asked(user: User, agent: Agent, slot: JSON, words: str = "Which format?", **more: Any) -> Receipt:
+    receipt = begun(user, agent, **more)
     with ledger.writing(receipt.context) as log:
         work(log, receipt)
         status(log, receipt, "input-required", words, slot=slot)

@@ -1,12 +1,14 @@
 """The sidebar as the server renders it."""
 
 import re
+import uuid
 
+import pytest
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.features.forks import forking
-from apps.features.sessions import commands, marks
+from apps.features.forks import branches, forking
+from apps.features.sessions import commands, deletion, families, marks
 from apps.record.models import Context
 from apps.web.shell import RECENT_SESSIONS
 from tests.web import telling
@@ -115,12 +117,68 @@ def test_agents_to_write_to_are_found_and_those_of_late_come_first(ada: User, ad
     assert ada_browser.get("/find?q=%00").status_code == 200
 
 
-def test_forks_are_below_their_session_where_the_newest_of_them_belongs(ada, echo, ada_browser):
-    old = Context.objects.get(pk=telling.begun(ada, echo, "the first").context)
+@pytest.fixture
+def family(ada, echo):
+    """A session, an edit of it, and a fork of the edit; the newest first."""
+    first = Context.objects.get(pk=telling.finished(ada, echo).context)
+    commands.rename_session(ada.principal, first.pk, "The family")
+    edited = forking.fork(ada.principal, first, 0, reason="edit")
+    fork = forking.fork(ada.principal, edited, edited.last_event, reason="fork")
+    return [fork, edited, first]
+
+
+def rows(browser, address="/sidebar"):
+    """Titles, the session that each opens, and the number of branches."""
+    row = r'<li data-key="([0-9a-f-]+)".*?data-branches="(\d+)".*?data-session="([0-9a-f-]+)"'
+    found = re.findall(row, browser.get(address).text.partition('id="sessions"')[2] or browser.get(address).text, re.DOTALL)
+    return [(uuid.UUID(key), uuid.UUID(opens), int(count)) for key, count, opens in found]
+
+
+def test_a_family_is_one_row_that_opens_its_newest_branch(family, ada, echo, ada_browser):
+    fork, edited, first = family
     other = telling.begun(ada, echo, "another").context
-    fork = forking.fork(ada.principal, old, old.last_event, reason="fork")
-    telling.begun(ada, echo, "in the fork", contextId=fork.context_id)
-    fork.refresh_from_db()
-    inner = forking.fork(ada.principal, fork, fork.last_event, reason="fork")
-    shown = re.findall(r'<li data-key="([0-9a-f-]+)"[^>]*?(?: data-depth="(.)")?>', ada_browser.get("/sidebar").text)
-    assert shown == [(str(old.pk), ""), (str(fork.pk), "1"), (str(inner.pk), "2"), (str(other), "")]
+    for address in ("/sidebar", "/", "/?show=all"):
+        assert rows(ada_browser, address) == [(other, other, 1), (first.pk, fork.pk, 3)]
+    assert ">The family<" in ada_browser.get("/sidebar").text
+    commands.rename_session(ada.principal, edited.pk, "now the newest")
+    assert rows(ada_browser)[0] == (first.pk, edited.pk, 3)
+
+
+def test_a_row_opens_the_branch_chosen_since(family, ada, ada_browser):
+    fork, edited, first = family
+    branches.choose_leaf(ada.principal, fork.pk, edited.pk)
+    assert rows(ada_browser) == [(first.pk, edited.pk, 3)]
+    deletion.delete_session(ada.principal, edited.pk)
+    assert rows(ada_browser) == [(first.pk, fork.pk, 2)]
+
+
+def test_a_family_outlives_its_first_session(family, ada, ada_browser):
+    fork, edited, first = family
+    deletion.delete_session(ada.principal, first.pk)
+    assert rows(ada_browser) == [(edited.pk, fork.pk, 2)]
+
+
+def test_a_pin_or_a_question_in_any_branch_shows_in_the_row(family, ada, echo, ada_browser):
+    fork, edited, first = family
+    marks.update_mark(ada.principal, edited.pk, pinned=True)
+    assert heads(ada_browser) == ["Pinned"]
+    marks.unpin_family(ada.principal, fork.pk)
+    assert heads(ada_browser) == ["Today"]
+    assert "sign-waiting" not in ada_browser.get("/sidebar").text
+    telling.asked(ada, echo, {"name": "format", "schema": telling.FORMAT}, contextId=edited.context_id)
+    commands.rename_session(ada.principal, fork.pk, "newer than the question")
+    assert "sign-waiting" in ada_browser.get("/sidebar").text
+
+
+def test_a_family_is_archived_when_all_its_branches_are(family, ada, ada_browser):
+    fork, edited, first = family
+    commands.archive_session(ada.principal, fork.pk)
+    assert rows(ada_browser) == [(first.pk, edited.pk, 3)]
+    families.each(ada.principal, edited.pk, commands.archive_session)
+    assert rows(ada_browser) == []
+    assert [row[::2] for row in rows(ada_browser, "/?show=archived")] == [(first.pk, 3)]
+
+
+def test_finished_sessions_have_no_sign(ada, echo, ada_browser):
+    telling.finished(ada, echo)
+    assert "sign-done" not in ada_browser.get("/sidebar").text

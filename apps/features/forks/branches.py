@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from django.db import connection
-from django.db.models import Case, F, OuterRef, Q, QuerySet, Subquery, When
+from django.db.models import Case, F, OuterRef, Q, QuerySet, Subquery, UUIDField, When
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce
 
@@ -25,7 +25,7 @@ from apps.record import lineage
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.lineage import LogRange
 from apps.record.lookup import restored
-from apps.record.models import ENDLESS, Context, Message, Segment, seen_by
+from apps.record.models import ENDLESS, Context, ContextQuerySet, Message, Segment, seen_by
 from db.sql import write_transaction
 
 ABOVE = """
@@ -124,6 +124,20 @@ def choose_leaf(principal: Principal, context: uuid.UUID, leaf: uuid.UUID) -> No
     if leaf not in found or _root(leaf) != _root(context):
         raise InvalidParams("There is no such session among the forks of this one. See its tree.", "leaf")
     save_chosen_leaf(principal, found[leaf])
+
+
+def with_chosen_leaf(rows: ContextQuerySet, principal: Principal) -> ContextQuerySet:
+    """The newest sessions of families, each with `leaf`: another branch that the person chose since it changed."""
+    chosen = ChosenLeaf.objects.annotate(family=Coalesce("leaf__root", "leaf_id")).filter(
+        user=principal.user_id,
+        family=OuterRef("family"),
+        leaf__owner=OuterRef("owner"),
+        leaf__deleted_at=None,
+        leaf__archived_at=None,
+        chosen_at__gt=OuterRef("updated_at"),
+    )
+    newest = chosen.exclude(leaf=OuterRef("pk")).order_by("-chosen_at", "pk").values("leaf")
+    return rows.annotate(leaf=Subquery(newest[:1], output_field=UUIDField()))
 
 
 def _forks_at(point: forking.ForkPoint) -> QuerySet[Context]:

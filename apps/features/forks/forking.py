@@ -79,6 +79,7 @@ def fork(
                 child.title = title[:MAX_TITLE] or _title(log.context, point, at, agent)
                 if at == log.context.last_event:
                     child.memory = Context.objects.values_list("memory", flat=True).get(pk=found.pk)
+                child.root = log.context.family_key if is_own else child.pk
                 _create_fork(child, point, reason, agent, edited, principal, dated)
                 if running == "cancel" and is_own:
                     working = Task.objects.filter(context=found.pk, state__in=WORKING_STATES).order_by("first_event")
@@ -177,7 +178,7 @@ def _create_fork(
     principal: Principal,
     dated: str,
 ) -> None:
-    parent, at, memory = point.parent, point.at, child.memory
+    parent, at, memory, root = point.parent, point.at, child.memory, child.family_key
     child.last_event = at
     restored(parent)
     before, options = lineage.agent_at(parent, at)
@@ -198,6 +199,7 @@ def _create_fork(
             "at": at,
             "reason": reason,
             "left": left,
+            "root": str(root),
         }
         if edited:
             payload["edited"] = edited

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from django.db.models import Exists, OuterRef, Q, Subquery
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -37,15 +37,31 @@ def update_mark(
 
 
 def with_marks(contexts: ContextQuerySet, principal: Principal) -> ContextQuerySet:
-    """Contexts, each with `pinned_at`, `seen`, and `unread`: whether an agent has said something since."""
+    """Contexts with their `family`, each with `seen`, `unread`: whether an agent has said something since, and
+    `is_pinned`: whether one of its family is.
+    """
     own = SessionMark.objects.filter(user=principal.user_id, context=OuterRef("pk"))
     seen = Coalesce(Subquery(own.values("seen")[:1]), 0)
     said = Message.objects.filter(context=OuterRef("pk"), role=Message.Role.AGENT, index__gt=OuterRef("seen"))
-    return contexts.annotate(pinned_at=Subquery(own.values("pinned_at")[:1]), seen=seen).annotate(unread=Exists(said))
+    pinned = _pinned_families(principal).filter(family=OuterRef("family"))
+    return contexts.annotate(is_pinned=Exists(pinned), seen=seen).annotate(unread=Exists(said))
 
 
 def pinned_filter(principal: Principal) -> Q:
-    return Q(pk__in=SessionMark.objects.filter(user=principal.user_id, pinned_at__isnull=False).values("context"))
+    """For contexts with their `family`."""
+    return Q(family__in=_pinned_families(principal).values("family"))
+
+
+def _pinned_families(principal: Principal) -> QuerySet[SessionMark]:
+    pinned = SessionMark.objects.filter(user=principal.user_id, pinned_at__isnull=False)
+    return pinned.annotate(family=Coalesce("context__root", "context_id"))
+
+
+def unpin_family(principal: Principal, session: uuid.UUID) -> None:
+    """Unpin all of a session's family. Raises ContextNotFound."""
+    family = find_session(principal, session).family_key
+    pinned = _pinned_families(principal).filter(family=family).values("pk")
+    SessionMark.objects.filter(pk__in=list(pinned.values_list("pk", flat=True))).update(pinned_at=None)
 
 
 def erase_marks(context: Context) -> None:

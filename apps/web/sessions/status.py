@@ -15,7 +15,7 @@ from apps.record import lineage
 from apps.record.events import EventType
 from apps.record.models import INTERRUPTED_STATES, TERMINAL_STATES, Context, Event, Task, TaskState
 from apps.web.tasks import small_timeline
-from apps.web.templatetags.parley import state_sign
+from apps.web.templatetags.parley import news_sign
 
 STATUS_EVENTS = (EventType.USER_MESSAGE, EventType.AGENT_SWITCHED, EventType.FORK)
 
@@ -83,7 +83,7 @@ def whole_status(context: Context) -> dict[str, str]:
     """All that changes with the status, as HTML: `status`, `timeline`, and `sign` in the sidebar."""
     newest = lineage.newest_task(context)
     timeline = small_timeline(newest) if newest else ""
-    return {"status": status_html(context), "timeline": timeline, "sign": state_sign(newest.state if newest else None)}
+    return {"status": status_html(context), "timeline": timeline, "sign": news_sign(newest.state if newest else None)}
 
 
 def may_change_status(events: Iterable[Event]) -> bool:

@@ -134,6 +134,13 @@ def state_sign(state: str | None) -> SafeString:
 
 
 @register.simple_tag
+def news_sign(state: str | None) -> SafeString:
+    """The sign in a list of sessions: only for what works, waits or failed. A place for later ones otherwise."""
+    is_news = _state_label(state)[0] in ("working", "waiting", "failed")
+    return state_sign(state) if is_news else SafeString('<span class="sign sign-quiet"></span>')
+
+
+@register.simple_tag
 def state_mark(state: str | None, x: int, y: int) -> SafeString:
     look, word = _state_label(state)
     return format_html(

@@ -7,9 +7,10 @@ export class Store {
   constructor(name) {
     this.memory = { sessions: new Map(), token: "" };
     this.base = new Promise((ready) => {
-      const opening = globalThis.indexedDB?.open(name, 1);
+      const opening = globalThis.indexedDB?.open(name, 2); // the first version's sessions have no `rootId`
       if (!opening) return ready(null);
       opening.onupgradeneeded = () => {
+        for (const kept of [...opening.result.objectStoreNames]) opening.result.deleteObjectStore(kept);
         opening.result.createObjectStore("sessions", { keyPath: "id" });
         opening.result.createObjectStore("about");
       };

@@ -11,7 +11,7 @@ const hasUnsent = () => localStorage.unsent;
 
 /** A session that the list already shows as read need not be marked again. */
 function isUnread(state) {
-  const row = document.querySelector(`.recent [data-key="${page.id}"]`);
+  const row = document.querySelector(`.recent [data-session="${page.id}"]`)?.parentElement;
   return state.last > page.beginning.last || !row || row.matches(".unread");
 }
 

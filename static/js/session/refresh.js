@@ -69,7 +69,7 @@ export function showTurn({ id, status, timeline: drawn, sign, composer }) {
     shown += 1;
     safe(timeline.querySelector(".drawn"), drawn);
   }
-  if (sign) document.querySelector(`#row-${id} > .sign`)?.replaceWith(safe(h("span"), sign).firstElementChild);
+  if (sign) document.querySelector(`.recent [data-session="${id}"] > .sign`)?.replaceWith(safe(h("span"), sign).firstElementChild);
 }
 
 /**

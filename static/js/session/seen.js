@@ -12,7 +12,7 @@ export function start(page) {
     clearTimeout(waiting);
     waiting = 0;
     const { last } = page.state;
-    const row = document.querySelector(`.recent .unread[data-key="${page.id}"]`);
+    const row = document.querySelector(`.recent .unread > [data-session="${page.id}"]`)?.parentElement;
     const isShown = row && !at && !page.old; // lists that are being read again
     const detail = (row || at) && { isMoved: false, isShown };
     [told, at] = [last, Date.now()];

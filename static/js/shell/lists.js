@@ -4,6 +4,7 @@ import { localizeTime } from "../format.js";
 const SOON = 120; // ms to collect further events
 const PAUSE = 1000; // ms between two reads, and more in the background
 const PAUSE_HIDDEN = 5000;
+const ALL = "?branches=all"; // a deletion of all branches
 const TOLD = ["completed", "failed", "rejected", "input-required", "auth-required"]; // also in the background
 
 let due = 0;
@@ -101,17 +102,19 @@ async function fetchList(address) {
 /** What the server does not know: where the reader is, their time format, what they just deleted. */
 function finish(list) {
   for (const time of list.querySelectorAll("time[datetime]")) localizeTime(time);
+  const { family } = document.getElementById("session")?.dataset ?? {};
   for (const link of list.querySelectorAll(".sidebar-link[data-session]")) {
-    if (link.pathname === location.pathname) link.setAttribute("aria-current", "page");
+    if (link.pathname === location.pathname || link.closest("li").dataset.family === family) link.setAttribute("aria-current", "page");
   }
   const { user } = document.querySelector(".sidebar").dataset;
-  for (const id of Object.keys(JSON.parse(localStorage.getItem(`parley.deleting.${user}`) ?? "{}"))) {
-    const row = list.querySelector(`[data-key="${id}"]`);
-    const group = row?.parentElement;
-    row?.remove();
-    if (group?.children.length) continue;
-    group?.previousElementSibling.remove();
-    group?.remove();
+  for (const [id, { which }] of Object.entries(JSON.parse(localStorage.getItem(`parley.deleting.${user}`) ?? "{}"))) {
+    const row = which === ALL && list.querySelector(`[data-key="${id}"]`);
+    if (!row) continue;
+    const group = row.parentElement;
+    row.remove();
+    if (group.children.length) continue;
+    group.previousElementSibling.remove();
+    group.remove();
   }
 }
 

@@ -14,7 +14,7 @@ const MODES = {
 
 const store = new Store(`parley.sessions.${document.querySelector(".sidebar").dataset.user}`);
 let synced = null; // when all sessions were read
-let sessions = [];
+let conversations = []; // one for a session and its branches
 let palette = null;
 
 /** Searches for what was already typed. */
@@ -134,12 +134,27 @@ async function find(text, show, signal) {
 
 function atOnce(text) {
   const fits = fitting(text);
-  const titled = sessions.filter(({ title }) => fits(title)).slice(0, MOST);
+  const titled = conversations.filter(({ titles }) => titles.some(fits)).slice(0, MOST);
   const pages = [...document.querySelectorAll(".sidebar-foot a, #account a, .sidebar [data-new]")];
   return [
     { name: "Sessions", options: titled.map(sessionOption) },
     { name: "Pages", options: pages.filter((link) => fits(nameOf(link))).map(pageOption) },
   ];
+}
+
+/** Each has the title of its first session, and opens the branch that changed last. The newest come first. */
+function inFamilies(sessions) {
+  const families = new Map();
+  for (const session of sessions.sort((one, other) => (one.updatedAt < other.updatedAt ? 1 : -1))) {
+    const key = session.rootId;
+    if (families.has(key)) families.get(key).push(session);
+    else families.set(key, [session]);
+  }
+  return [...families.values()].map((branches) => {
+    const first = branches.find(({ id, rootId }) => id === rootId) ?? branches.at(-1);
+    const newest = branches.find(({ archivedAt }) => !archivedAt) ?? branches[0];
+    return { ...newest, title: first.title, titles: branches.map(({ title }) => title) };
+  });
 }
 
 /** Does a title contain all the words? */
@@ -152,7 +167,7 @@ const nameOf = (link) => (link.querySelector(".name") ?? link).textContent.trim(
 
 /** All sessions, first from this browser, then up to date. */
 async function read() {
-  const kept = (found) => (sessions = [...found.sessions.values()].sort((one, other) => (one.updatedAt < other.updatedAt ? 1 : -1)));
+  const kept = (found) => (conversations = inFamilies([...found.sessions.values()]));
   if (!synced) kept(await store.read());
   if (Date.now() - synced < 10_000) return;
   await sync(store).then(kept, () => {}); // offline the kept ones are used

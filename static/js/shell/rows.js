@@ -1,5 +1,6 @@
 // The menu of a session in a list: rename, pin, archive, delete. A deletion can be undone for some seconds, also on other pages:
 // until then the browser keeps it.
+import { showDialog } from "../dialog.js";
 import { h } from "../dom.js";
 import { withArrows } from "../menu.js";
 import { placeMenu } from "../place.js";
@@ -7,6 +8,7 @@ import { api, Unreachable } from "../requests.js";
 import { announce, toast } from "../toast.js";
 import { shortcut } from "./shortcuts.js";
 
+const ALL = "?branches=all";
 const menu = document.getElementById("row-menu");
 
 let row = null; // the row that the menu is for
@@ -65,7 +67,7 @@ const ACTS = {
   },
   async pin() {
     const pinned = !("pinned" in row.dataset);
-    await api("PUT", `/sessions/${idOf()}/mark`, { pinned });
+    await api("PUT", `/sessions/${idOf()}/mark${pinned ? "" : ALL}`, { pinned });
     changed();
     announce(pinned ? "Pinned." : "Unpinned."); // the list shows it
   },
@@ -76,20 +78,45 @@ const ACTS = {
     await putAway("unarchive", "is back in your list.", "archive");
   },
   async delete() {
-    const [id, title] = [idOf(), titleOf()];
+    const [id, title, branches] = [idOf(), titleOf(), Number(row.dataset.branches)];
+    const isOpen = row.dataset.family === document.getElementById("session")?.dataset.family;
+    const which = branches > 1 ? await askWhich(title, branches) : ALL;
+    if (which === null) return;
+    if (which !== ALL) {
+      const { session } = row.querySelector("[data-session]").dataset;
+      deleteLater(session, `The branch of “${title}” that was used last`, "");
+      if (location.pathname === `/sessions/${session}`) location.assign("/");
+      return;
+    }
     leave();
-    deleteLater(id, title);
-    if (location.pathname === `/sessions/${id}`) location.assign("/");
+    deleteLater(id, `“${title}”`, ALL);
+    if (isOpen) location.assign("/");
   },
 };
 
 async function putAway(act, words, back) {
   const [id, title] = [idOf(), titleOf()];
-  await api("POST", `/sessions/${id}/${act}`);
+  await api("POST", `/sessions/${id}/${act}${ALL}`);
   leave();
   changed();
-  const run = () => api("POST", `/sessions/${id}/${back}`).then(changed, (problem) => toast(problem.message));
+  const run = () => api("POST", `/sessions/${id}/${back}${ALL}`).then(changed, (problem) => toast(problem.message));
   toast(`“${title}” ${words}`, { name: "Undo", run });
+}
+
+/** Which branches a person wants to delete: `ALL`, "" for the one that was used last, null for none. */
+function askWhich(title, branches) {
+  return new Promise((answer) => {
+    const choose = (which) => () => {
+      answer(which);
+      dialog.close();
+    };
+    const all = h("button", { type: "button", class: "primary", onclick: choose(ALL), autofocus: true }, `Delete all ${branches} branches`);
+    const one = h("button", { type: "button", onclick: choose("") }, "Only the branch used last");
+    const cancel = h("button", { type: "button", class: "quiet", onclick: choose(null) }, "Cancel");
+    const words = h("p", {}, `“${title}” has ${branches} branches: its edits, retries and forks.`);
+    const dialog = showDialog("Delete this conversation?", [words, h("p", { class: "actions" }, all, one, cancel)], document.getElementById(button.id));
+    dialog.addEventListener("close", () => answer(null));
+  });
 }
 
 /** The row will disappear: the next one gets the focus. */
@@ -167,9 +194,9 @@ function forget(id) {
   return forgotten;
 }
 
-/** Delete a session, unless the person undoes it. */
-function deleteLater(id, title) {
-  keepPending({ ...pending(), [id]: { title, until: Date.now() + STAYS } });
+/** Delete a session, unless the person undoes it. `which` of its branches too: the query of the request. */
+export function deleteLater(id, title, which) {
+  keepPending({ ...pending(), [id]: { title, which, until: Date.now() + STAYS } });
   offer(id, title);
 }
 
@@ -187,7 +214,7 @@ export const finishDeleting = () => Promise.all(Object.keys(pending()).map(carry
 
 function offer(id, title) {
   const act = { name: "Undo", run: () => giveBack(id), stays: STAYS, over: () => carryOut(id) };
-  offered.set(id, toast(`“${title}” was deleted.`, act));
+  offered.set(id, toast(`${title} was deleted.`, act));
 }
 
 function giveBack(id) {
@@ -198,10 +225,10 @@ async function carryOut(id) {
   offered.delete(id);
   if (!(id in pending())) return; // undone, or done by another tab
   try {
-    await api("DELETE", `/sessions/${id}`);
+    await api("DELETE", `/sessions/${id}${pending()[id].which ?? ""}`);
   } catch (problem) {
     if (problem instanceof Unreachable) return; // it remains to be deleted
-    if (problem.status !== 404) toast(`“${pending()[id]?.title}” could not be deleted. ${problem.message}`);
+    if (problem.status !== 404) toast(`${pending()[id]?.title} could not be deleted. ${problem.message}`);
   }
   forget(id);
 }
