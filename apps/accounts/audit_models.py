@@ -75,6 +75,7 @@ class AuditAction(models.TextChoices):
     TOOL_POLICY_REMOVED = "tool_policy.removed", "removed a policy for a tool"
     TOOL_APPROVED = "tool.approved", "approved a tool call"
     TOOL_REFUSED = "tool.refused", "refused a tool call"
+    TOOL_ALLOWANCE_REVOKED = "tool.allowance_revoked", "no longer allows a tool in a session"
     ALLOWANCE_CREATED = "allowance.created", "allowed a private address"
     ALLOWANCE_CHANGED = "allowance.changed", "changed an allowed address"
     ALLOWANCE_DELETED = "allowance.deleted", "withdrew an allowed address"

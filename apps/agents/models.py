@@ -420,6 +420,7 @@ class ToolPolicy(models.Model):
     class Policy(models.TextChoices):
         RUN = "run", "run it"
         ASK = "ask", "ask a person"
+        ASK_EACH = "ask_each", "ask a person each time"
         ASK_TWO = "ask_two", "ask two people"
         NEVER = "never", "never run it"
 

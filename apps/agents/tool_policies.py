@@ -17,7 +17,7 @@ from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User
 from apps.agents.models import Agent, ToolPolicy
 
-STRICTNESS: list[Policy] = ["run", "ask", "ask_two", "never"]
+STRICTNESS: list[Policy] = ["run", "ask", "ask_each", "ask_two", "never"]
 ALL_MCP = f"{ToolKind.MCP}:*"
 WILDCARDS = frozenset("*?")
 

@@ -193,6 +193,7 @@ class Decide(Endpoint):
         the first who approves them.
         """
         given = self.body(Deciding)
+        approvals.check_program(self.principal, given)
         quotas.count_act(self.principal)
         try:
             approvals.decide(self.principal, task, given.pop("asked"), given)

@@ -8,6 +8,7 @@ from typing import Any
 
 import db
 from agentkit import ToolCall
+from agentkit.llm import approvals
 from agentkit.tools import Policy, ToolKind
 from apps.accounts.principals import Principal
 from apps.agents.tool_policies import policies_of, policy_for
@@ -18,9 +19,15 @@ from apps.engine.output import clean_emission
 from apps.engine.queue import publish
 from apps.engine.recorder import Recorder, event_of
 from apps.record import ledger
-from apps.record.errors import AlreadyAnswered, TaskNotFound
+from apps.record.errors import AlreadyAnswered, Kind, Refusal, TaskNotFound
 from apps.record.events import JSON, EventType
 from apps.record.models import Event, Task
+
+class NeedsKey(Refusal):
+    """Approve on the card in the session or in the inbox. A program approves with an API key."""
+
+    kind = Kind.FORBIDDEN
+
 
 INTERRUPTED = (
     "This call was interrupted. Nobody knows whether it took effect. Do not repeat it: say so, or check by other means."
@@ -73,6 +80,12 @@ def _earlier_result(task: uuid.UUID, key: str) -> tuple[Any, bool] | None:
     if (ended := events.get(EventType.AGENT_TOOL_RESULT)) is not None:
         return ended.payload["result"], ended.payload["isError"]
     return (INTERRUPTED, True) if events else None
+
+
+def check_program(principal: Principal, answer: JSON) -> None:
+    """A browser's login alone approves nothing at the APIs: pages ask the person. Raises NeedsKey."""
+    if not principal.key and answer.get(approvals.DECISION) == approvals.APPROVE:
+        raise NeedsKey
 
 
 def decide(principal: Principal, task: uuid.UUID, asked: int, answer: JSON) -> None:

@@ -28,6 +28,7 @@ from apps.record.errors import AlreadyApproved, ApproverUnknown, InvalidParams
 from apps.record.events import JSON, EventType
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Task, TaskState
+from db.sql import write_transaction
 
 
 def slot_of(outcome: Outcome | None) -> JSON | None:
@@ -39,7 +40,7 @@ def slot_of(outcome: Outcome | None) -> JSON | None:
         slot["service"] = outcome.service
     if isinstance(outcome, InputRequired) and outcome.calls:
         calls = list(outcome.calls)
-        slot |= {"approvers": _open_call(calls)["needs"], "value": {"calls": calls}}
+        slot |= {"approvers": open_call(calls)["needs"], "value": {"calls": calls}}
     if not outcome.schema:
         return slot
     slot["schema"] = outcome.schema
@@ -65,7 +66,7 @@ def asks_approval(slot: JSON | None) -> bool:
 
 def approvers_of(slot: JSON | None) -> list[int]:
     """The keys of the users who approved the call that the slot asks about."""
-    return [one["by"] for one in _open_call(slot["value"]["calls"])["decisions"]] if slot else []
+    return [one["by"] for one in open_call(slot["value"]["calls"])["decisions"]] if slot else []
 
 
 def decided_in(slot: JSON | None) -> JSON:
@@ -99,15 +100,16 @@ def record_decision(log: Ledger, principal: Principal, task: Task, answer: JSON)
     """
     slot: JSON = task.slot or {}
     calls = slot["value"]["calls"]
-    before = _open_call(calls)
+    before = open_call(calls)
     answer = _checked(principal, before, answer)
     name = principal.name or f"user:{principal.user_id}"
     calls, given = approvals.decide(calls, answer, principal.user_id, name, timezone.now().isoformat())
     after = next(one for one in calls if one["key"] == before["key"])
-    is_session = bool(answer.get(FOR_SESSION)) and given["approved"] and after["needs"] == 1
+    is_session = bool(answer.get(FOR_SESSION)) and given["approved"] and approvals.may_remember(after)
     approval: JSON = {name: given[name] for name in ("approved", "by", "name", "reason", "edited") if name in given}
     approval |= {"callId": after["key"], "tool": after["tool"], "arguments": after["arguments"]}
     approval |= {"final": "approved" in after} | ({"session": True} if is_session else {})
+    approval |= {"title": after["title"]} if after.get("title") else {}
     log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "approval": approval}, task=task.pk)
     if is_session:
         _remember(log.context, remembered_name(task, after["kind"], after["tool"]))
@@ -126,7 +128,8 @@ def _audit(principal: Principal, task: Task, call: JSON, given: JSON, is_session
     audit.record(action, actor=principal, object=subject, workspace=task.workspace_id, details=details)
 
 
-def _open_call(calls: Sequence[JSON]) -> JSON:
+def open_call(calls: Sequence[JSON]) -> JSON:
+    """The first call without a decision: the one that is asked about."""
     return next(one for one in calls if "approved" not in one)
 
 
@@ -171,3 +174,33 @@ def _remember(context: Context, name: str) -> None:
 def approved_tools(context: uuid.UUID) -> list[str]:
     """What runs in a session without asking, because somebody said so."""
     return Context.objects.filter(pk=context).values_list("approved_tools", flat=True).first() or []
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedTool:
+    """A tool of an agent that runs in a session without asking its person again. `name` is as it is stored."""
+
+    name: str
+    agent: str
+    tool: str
+
+
+def allowed_tools(principal: Principal, context: Context) -> list[AllowedTool]:
+    """What the caller allowed in the session. No query."""
+    stored = [one.split(" ", 2) for one in context.approved_tools]
+    return [AllowedTool(" ".join(one), *one[1:]) for one in stored if one[0] == str(principal.user_id)]
+
+
+def revoke_allowed_tool(principal: Principal, context: Context, name: str) -> None:
+    """Ask the caller again before this tool runs. Nothing happens if they did not allow it."""
+    with write_transaction():
+        row = Context.objects.select_for_update().filter(pk=context.pk, deleted_at=None).first()
+        allowed = next((one for one in allowed_tools(principal, row) if one.name == name), None) if row else None
+        if row is None or allowed is None:
+            return
+        kept = [one for one in row.approved_tools if one != name]
+        Context.objects.filter(pk=row.pk).update(approved_tools=kept)
+        details = {"tool": allowed.tool, "agent": allowed.agent, "session": str(row.pk)}
+        subject = audit.session_subject(row.pk)
+        action = AuditAction.TOOL_ALLOWANCE_REVOKED
+        audit.record(action, actor=principal, object=subject, workspace=row.workspace_id, details=details)

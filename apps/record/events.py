@@ -122,7 +122,7 @@ class Slot(TypedDict):
 class Approval(TypedDict):
     """A person's decision about a tool call. `by`: the user's key. `arguments`: as they were approved or refused.
 
-    `edited`: this person changed them. `session`: the tool needs no approval in this session any more. `final`: nobody
+    `title`: what its server calls the tool. `edited`: this person changed them. `session`: the tool needs no approval in this session any more. `final`: nobody
     else need approve.
     """
 
@@ -134,6 +134,7 @@ class Approval(TypedDict):
     by: int | None
     name: str
     reason: NotRequired[str]
+    title: NotRequired[str]
     edited: NotRequired[bool]
     session: NotRequired[bool]
 

@@ -18,9 +18,11 @@ from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.text import Truncator
 
 from apps.accounts.principals import Principal
 from apps.record import lineage, lookup, wire
+from apps.record.content.parts import words_of
 from apps.record.content.rendering import json_text, summarize
 from apps.record.events import JSON, EventType
 from apps.record.execution import Run
@@ -66,9 +68,20 @@ def task(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
         "most_nodes": MOST_NODES,
         "place": plan_context(found, principal_of(request)),
         "documents": {name: title for name, (title, _) in DOCUMENTS.items()},
+        "title": _title(found),
         "operators_page": page_url(Task, found.pk) if request.user.is_staff else "",
     }
     return page(request, "web/task.html", **about)
+
+
+LONGEST_TITLE = 80  # characters
+
+
+def _title(task: Task) -> str:
+    """What was asked for, in its first words; otherwise the agent's name."""
+    asked = _first_message(task)
+    words = " ".join(words_of(asked.parts).split()) if asked else ""
+    return Truncator(words).chars(LONGEST_TITLE) or task.agent.name
 
 
 @reader_view
@@ -498,10 +511,10 @@ def _first_message(task: Task) -> Message | None:
 
 
 DOCUMENTS: dict[str, tuple[str, Callable[[Task], JSON | list[JSON] | str | None]]] = {
-    "request": ("The request, as it was accepted", request_document),
-    "task": ("The task, as GetTask answers", wire.load_task),
-    "events": (f"The events, as a stream brings them (at most {MOST_EVENTS:,})", events_document),
-    "curl": ("The request as a curl command", curl_document),
+    "request": ("The request", request_document),
+    "task": ("The task (GetTask)", wire.load_task),
+    "events": (f"The events of its stream (at most {MOST_EVENTS:,})", events_document),
+    "curl": ("A curl command that sends the request again", curl_document),
 }
 """The title of each document, and the function that makes it."""
 

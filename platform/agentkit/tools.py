@@ -59,9 +59,12 @@ def is_tool(function: object) -> bool:
     return hasattr(function, "__tool_traits__")
 
 
-type Policy = Literal["run", "ask", "ask_two", "never"]
-"""What happens when a model calls a tool: it runs, one or two people are asked before, or it never runs."""
-NEEDS: Mapping[str, int] = {"ask": 1, "ask_two": 2}
+type Policy = Literal["run", "ask", "ask_each", "ask_two", "never"]
+"""What happens when a model calls a tool: it runs, one or two people are asked before, or it never runs.
+
+With `ask`, a person may allow the tool for the whole session; with `ask_each`, they are asked each time.
+"""
+NEEDS: Mapping[str, int] = {"ask": 1, "ask_each": 1, "ask_two": 2}
 """How many people must approve a call."""
 
 

@@ -5,6 +5,7 @@ export function withArrows(menu) {
     const all = choices(menu);
     const place = all.indexOf(document.activeElement);
     if (event.key === "Tab" && menu.popover) menu.hidePopover();
+    if (event.target.matches("input")) return;
     const to = { ArrowDown: place + 1, ArrowUp: place < 0 ? -1 : place - 1, Home: 0, End: -1 }[event.key];
     if (to === undefined) return;
     event.preventDefault();

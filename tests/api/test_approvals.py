@@ -38,3 +38,15 @@ async def test_a_second_person_decides_by_the_api(
     assert (await boss_calls.post(f"/approvals/{task.pk}", decision)).status == 204
     run = await db.run(Run.objects.get, task=task, turn=2)
     assert run.slot["value"]["calls"][0]["approved"] is True
+
+
+async def test_a_browsers_login_alone_approves_nothing_by_the_api(ada: User, ada_browses: Caller, echo: Agent) -> None:
+    task = await db.run(ask, ada, echo, a_call(to="eve", body="hi"))
+    decision = {"decision": "approve", "asked": task.status_event}
+    token = "a" * 32
+    assert (await ada_browses.post(f"/approvals/{task.pk}", decision, X_CSRFToken=token)).status == 403
+    answer = {"data": {"decision": "approve"}}
+    sent = await ada_browses.post(f"/tasks/{task.pk}/answer", answer, idempotency_key="k", X_CSRFToken=token)
+    assert sent.status == 403
+    refusal = decision | {"decision": "refuse"}
+    assert (await ada_browses.post(f"/approvals/{task.pk}", refusal, X_CSRFToken=token)).status == 204

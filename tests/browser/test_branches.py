@@ -177,9 +177,9 @@ def test_words_are_copied_referred_to_and_shared_by_a_link(
     settled(page)
     chip = page.locator("#composer-notes .chip")
     for words in ("and no more", "something between"):
-        act(page, words, "Refer to this", role="agent")
+        act(page, words, "Reply to this", role="agent")
     expect(chip).to_have_count(2)
-    page.get_by_role("button", name="Do not refer to something between").click()
+    page.get_by_role("button", name="Do not reply to something between").click()
     expect(chip).to_have_count(1)
     page.locator("#words").fill("and once more")
     page.reload()

@@ -37,7 +37,7 @@ def test_messages_wait_in_their_order_are_changed_deleted_and_put_back(
     page.reload()  # a slow page has loaded it for the first message
     say(page, f"until {go}")
     expect(page.locator(".send-now")).to_be_visible()
-    act(page, "before", "Refer to this")
+    act(page, "before", "Reply to this")
     page.locator("#files").set_input_files([csv])
     say(page, "the second")
     say(page, "the third")  # before the queue's script has loaded

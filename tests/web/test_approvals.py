@@ -6,11 +6,15 @@ import uuid
 from typing import Any
 
 import pytest
+from django.core.cache import cache
+from django.http import HttpResponse
 from django.test import Client
 
 from agentkit.llm import approvals
+from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.models import User
 from apps.agents.models import Agent
+from apps.engine import questions
 from apps.engine.questions import slot_of
 from apps.record.execution import Run
 from apps.record.models import Task
@@ -88,18 +92,127 @@ def test_the_form_has_each_argument_and_gives_it_back_as_it_was() -> None:
     assert answer_from(fields_of(slot), refusal) == {"decision": "refuse"}
 
 
+def form_of(task: Task, decision: str = "approve", **more: str) -> dict[str, str]:
+    said = {name: value[0] for name, value in unchanged(task.slot).items()}
+    return said | {"asked": str(task.status_event), "answer-decision": decision} | more
+
+
+def address_of(task: Task) -> str:
+    return f"/sessions/{task.context_id}/approvals/{task.pk}"
+
+
+def press(browser: Client, task: Task, decision: str = "approve", **more: str) -> HttpResponse:
+    """As a page does when a person presses a button."""
+    form = form_of(task, decision, **more)
+    told = browser.post(f"{address_of(task)}/token", form)
+    return browser.post(address_of(task), form | {"token": told.json().get("token", "")})
+
+
 def test_the_inbox_shows_strings_as_data_and_takes_the_decision(ada_browser: Client, ada: User, report: Agent) -> None:
     task = ask(ada, report, a_call())
     shown = ada_browser.get("/inbox").text
     assert "<b>eve</b>" not in shown
     assert "&lt;b&gt;eve&lt;/b&gt;" in shown
-    said = {name: value[0] for name, value in unchanged(task.slot).items()}
-    said |= {"answers": "1", "task": str(task.pk), "asked": str(task.status_event), "message": str(uuid.uuid4())}
-    answer = ada_browser.post(f"/sessions/{task.context_id}/messages", said | {"answer-decision": "approve"})
-    assert answer.status_code == 201, answer.text
+    assert press(ada_browser, task).status_code == 200
     run = Run.objects.get(task=task, state="queued", turn=2)
     [call] = run.slot["value"]["calls"]
     assert (call["approved"], call["arguments"], call["decisions"][0]["by"]) == (True, ARGUMENTS, ada.pk)
+
+
+def test_a_token_is_for_one_use_and_one_decision(ada_browser: Client, ada: User, report: Agent) -> None:
+    task, other = ask(ada, report, a_call()), ask(ada, report, a_call(to="ada", body="x"))
+    form = form_of(task)
+    token = ada_browser.post(f"{address_of(task)}/token", form).json()["token"]
+    elsewhere = Client()
+    elsewhere.force_login(ada)
+    for browser, address, said in [
+        (elsewhere, address_of(task), form | {"token": token}),
+        (ada_browser, address_of(task), form),
+        (ada_browser, address_of(task), form | {"token": token}),  # it was used up
+        (ada_browser, address_of(other), form_of(other, token=token)),
+        (ada_browser, address_of(task), form | {"answer-arguments.to": "eve", "token": token_for(ada_browser, task)}),
+        (ada_browser, address_of(task), form | {"answer-decision": "always", "token": token_for(ada_browser, task)}),
+    ]:
+        assert browser.post(address, said).status_code == 409
+    cache.clear()  # as after a minute
+    assert press(ada_browser, task).status_code == 200
+    assert press(ada_browser, task).status_code == 409
+
+
+def token_for(browser: Client, task: Task) -> str:
+    return str(browser.post(f"{address_of(task)}/token", form_of(task)).json()["token"])
+
+
+def test_only_pages_of_this_installation_get_a_token(ada_browser: Client, ada: User, report: Agent) -> None:
+    task = ask(ada, report, a_call())
+    for headers in [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Origin": "null"},
+        {"Origin": "https://evil.example"},
+        {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "document"},
+    ]:
+        assert ada_browser.post(f"{address_of(task)}/token", form_of(task), headers=headers).status_code == 409
+    for page in ("/inbox", f"/sessions/{task.context_id}"):
+        assert "token_urlsafe" not in ada_browser.get(page).text
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(ada)
+    assert strict.post(f"{address_of(task)}/token", form_of(task)).status_code == 403
+
+
+def test_a_page_without_scripts_asks_once_more(ada_browser: Client, ada: User, report: Agent) -> None:
+    task = ask(ada, report, a_call())
+    address, form = f"{address_of(task)}/confirm", form_of(task)
+    by_script = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "document"}
+    assert ada_browser.post(address, form, headers=by_script).status_code == 409
+    asked = ada_browser.post(address, form, headers=by_script | {"Sec-Fetch-User": "?1"})
+    assert asked.status_code == 200
+    stale = ada_browser.post(address, form | {"token": "old"})
+    assert stale.status_code == 409
+    assert ada_browser.post(address, form | {"token": stale.context["token"]})["Location"] == "/inbox"
+    assert Run.objects.filter(task=task, turn=2).exists()
+
+
+def test_words_in_the_composer_refuse_but_do_not_approve(ada_browser: Client, ada: User, report: Agent) -> None:
+    task = ask(ada, report, a_call())
+    address = f"/sessions/{task.context_id}/messages"
+    form = form_of(task, answers="1") | {"task": str(task.pk)}
+    assert ada_browser.post(address, form | {"message": str(uuid.uuid4())}).status_code == 409
+    said = {"task": str(task.pk), "text": "yes"}
+    assert ada_browser.post(address, said | {"message": str(uuid.uuid4())}).status_code == 409
+    said["text"] = "Write to Bob instead."
+    assert ada_browser.post(address, said | {"message": str(uuid.uuid4())}).status_code == 201
+
+
+def test_a_tool_is_allowed_for_the_session_until_that_is_revoked(ada_browser: Client, ada: User, report: Agent) -> None:
+    task = ask(ada, report, a_call())
+    assert press(ada_browser, task, "always").status_code == 200
+    address = f"/sessions/{task.context_id}/allowed-tools"
+    [allowed] = ada_browser.get(address).context["tools"]
+    assert allowed.tool == "mcp:send_mail"
+    assert questions.approved_tools(task.context_id) == [allowed.name]
+    assert ada_browser.post(address, {"tool": "another"}).status_code == 302
+    assert ada_browser.post(address, {"tool": allowed.name}).status_code == 302
+    assert questions.approved_tools(task.context_id) == []
+    assert AuditEntry.objects.filter(action=AuditAction.TOOL_ALLOWANCE_REVOKED).count() == 1
+
+
+@pytest.mark.parametrize("policy", [{"needs": 2}, {"each": True}])
+def test_strict_policies_allow_no_tool_for_a_session(policy: dict[str, Any], ada_browser: Client, ada: User, report: Agent) -> None:
+    task = ask(ada, report, a_call() | policy)
+    assert 'value="always"' not in ada_browser.get("/inbox").text
+    assert press(ada_browser, task, "always").status_code == 200
+    assert questions.approved_tools(task.context_id) == []
+
+
+def test_a_decision_is_a_line_in_words(ada_browser: Client, ada: User, report: Agent) -> None:
+    task = ask(ada, report, a_call(to="eve", body={"text": "Hello", "tags": ["a", "b"]}))
+    press(ada_browser, task, "refuse", **{"answer-reason": "Not to Eve."})
+    entries = ada_browser.get(f"/sessions/{task.context_id}").context["page_state"]["entries"]
+    [line] = [entry["decided"] for entry in entries if "decided" in entry]
+    for words in ("Send mail", "Not to Eve.", "eve", "text: Hello", "• a"):
+        assert words in line
+    [asked] = [entry["message"]["html"] for entry in entries if entry.get("form")]
+    assert "{" not in asked + line
 
 
 def test_what_would_be_invisible_is_written_out() -> None:
@@ -117,12 +230,9 @@ def test_a_call_that_needs_two_is_in_the_inbox_of_others_who_may_decide_without_
     assert str(one.pk) not in shown
     assert "A private title" not in shown
     assert str(two.pk) not in bob_browser.get("/inbox").text
-    address = f"/sessions/{two.context_id}/approvals/{two.pk}"
-    said = {"asked": str(two.status_event), "answer-decision": "approve", "message": str(uuid.uuid4())}
-    said |= {name: value[0] for name, value in unchanged(two.slot).items()}
-    assert bob_browser.post(address, said).status_code == 404
-    assert boss_browser.post(f"/sessions/{one.context_id}/approvals/{one.pk}", said).status_code == 404
-    assert boss_browser.post(address, said).status_code == 200
+    assert bob_browser.post(f"{address_of(two)}/token", form_of(two)).status_code == 404
+    assert boss_browser.post(f"{address_of(one)}/token", form_of(one)).status_code == 404
+    assert press(boss_browser, two).status_code == 200
     assert str(two.pk) not in boss_browser.get("/inbox").text, "somebody else must decide now"
-    assert boss_browser.post(address, said).status_code == 409
+    assert press(boss_browser, two).status_code == 409
     assert "Boss" in ada_browser.get("/inbox").text or "boss" in ada_browser.get("/inbox").text

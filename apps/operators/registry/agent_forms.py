@@ -83,7 +83,7 @@ class ToolPoliciesForm(PoliciesForm):
 
     tool_policies = WordsField(
         required=False,
-        help_text="TOOL=POLICY, one per line, such as mcp:*=ask. The policies: run, ask, ask_two, never. A tool is "
+        help_text="TOOL=POLICY, one per line, such as mcp:*=ask. The policies: run, ask, ask_each, ask_two, never. A tool is "
         "function:NAME, agent:ask_SLUG or mcp:NAME; * stands for any characters. Other tools run.",
     )
 

@@ -26,7 +26,7 @@ from apps.record.content import parts, rendering
 from apps.record.events import JSON, EventType
 from apps.record.lookup import author_names, edit_histories
 from apps.record.models import Artifact, Context, Event, Message, TaskState
-from apps.web import questions
+from apps.web import approvals, questions
 from apps.web.questions import outline_of
 from apps.web.sessions import messages
 from apps.web.sessions.artifacts import delivered_by, left_by
@@ -183,6 +183,7 @@ def _message(prefetched: _Prefetched, event: Event, *, marked_up: bool = True, w
     """`without_last`: the page shows the last part separately."""
     message = event.payload["message"]
     said = message["parts"][:-1] if without_last else message["parts"]
+    said = [approvals.decision_in_words(part) for part in said] if event.type == EventType.USER_MESSAGE else said
     labels = _labels(event) if any("data" in part for part in said) else {}
     names = ((prefetched.context.pk, event.index, number) for number in range(len(said)))
     shown = [
@@ -257,6 +258,9 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
     status: JSON = {"state": payload["state"]}
     if "progress" in payload:
         return status | {"progress": {"text": parts.words_of(payload["message"]["parts"]), **payload["progress"]}}
+    if "approval" in payload:
+        line = approvals.decided(payload["approval"]) | {"at": wire.timestamp(event.at)}
+        status["decided"] = render_to_string("web/_decided.html", line)
     wants = wanted_credential(payload)
     if "message" in payload:
         message = status["message"] = _message(prefetched, event, without_last=wants is not None)
@@ -265,7 +269,13 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
             message["html"] += _suggestions(prefetched, event)
     if wants is not None:
         return status | {"wantsCredential": True, "form": render_to_string("web/_credential.html", wants)}
-    fields, outline = questions.fields_of(payload.get("slot")), outline_of(payload.get("slot"))
+    slot = payload.get("slot")
+    if call := approvals.call_of(slot):
+        about = {"call": call, "fields": approvals.edit_fields(slot), "task": event.task_id, "asked": event.index}
+        status["message"]["html"] = render_to_string("web/_call.html", about)
+        status["form"] = render_to_string("web/_approval.html", about | {"session": event.context_id})
+        return status
+    fields, outline = questions.fields_of(slot), outline_of(slot)
     if fields or outline:
         form = {"fields": fields, "outline": outline, "task": event.task_id, "asked": event.index}
         status["form"] = render_to_string("web/_question.html", form)

@@ -21,11 +21,12 @@ from django.utils.datastructures import MultiValueDict
 from django.views.decorators.http import require_POST
 
 import db
+from agentkit.llm.approvals import APPROVE, DECISION
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine import approvals
 from apps.engine.cancel import cancel_for
+from apps.engine.questions import answer_of, asks_approval
 from apps.engine.queue import publish_queue
 from apps.engine.send import NoAnswer, Sent, send
 from apps.features.queue import messages
@@ -63,11 +64,16 @@ class TooLarge(InvalidParams):
     """The request is larger than the platform takes."""
 
 
+class NotConfirmed(Refusal):
+    """This needs a person who presses the button on this page. The confirmation was missing or too old: press again."""
+
+
 REFUSAL_STATUS: dict[type[Refusal], HTTPStatus] = {
     TaskNotFound: HTTPStatus.NOT_FOUND,
     ContextNotFound: HTTPStatus.NOT_FOUND,
     TaskNotCancelable: HTTPStatus.CONFLICT,
     AlreadyAnswered: HTTPStatus.CONFLICT,
+    NotConfirmed: HTTPStatus.CONFLICT,
     TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     NoAnswer: HTTPStatus.BAD_GATEWAY,
     LimitReached: HTTPStatus.TOO_MANY_REQUESTS,
@@ -129,7 +135,9 @@ async def send_message(request: HttpRequest, principal: Principal, session: uuid
         task = None  # what another person began goes on without this message
     agent, slot = (task.agent, task.slot) if task else (context.agent, None)
     message = await composed_message(request, principal, agent, slot)
-    return _created(await _send_once(principal, context, task, message, _answered_event(request)))
+    if asks_approval(slot) and answer_of(message).get(DECISION) == APPROVE:
+        raise NotConfirmed("Words cannot approve this here. Press Approve on the card.")
+    return _created(await _send_once(principal, context, task, message, answered_event(request)))
 
 
 async def composed_message(request: HttpRequest, principal: Principal, agent: Agent, slot: JSON | None = None) -> JSON:
@@ -139,7 +147,7 @@ async def composed_message(request: HttpRequest, principal: Principal, agent: Ag
     return message_from_form(request, agent, slot, uploaded=uploaded)
 
 
-def _answered_event(request: HttpRequest) -> int | None:
+def answered_event(request: HttpRequest) -> int | None:
     asked = request.POST.get("asked", "")
     index = parse_index(asked)
     if asked and index is None:
@@ -196,21 +204,6 @@ async def rate_task(request: HttpRequest, principal: Principal, session: uuid.UU
     given = commands.parse_feedback(request.POST.get("rating", ""), request.POST.get("text", ""))
     await db.run(commands.give_feedback, principal, task.agent, str(task.pk), given)
     return JsonResponse({"rated": given["rating"]})
-
-
-@json_action
-async def decide_call(request: HttpRequest, principal: Principal, session: uuid.UUID, task: uuid.UUID) -> HttpResponse:
-    """Decide about a tool call in somebody else's session."""
-    await db.run(_decide, request, principal, session, task)
-    return JsonResponse({"decided": str(task)})
-
-
-def _decide(request: HttpRequest, principal: Principal, session: uuid.UUID, key: uuid.UUID) -> None:
-    task = Task.objects.approvable_by(principal).filter(pk=key, context=session).first()
-    if task is None:
-        raise TaskNotFound
-    answer = questions.answer_from(questions.fields_of(task.slot), dict(request.POST.lists())) or {}
-    approvals.decide(principal, key, _answered_event(request) or 0, answer)
 
 
 def _context(principal: Principal, session: uuid.UUID) -> Context:

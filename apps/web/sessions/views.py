@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from django.db.models import OuterRef, Subquery
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import content_disposition_header
 from django.utils.text import slugify
@@ -15,7 +16,7 @@ from django.utils.text import slugify
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.features.forks import branches
+from apps.features.forks import branch_names, branches
 from apps.features.sharing import downloads
 from apps.features.sharing.transcripts import markdown_of
 from apps.record import lineage
@@ -181,6 +182,18 @@ def tree(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
 def session_branches(request: HttpRequest, session: uuid.UUID) -> JsonResponse:
     """The current branch points: the log has no event for a fork made elsewhere."""
     return JsonResponse(branches_json(principal_of(request), session_or_404(request, session)))
+
+
+@reader_view
+def branch_list(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
+    """The branches at the branch point of `?at=`, an index, as a menu's content."""
+    principal, context = principal_of(request), session_or_404(request, session)
+    at = parse_index(request.GET.get("at", ""))
+    point = next((one for one in branches.branch_points(principal, context) if one.index == at), None)
+    if point is None:
+        raise Http404
+    named = branch_names.named_branches(principal, point)
+    return render(request, "web/_branches.html", {"branches": named, "session": context})
 
 
 def branches_json(principal: Principal, context: Context) -> JSON:

@@ -1,7 +1,8 @@
 """Questions about tool calls, and people's decisions. It needs no model library.
 
-A *call* is `{"key", "tool", "kind", "needs", "arguments", "proposed", "schema", "why", "decisions"}`, and later
-`"approved"`. Keys are unique in a task: by the conversation, the model's answer in it, and the model's id of the call.
+A *call* is `{"key", "tool", "kind", "needs", "arguments", "proposed", "schema", "why", "decisions"}`, with `"title"`,
+`"description"` and `"each"` (it is asked about each time) if a version knows them, and later `"approved"`. Keys are
+unique in a task: by the conversation, the model's answer in it, and the model's id of the call.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def question(calls: Sequence[Json]) -> InputRequired:
         text = f"May the agent use this tool? {call['needs']} people must approve it; {len(call['decisions'])} did."
     if rest:
         text += f" It waits for {rest} more."
-    about = {"tool": call["tool"], "kind": call["kind"], "arguments": call["arguments"], "why": call["why"]}
+    about = {name: call.get(name, "") for name in ("tool", "kind", "title", "description", "arguments", "why")}
     approved_by = [one["name"] for one in call["decisions"]]
     about |= {"approvedBy": approved_by} if approved_by else {}
     shown = {name: visible(value) for name, value in about.items() if value not in ("", None)}
@@ -66,6 +67,11 @@ def _visible_letter(letter: str) -> str:
     return f"\\u{ord(letter):04x}" if is_hidden else letter
 
 
+def may_remember(call: Mapping[str, Any]) -> bool:
+    """May one person allow the tool for the whole session?"""
+    return call["needs"] == 1 and not call.get("each")
+
+
 def form_of(call: Json) -> Json:
     """The JSON Schema of the answer. The arguments' defaults are the proposed values."""
     choices = [{"const": APPROVE, "title": "Approve"}, {"const": REFUSE, "title": "Refuse"}]
@@ -74,7 +80,7 @@ def form_of(call: Json) -> Json:
         DECISION: {"type": "string", "title": "Your decision", "oneOf": choices},
         REASON: {"type": "string", "title": "Reason", "description": "For the agent.", "maxLength": MAX_REASON},
     }
-    if call["needs"] == 1:
+    if may_remember(call):
         fields[FOR_SESSION] = {"type": "boolean", "title": "Allow this tool in this session without asking again"}
     return {"type": "object", "properties": fields, "required": [DECISION]}
 

@@ -21,6 +21,7 @@ import pydantic_core
 from pydantic_ai import RunContext, Tool, ToolFailed
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry
 from pydantic_ai.messages import BinaryContent, ToolReturn
+from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
 
 from agentkit.context import SyncTaskContext, TaskContext
@@ -186,9 +187,9 @@ class GatedToolset(WrapperToolset[TaskContext]):
             raise ToolFailed(approvals.FORBIDDEN.format(name))
         needed, decision = await self.gate.open_decision(key, name)
         if needed:
-            schema = tool.tool_def.parameters_json_schema
-            about = {"key": key, "tool": name, "kind": self.wrapped.kind.value, "needs": needed, "schema": schema}
-            raise ApprovalRequired(about)
+            about = {"key": key, "tool": name, "kind": self.wrapped.kind.value, "needs": needed}
+            about["each"] = await self.gate.policy(name) == "ask_each"
+            raise ApprovalRequired(about | _described(tool.tool_def))
         if decision is not None and not decision["approved"]:
             raise ToolFailed(approvals.refusal(decision))
         is_outside = self.wrapped.is_outside(name)
@@ -224,6 +225,15 @@ class GatedToolset(WrapperToolset[TaskContext]):
             raise
         await ctx.deps.tool_result(key, name, recordable(value))
         return value
+
+
+def _described(tool: ToolDefinition) -> dict[str, Any]:
+    """What people read about a tool before they approve a call of it. An MCP server's words are its own."""
+    annotations = (tool.metadata or {}).get("annotations") or {}
+    title = annotations.get("title") if isinstance(annotations, dict) else None
+    first, _, _ = (tool.description or "").strip().partition("\n\n")
+    words = {"title": title if isinstance(title, str) else "", "description": " ".join(first.split())}
+    return {"schema": tool.parameters_json_schema} | {name: one[: approvals.MAX_WHY] for name, one in words.items()}
 
 
 def bounded_result(value: Any) -> Any:

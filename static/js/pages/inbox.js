@@ -1,9 +1,10 @@
 // Answers questions in lists: in the inbox those of all sessions, on a run's page those of the run. The server draws them; answered
 // ones are removed.
+import { complainAbout, decide, watchCards } from "../approvals.js";
 import { keep, mayWait, unsent } from "../compose/outbox.js";
 import { setChildren } from "../place.js";
 import { localizeTime } from "../format.js";
-import { complain, forgetAnswer, keepAnswers, read } from "../question-form.js";
+import { forgetAnswer, keepAnswers, read } from "../question-form.js";
 import { api, post, Unreachable } from "../requests.js";
 import { toast } from "../toast.js";
 
@@ -57,7 +58,7 @@ function leave(item) {
   item.remove();
   nothing();
   if (!hadFocus) return;
-  const place = next?.querySelector("input:not([type=hidden]), textarea, .question a, .who a");
+  const place = next?.querySelector(":is(input:not([type=hidden]), textarea):not(details *), .question a, .who a");
   (place ?? document.getElementById("inbox-title")).focus();
 }
 
@@ -65,9 +66,12 @@ function nothing() {
   inbox.querySelector("[data-nothing]")?.toggleAttribute("hidden", list.children.length > 0);
 }
 
+watchCards(list, (form, button) => act(form, () => decide(form, button).then(() => (button.value === "refuse" ? "Refused." : "Approved."))));
+
 list.addEventListener("submit", async (event) => {
   event.preventDefault();
   const form = event.target;
+  if (form.matches(".approval")) return;
   const said = read(form, event.submitter);
   if (!said) return;
   await act(form, () => sent(form, said));
@@ -121,7 +125,7 @@ async function act(form, run) {
   } catch (problem) {
     for (const button of form.querySelectorAll("button")) button.disabled = false;
     focused?.focus();
-    complain(form, problem.message, problem.field);
+    complainAbout(form, problem);
     if (problem.status === 404 || problem.status === 409) renew();
   } finally {
     form.removeAttribute("aria-busy");

@@ -49,10 +49,10 @@ function entries(page, item) {
     mine && { name: "Edit", sign: "edit", run: () => edit(page, item) },
     isAnswer && { name: "Try again", sign: "again", run: () => forked(page, { retry: true, running: "finish" }, item) },
     isAnswer && { name: "Fork from here", sign: "branch", run: () => forked(page, { at: item.index }) },
-    item.taskId && { name: "Refer to this task", sign: "refer", run: () => refer(page, item) },
+    item.taskId && { name: "Reply to this", sign: "refer", run: () => refer(page, item) },
     item.text && { name: "Copy as Markdown", sign: "copy", run: () => copyText(item.text) },
     { name: "Copy link", sign: "link", run: () => copyText(address, "Link copied.") },
-    item.taskId && { name: "Show the task", sign: "sessions", href: `/tasks/${item.taskId}` },
+    item.taskId && { name: "Show details", sign: "sessions", href: `/tasks/${item.taskId}` },
   ].filter(Boolean);
 }
 
@@ -120,7 +120,7 @@ function refer(page, item) {
   const { composer } = page;
   const name = nameOf(page, item);
   add(composer, item.taskId, name);
-  page.announce(`Your next message refers to: ${name}`);
+  page.announce(`Your next message replies to: ${name}`);
   composer.words.focus();
 }
 
@@ -139,7 +139,7 @@ function chips(composer) {
   const notes = document.getElementById("composer-notes");
   const known = notes.querySelector(".refers");
   if (known) return known;
-  const list = h("ul", { class: "plain refers", "aria-label": "Tasks your next message refers to" });
+  const list = h("ul", { class: "plain refers", "aria-label": "What your next message replies to" });
   notes.append(list);
   composer.form.addEventListener("cleared", () => {
     list.replaceChildren();
@@ -154,7 +154,7 @@ function referenceChip(composer, task, name) {
     writeReferences(composer);
     composer.words.focus();
   };
-  const remove = h("button", { type: "button", class: "quiet round", "aria-label": `Do not refer to ${name}`, onclick: away }, icon("close"));
+  const remove = h("button", { type: "button", class: "quiet round", "aria-label": `Do not reply to ${name}`, onclick: away }, icon("close"));
   const element = h("li", { class: "chip", "data-reference": task }, icon("refer"), h("span", { class: "name", dir: "auto" }, name), remove);
   return element;
 }

@@ -8,7 +8,7 @@ export function start(page) {
   items.addEventListener("submit", (event) => {
     if (!event.target.matches("form.question")) return;
     event.preventDefault();
-    answer(page, event.target, event.submitter);
+    if (!event.target.matches(".approval")) answer(page, event.target, event.submitter);
   });
 }
 

@@ -1,8 +1,10 @@
 // The switcher ‹ 2/3 › at branch points. Each branch is a session of its own and a link.
 import { h } from "../dom.js";
 import { api } from "../requests.js";
+import { reportNotLoaded } from "../toast.js";
 
 const CAME_BY = "parley.branch"; // the target of the switcher: it gets the focus
+const ALL = "all"; // they came by the menu of all branches
 const REST = 3000; // ms between two checks for forks made elsewhere
 
 export function start(page) {
@@ -17,6 +19,7 @@ class Branches {
     document.addEventListener("visibilitychange", () => document.hidden || this.look());
     addEventListener("pageshow", ({ persisted }) => persisted && this.look());
     document.addEventListener("sessions-heard", ({ detail }) => detail.some(({ type }) => type === "fork") && this.lookSoon());
+    document.addEventListener("sessions-changed", () => this.lookSoon()); // a branch was renamed or deleted here
     document.getElementById("items").addEventListener("keydown", (event) => this.pressed(event));
     this.draw();
     this.arrive();
@@ -25,11 +28,11 @@ class Branches {
 
   draw() {
     for (const { item, element } of this.page.view.drawn.values()) {
-      const parting = item.kind === "message" && item.index ? this.ways[item.index] : null;
+      const parting = item.kind === "message" && item.index ? withoutDeleted(this.ways[item.index]) : null;
       const known = element.querySelector(".meta > .branches");
       const said = parting ? `${parting.place}/${parting.ways.length}` : "";
       if ((known?.dataset.said ?? "") === said) continue;
-      const fresh = parting && switcher(parting, said);
+      const fresh = parting && this.switcher(parting, said, item.index);
       if (known && fresh) exchange(known, fresh);
       else if (fresh) (element.querySelector(".meta > .actions") ?? element.querySelector(".meta").lastChild).before(fresh);
       else known.remove();
@@ -44,6 +47,12 @@ class Branches {
     if (!answer?.ok || answer.redirected) return;
     this.ways = await answer.json();
     this.draw();
+  }
+
+  switcher(parting, said, index) {
+    const open = (opener) =>
+      import("./branch-menu.js").then(({ openMenu }) => openMenu(this.page, opener, index, (href) => leave(href, ALL)), reportNotLoaded);
+    return drawSwitcher(parting, said, open);
   }
 
   /** The first message of a new fork comes shortly after the fork. */
@@ -72,7 +81,7 @@ class Branches {
     const list = document.getElementById("items");
     const focus = () => {
       const here = document.getElementById(location.hash.slice(1));
-      (here?.querySelector(`.branches [rel=${rel}][href]`) ?? here?.querySelector(".branches [href]"))?.focus();
+      (here?.querySelector(`.branches ${stepOf(rel)}`) ?? here?.querySelector(".branches [href]"))?.focus();
     };
     const moved = ({ target }) => target.matches("li") && focus();
     list.addEventListener("focusin", moved);
@@ -81,14 +90,25 @@ class Branches {
   }
 }
 
+const stepOf = (rel) => (rel === ALL ? ".branch-count" : `[rel=${rel}][href]`);
+
 /** Keeps the keyboard focus. */
 function exchange(known, fresh) {
-  const { rel } = known.contains(document.activeElement) ? document.activeElement : {};
+  const had = known.contains(document.activeElement) && (document.activeElement.getAttribute("rel") ?? ALL);
   known.replaceWith(fresh);
-  if (rel) (fresh.querySelector(`[rel=${rel}][href]`) ?? fresh.querySelector("[href]")).focus({ preventScroll: true });
+  if (had) (fresh.querySelector(stepOf(had)) ?? fresh.querySelector("[href]")).focus({ preventScroll: true });
 }
 
-function switcher({ place, ways }, said) {
+/** Branches whose deletion can still be undone are not shown; nothing is left to switch with one alone. */
+function withoutDeleted(parting) {
+  if (!parting) return null;
+  const doomed = Object.keys(JSON.parse(localStorage.getItem(`parley.deleting.${document.body.dataset.user}`) ?? "{}"));
+  const isLeft = (href, at) => at === parting.place - 1 || !doomed.some((id) => href.includes(id));
+  const ways = parting.ways.filter(isLeft);
+  return ways.length > 1 ? { ways, place: ways.indexOf(parting.ways[parting.place - 1]) + 1 } : null;
+}
+
+function drawSwitcher({ place, ways }, said, open) {
   const way = (rel, sign, name, href) => {
     const go = () => leave(href, rel);
     if (!href) return h("span", { class: "branch-step", rel, "aria-hidden": "true" }, sign);
@@ -98,7 +118,7 @@ function switcher({ place, ways }, said) {
     "span",
     { class: "branches", role: "group", "aria-label": `Branch ${place} of ${ways.length}`, "data-said": said },
     way("prev", "‹", "Previous branch", ways[place - 2]),
-    h("span", { class: "figures", "aria-hidden": "true" }, said),
+    h("button", { type: "button", class: "quiet branch-count figures", "aria-haspopup": "dialog", "aria-label": `Branch ${place} of ${ways.length}: all`, title: "All branches here", onclick: ({ currentTarget }) => open(currentTarget) }, said),
     way("next", "›", "Next branch", ways[place]),
   );
 }

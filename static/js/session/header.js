@@ -5,6 +5,7 @@ const OFFERED = [
   { load: () => import("./offered.js"), start: "startSwitching", on: { click: "[data-switch]" } },
   { load: () => import("./tree.js"), on: { click: "[data-act=tree]" } },
   { load: () => import("./offered.js"), start: "startCopying", on: { click: "[data-act=copy-markdown]" } },
+  { load: () => import("./allowed.js"), on: { click: "[data-act=allowed]" } },
   { load: () => import("./sharing.js"), on: { click: "[data-act=share]" } },
 ];
 

@@ -111,7 +111,9 @@ function agentStart(state, { taskId, at, attempt, turn, messageId, again }) {
 
 function agentStatus(state, entry) {
   const { taskId, at } = entry;
+  const { asked } = turnOf(state, taskId);
   if (!entry.progress && !WAITS.has(entry.state)) settleQuestion(state, taskId);
+  if (entry.decided && asked) change(state, asked, { html: entry.decided, isDecided: true });
   changeTask(state, taskId, { state: entry.state, at, wantsCredential: entry.wantsCredential ?? false });
   if (entry.progress) {
     const { text, detail } = entry.progress;

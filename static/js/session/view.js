@@ -61,6 +61,7 @@ export class View {
     if (item.index) element.id = `m-${item.index}`;
     safe(element, item.html ?? "").prepend(meta(item));
     if (item.html === undefined) element.append(unfinished(item));
+    if (item.isDecided) signed(element);
     if (item.form) element.append(question(item));
     if (isFailed(item)) element.append(h("div", { class: "after" }, again(item.taskId)));
     if (item.outcome === "completed") element.append(rating(item.taskId, this.ratings[item.taskId]));
@@ -98,6 +99,13 @@ export class View {
     const [{ drawWork }] = await Promise.all([import("./work.js"), this.loadWorked()]);
     this.drawWork = drawWork;
   }
+}
+
+/** Who decided about a tool call, and when. */
+function signed(element) {
+  const who = element.querySelector("[data-person]");
+  if (Number(who.dataset.person) === reader) who.textContent = "You";
+  localizeTime(element.querySelector(".decided time"));
 }
 
 /** What the server drew once for all messages (`_message.html`). */

@@ -9,6 +9,7 @@ import { announce, toast } from "../toast.js";
 import { shortcut } from "./shortcuts.js";
 
 const ALL = "?branches=all";
+const BUTTONS = ".more-actions, .branch-acts";
 const menu = document.getElementById("row-menu");
 
 let row = null; // the row that the menu is for
@@ -56,14 +57,7 @@ menu.addEventListener("click", ({ target }) => {
 
 const ACTS = {
   async rename() {
-    const link = row.querySelector("[data-session]");
-    const field = h("input", { value: titleOf(), maxlength: 200, "aria-label": "Session name", dir: "auto" });
-    const form = h("form", { class: "rename" }, field);
-    link.hidden = row.querySelector("[data-more]").hidden = true;
-    row.prepend(form);
-    field.focus();
-    field.select();
-    new Renaming(row, form, field);
+    renameRow(row, "Session name");
   },
   async pin() {
     const pinned = !("pinned" in row.dataset);
@@ -127,6 +121,18 @@ function leave() {
   (next?.querySelector("[data-session]") ?? document.getElementById("main")).focus();
 }
 
+/** Edit the name of a row in place. */
+export function renameRow(row, label) {
+  const name = row.querySelector(".name").textContent.trim();
+  const field = h("input", { value: name, maxlength: 200, "aria-label": label, dir: "auto" });
+  const form = h("form", { class: "rename" }, field);
+  row.querySelector("[data-session]").hidden = row.querySelector(BUTTONS).hidden = true;
+  row.prepend(form);
+  field.focus();
+  field.select();
+  new Renaming(row, form, field);
+}
+
 /** Editing a name. Enter and leaving the field save it, Escape does not. */
 class Renaming {
   constructor(row, form, field) {
@@ -169,7 +175,7 @@ class Renaming {
     this.isOver = true;
     this.form.remove();
     const link = this.row.querySelector("[data-session]");
-    link.hidden = this.row.querySelector("[data-more]").hidden = false;
+    link.hidden = this.row.querySelector(BUTTONS).hidden = false;
     if (takesFocus) link.focus();
   }
 }
