@@ -23,6 +23,7 @@ from apps.record.errors import AlreadyAnswered, Kind, Refusal, TaskNotFound
 from apps.record.events import JSON, EventType
 from apps.record.models import Event, Task
 
+
 class NeedsKey(Refusal):
     """Approve on the card in the session or in the inbox. A program approves with an API key."""
 

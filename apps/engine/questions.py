@@ -99,12 +99,21 @@ def record_decision(log: Ledger, principal: Principal, task: Task, answer: JSON)
     Raises ApproverUnknown, AlreadyApproved, InvalidParams.
     """
     slot: JSON = task.slot or {}
-    calls = slot["value"]["calls"]
+    calls = _decide(log, principal, task, slot["value"]["calls"], answer)
+    while _is_allowed(principal, task, calls):
+        calls = _decide(log, principal, task, calls, {DECISION: APPROVE})
+    is_final = all("approved" in one for one in calls)
+    slot = {**slot, "value": {"calls": calls}} if is_final else _ask_next(log, task, calls)
+    return Decided(slot, is_final)
+
+
+def _decide(log: Ledger, principal: Principal, task: Task, calls: Sequence[JSON], answer: JSON) -> list[JSON]:
+    """Record an answer about the first open call; returns the calls after it."""
     before = open_call(calls)
     answer = _checked(principal, before, answer)
     name = principal.name or f"user:{principal.user_id}"
-    calls, given = approvals.decide(calls, answer, principal.user_id, name, timezone.now().isoformat())
-    after = next(one for one in calls if one["key"] == before["key"])
+    decided, given = approvals.decide(calls, answer, principal.user_id, name, timezone.now().isoformat())
+    after = next(one for one in decided if one["key"] == before["key"])
     is_session = bool(answer.get(FOR_SESSION)) and given["approved"] and approvals.may_remember(after)
     approval: JSON = {name: given[name] for name in ("approved", "by", "name", "reason", "edited") if name in given}
     approval |= {"callId": after["key"], "tool": after["tool"], "arguments": after["arguments"]}
@@ -113,10 +122,16 @@ def record_decision(log: Ledger, principal: Principal, task: Task, answer: JSON)
     log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "approval": approval}, task=task.pk)
     if is_session:
         _remember(log.context, remembered_name(task, after["kind"], after["tool"]))
-    is_final = all("approved" in one for one in calls)
-    slot = {**slot, "value": {"calls": calls}} if is_final else _ask_next(log, task, calls)
     _audit(principal, task, after, given, is_session)
-    return Decided(slot, is_final)
+    return decided
+
+
+def _is_allowed(principal: Principal, task: Task, calls: Sequence[JSON]) -> bool:
+    """Does the next open call need no question, because the task's person just allowed its tool in the session?"""
+    after = next((one for one in calls if "approved" not in one), None)
+    if after is None or principal.user_id != task.owner_id or not approvals.may_remember(after):
+        return False
+    return remembered_name(task, after["kind"], after["tool"]) in approved_tools(task.context_id)
 
 
 def _audit(principal: Principal, task: Task, call: JSON, given: JSON, is_session: bool) -> None:

@@ -122,8 +122,8 @@ class Slot(TypedDict):
 class Approval(TypedDict):
     """A person's decision about a tool call. `by`: the user's key. `arguments`: as they were approved or refused.
 
-    `title`: what its server calls the tool. `edited`: this person changed them. `session`: the tool needs no approval in this session any more. `final`: nobody
-    else need approve.
+    `title`: what its server calls the tool. `edited`: this person changed the arguments. `session`: the tool needs no
+    approval in this session any more. `final`: nobody else need approve.
     """
 
     callId: str

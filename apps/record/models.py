@@ -143,16 +143,13 @@ class ContextQuerySet(models.QuerySet["Context"]):
         """Conversations begun from outside, not by agents that call other agents."""
         return self.filter(parent_task=None)
 
-    def with_family(self) -> ContextQuerySet:
-        """Each with `family`: the key that a session shares with its owner's forks of it."""
-        return self.annotate(family=FAMILY)
-
     def of_family(self, family: uuid.UUID) -> ContextQuerySet:
         """The sessions with this `family_key`, the oldest first."""
-        return self.with_family().filter(family=family).order_by("created_at", "pk")
+        return self.annotate(family=FAMILY).filter(family=family).order_by("created_at", "pk")
 
 
 FAMILY = Coalesce("root", "id")
+"""The key that a session shares with its owner's forks of it."""
 MAX_TITLE = 200  # characters
 
 

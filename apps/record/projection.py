@@ -252,7 +252,8 @@ def _root(event: Event) -> uuid.UUID | None:
     payload: JSON = event.payload
     if "root" in payload:
         return uuid.UUID(payload["root"])
-    parent = Context.objects.filter(pk=payload.get("parent"), owner=payload["opens"]["owner"]).first()
+    owner = payload["opens"]["owner"]
+    parent = Context.objects.filter(pk=payload["parent"], owner=owner).first() if "parent" in payload else None
     return parent.family_key if parent else event.context_id
 
 

@@ -129,7 +129,9 @@ def _lines(value: Any) -> Iterator[str]:
                 yield from _named(f"{name}:", one)
         case list():
             for one in value:
-                yield from _named("•", one)
+                first, *rest = _lines(one)
+                yield f"• {first}"
+                yield from (f"  {line}" for line in rest)
         case None | "":
             yield "(nothing)"
         case bool():

@@ -109,7 +109,8 @@ async def test_an_approved_call_runs_once_with_what_the_person_saw(ada, agent, s
     await db.run(policy, agent, "send_mail", "ask")
     task = await told(ada, agent, said("send_mail bob hello\nlook here"))
     assert (task.state, task.slot["name"], SENT, LOOKED) == ("input-required", "tool_approval", [], ["here"])
-    assert shown(task) == {"tool": "send_mail", "kind": "function", "arguments": {"to": "bob", "body": "hello"}}
+    about = {"tool": "send_mail", "kind": "function", "description": "Sends a mail."}
+    assert shown(task) == about | {"arguments": {"to": "bob", "body": "hello"}}
     task = await answered(ada, task, APPROVE, said)
     assert (task.state, SENT, LOOKED) == ("completed", [("bob", "hello")], ["here"])
     assert words(task) == "send_mail: sent to bob | look: seen here"

@@ -196,8 +196,20 @@ def test_a_tool_is_allowed_for_the_session_until_that_is_revoked(ada_browser: Cl
     assert AuditEntry.objects.filter(action=AuditAction.TOOL_ALLOWANCE_REVOKED).count() == 1
 
 
+def test_a_tool_that_was_allowed_asks_nothing_more(ada_browser: Client, ada: User, report: Agent) -> None:
+    calls = [a_call() | {"key": key} for key in ("k", "l")]
+    slot = slot_of(approvals.question([*calls, calls[0] | {"key": "m", "tool": "delete"}]))
+    assert slot is not None
+    task = Task.objects.get(pk=telling.asked(ada, report, slot).task)
+    assert press(ada_browser, task, "always").status_code == 200
+    task.refresh_from_db()
+    assert [one.get("approved") for one in task.slot["value"]["calls"]] == [True, True, None]
+
+
 @pytest.mark.parametrize("policy", [{"needs": 2}, {"each": True}])
-def test_strict_policies_allow_no_tool_for_a_session(policy: dict[str, Any], ada_browser: Client, ada: User, report: Agent) -> None:
+def test_strict_policies_allow_no_tool_for_a_session(
+    policy: dict[str, Any], ada_browser: Client, ada: User, report: Agent
+) -> None:
     task = ask(ada, report, a_call() | policy)
     assert 'value="always"' not in ada_browser.get("/inbox").text
     assert press(ada_browser, task, "always").status_code == 200

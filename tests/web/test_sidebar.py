@@ -130,7 +130,8 @@ def family(ada, echo):
 def rows(browser, address="/sidebar"):
     """Titles, the session that each opens, and the number of branches."""
     row = r'<li data-key="([0-9a-f-]+)".*?data-branches="(\d+)".*?data-session="([0-9a-f-]+)"'
-    found = re.findall(row, browser.get(address).text.partition('id="sessions"')[2] or browser.get(address).text, re.DOTALL)
+    page = browser.get(address).text
+    found = re.findall(row, page.partition('id="sessions"')[2] or page, re.DOTALL)
     return [(uuid.UUID(key), uuid.UUID(opens), int(count)) for key, count, opens in found]
 
 
@@ -159,7 +160,7 @@ def test_a_family_outlives_its_first_session(family, ada, ada_browser):
 
 
 def test_a_pin_or_a_question_in_any_branch_shows_in_the_row(family, ada, echo, ada_browser):
-    fork, edited, first = family
+    fork, edited, _ = family
     marks.update_mark(ada.principal, edited.pk, pinned=True)
     assert heads(ada_browser) == ["Pinned"]
     marks.unpin_family(ada.principal, fork.pk)

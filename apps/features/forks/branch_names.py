@@ -23,7 +23,7 @@ DONE = {"edit": "Edited", "fork": "Fork"}
 
 @dataclass(frozen=True, slots=True)
 class NamedBranch:
-    """A branch. `title` is its given name, or empty; `continuing`: how many of the caller's branches share its message."""
+    """A branch. `title` is its given name, or empty; `continuing`: how many of the caller's share its message."""
 
     context: Context
     first_message: int

@@ -12,13 +12,15 @@ from apps.accounts.principals import Principal
 from apps.features.sessions import deletion
 from apps.record import lookup
 from apps.record.errors import ContextNotFound
-from apps.record.models import INTERRUPTED_STATES, UNFINISHED_STATES, Context, ContextQuerySet, Segment, Task
+from apps.record.models import FAMILY, INTERRUPTED_STATES, UNFINISHED_STATES, Context, ContextQuerySet, Segment, Task
 
 IS_ARCHIVED = Case(When(archived_at=None, then=Value(0)), default=Value(1))
 FIRST = (Case(When(id=F("family"), then=Value(0)), default=Value(1)), "created_at", "pk")
 """The order of a family: the session that began it, or the oldest that is left, comes first."""
 URGENCY = Case(
-    When(state__in=INTERRUPTED_STATES, then=Value(0)), When(state__in=UNFINISHED_STATES, then=Value(1)), default=Value(2)
+    When(state__in=INTERRUPTED_STATES, then=Value(0)),
+    When(state__in=UNFINISHED_STATES, then=Value(1)),
+    default=Value(2),
 )
 
 
@@ -28,7 +30,7 @@ def newest_of_each(found: ContextQuerySet) -> ContextQuerySet:
     Each has `family`; `first`, the key of the family's first session, and `family_title`; `branches`, how many there
     are; and `state`: of the branch that waits or works, otherwise of this one.
     """
-    members = found.with_family().annotate(is_archived=IS_ARCHIVED).order_by()
+    members = found.annotate(family=FAMILY, is_archived=IS_ARCHIVED).order_by()
     same = members.filter(owner=OuterRef("owner"), family=OuterRef("family"))
     later = Q(updated_at__gt=OuterRef("updated_at")) | Q(updated_at=OuterRef("updated_at"), pk__gt=OuterRef("pk"))
     is_newer = Q(is_archived__lt=OuterRef("is_archived")) | (Q(is_archived=OuterRef("is_archived")) & later)

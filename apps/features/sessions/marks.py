@@ -43,24 +43,26 @@ def with_marks(contexts: ContextQuerySet, principal: Principal) -> ContextQueryS
     own = SessionMark.objects.filter(user=principal.user_id, context=OuterRef("pk"))
     seen = Coalesce(Subquery(own.values("seen")[:1]), 0)
     said = Message.objects.filter(context=OuterRef("pk"), role=Message.Role.AGENT, index__gt=OuterRef("seen"))
-    pinned = _pinned_families(principal).filter(family=OuterRef("family"))
+    pinned = _pinned(principal).annotate(family=MARKED_FAMILY).filter(family=OuterRef("family"))
     return contexts.annotate(is_pinned=Exists(pinned), seen=seen).annotate(unread=Exists(said))
+
+
+MARKED_FAMILY = Coalesce("context__root", "context_id")
 
 
 def pinned_filter(principal: Principal) -> Q:
     """For contexts with their `family`."""
-    return Q(family__in=_pinned_families(principal).values("family"))
+    return Q(family__in=_pinned(principal).values(key=MARKED_FAMILY))
 
 
-def _pinned_families(principal: Principal) -> QuerySet[SessionMark]:
-    pinned = SessionMark.objects.filter(user=principal.user_id, pinned_at__isnull=False)
-    return pinned.annotate(family=Coalesce("context__root", "context_id"))
+def _pinned(principal: Principal) -> QuerySet[SessionMark]:
+    return SessionMark.objects.filter(user=principal.user_id, pinned_at__isnull=False)
 
 
 def unpin_family(principal: Principal, session: uuid.UUID) -> None:
     """Unpin all of a session's family. Raises ContextNotFound."""
     family = find_session(principal, session).family_key
-    pinned = _pinned_families(principal).filter(family=family).values("pk")
+    pinned = _pinned(principal).annotate(family=MARKED_FAMILY).filter(family=family)
     SessionMark.objects.filter(pk__in=list(pinned.values_list("pk", flat=True))).update(pinned_at=None)
 
 

@@ -83,8 +83,8 @@ class ToolPoliciesForm(PoliciesForm):
 
     tool_policies = WordsField(
         required=False,
-        help_text="TOOL=POLICY, one per line, such as mcp:*=ask. The policies: run, ask, ask_each, ask_two, never. A tool is "
-        "function:NAME, agent:ask_SLUG or mcp:NAME; * stands for any characters. Other tools run.",
+        help_text="TOOL=POLICY, one per line, such as mcp:*=ask. The policies: run, ask, ask_each, ask_two, never. "
+        "A tool is function:NAME, agent:ask_SLUG or mcp:NAME; * stands for any characters. Other tools run.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
