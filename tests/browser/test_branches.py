@@ -80,6 +80,19 @@ def test_an_edit_is_kept_until_it_is_saved_and_one_goes_back_and_forth_between_b
     page.keyboard.press("Alt+ArrowLeft")
     heard(page, "the first way")
 
+    # The menu at the switcher names the branches
+    page.get_by_role("button", name="Branch 1 of 2: all").click()
+    menu = page.get_by_role("dialog", name="Branches here")
+    expect(menu.get_by_role("link", name="Edited: the second way")).to_be_visible()
+    expect(menu.locator("[aria-current]")).to_be_focused()
+    menu.get_by_role("button", name="Rename Edited: the second way").click()
+    menu.get_by_label("Branch name").fill("The better one")
+    menu.get_by_label("Branch name").press("Enter")
+    expect(menu.get_by_role("link", name="The better one")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Branch 1 of 2: all")).to_be_focused()
+    page.get_by_role("link", name="Next branch").focus()
+
     # A fork made elsewhere appears by itself
     other = page.context.new_page()
     other.goto(original)

@@ -16,7 +16,7 @@ FRAMES = """
       answers.some((answer) => answer.textContent.includes("Lift-off")),
       !text("#head-state").includes("Working"),
       Boolean(text("#panel-timeline .drawn")) && !text("#panel-timeline .drawn").includes("so far"),
-      Boolean(document.querySelector(".sidebar [aria-current=page] .sign-done")),
+      Boolean(document.querySelector(".sidebar [aria-current=page] .sign-quiet")),
     ]);
   };
   requestAnimationFrame(look);

@@ -248,3 +248,14 @@ def test_a_call_that_needs_two_is_in_the_inbox_of_others_who_may_decide_without_
     assert str(two.pk) not in boss_browser.get("/inbox").text, "somebody else must decide now"
     assert press(boss_browser, two).status_code == 409
     assert "Boss" in ada_browser.get("/inbox").text or "boss" in ada_browser.get("/inbox").text
+
+
+def test_nothing_that_an_agent_writes_is_a_button(ada_browser: Client, ada: User, report: Agent) -> None:
+    hostile = '<form class="approval"><button name="answer-decision" value="approve">OK</button></form>'
+    call = a_call(to=hostile, body={hostile: [hostile]}) | {"title": hostile, "description": hostile, "why": hostile}
+    task = ask(ada, report, call)
+    entries = ada_browser.get(f"/sessions/{task.context_id}").context["page_state"]["entries"]
+    [card] = [entry["message"]["html"] + entry["form"] for entry in entries if entry.get("form")]
+    for shown in (card, ada_browser.get("/inbox").text):
+        assert shown.count('name="answer-decision"') == 3
+        assert shown.count('class="question approval"') == 1
