@@ -44,7 +44,8 @@ SPECIAL_NAMES = {
 PLACES = {"cursor", "since", "pageToken"}
 """Where a list goes on: what another's leads to is the caller's own."""
 _NAMELESS = """
-    acceptedOutputModes[] access archived arguments asked at auth base before body catchUp catchUpLimit category
+    acceptedOutputModes[] access after archived arguments asked at auth base before body branches catchUp
+    catchUpLimit category
     credentials cron data decision definition digest dryRun email events_limit events_since every_version
     everySeconds expiresInDays extensions[] filename format from goal graceSeconds headers health historyLength
     Idempotency-Key include includeArtifacts index inline inputs isOn keepFiles keys kind kinds[] limit listed

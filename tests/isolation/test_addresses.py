@@ -77,6 +77,7 @@ SAME_FOR_ALL = {
     "shared/{token}/picture": "it needs a signed query; tests/web/test_pictures.py",
     "agents/{slug}/credentials": "a remote agent's alone; tests/web/test_remote_agents.py",
     "sessions/{session}/earlier": "it needs a query; tests/web/test_privacy.py",
+    "sessions/{session}/branches": "it needs a query; tests/web/test_branch_menu.py",
     "hooks/{key}": "it needs the secret; tests/doors/test_hooks.py",
     "gateway/notifications/{run_id}": "a remote agent has the token; tests/remote/test_webhooks.py",
     ".well-known/oauth-protected-resource/{resource}": "it says nothing of whether there is such an agent",

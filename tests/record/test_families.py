@@ -62,7 +62,7 @@ def test_older_forks_get_their_family(forks):
         event.save()
     Context.objects.update(root=None)
     editor = SimpleNamespace(connection=connection)
-    import_module("apps.record.migrations.0012_families_of_forks").note_roots(apps, editor)
+    import_module("apps.record.migrations.0014_families_of_forks").note_roots(apps, editor)
     assert roots() == noted
     assert [projection.differences(one.pk) for one in forks] == [[]] * 3
 

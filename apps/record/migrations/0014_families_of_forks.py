@@ -43,7 +43,7 @@ def batches(keys: list[uuid.UUID]) -> list[list[uuid.UUID]]:
 class Migration(migrations.Migration):
     atomic = False
     dependencies = [
-        ("record", "0011_context_root"),
+        ("record", "0013_context_root"),
     ]
 
     operations = [

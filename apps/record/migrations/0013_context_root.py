@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("record", "0010_workspaces"),
+        ("record", "0012_imported_sessions_by_time"),
     ]
 
     operations = [

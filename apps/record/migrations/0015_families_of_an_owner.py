@@ -7,7 +7,7 @@ from db.indexes import AddIndexBesideWriters
 class Migration(migrations.Migration):
     atomic = False
     dependencies = [
-        ("record", "0012_families_of_forks"),
+        ("record", "0014_families_of_forks"),
     ]
 
     operations = [
