@@ -35,7 +35,7 @@ from apps.web.sessions.texts import has_file_name, is_text
 from apps.web.templatetags.parley import HUES, avatar
 
 PIECES = (EventType.ARTIFACT_UPDATE, EventType.AGENT_TOKEN_START, EventType.AGENT_TOKEN)
-FORMAT = 9  # browsers drop cached entries of other versions
+FORMAT = 10  # browsers drop cached entries of other versions
 LONGEST_SO_FAR = 20_000  # characters of a file in progress: the newest
 LONGEST_VALUE = 2000  # characters
 LONGEST_SUGGESTION, MOST_SUGGESTIONS = 300, 6  # characters; below one answer
