@@ -56,12 +56,12 @@ class FetchedCard:
     last_modified: str = ""
 
 
-def pasted_card(text: str) -> FetchedCard:
+def pasted_card(text: str, also: Sequence[str] = ()) -> FetchedCard:
     content = text.encode(errors="surrogatepass")
     if len(content) > FETCH_LIMITS.bytes:
         raise BadCard(f"The card is larger than {FETCH_LIMITS.bytes // 1024} KiB.")
     original = parse_card(content)
-    return FetchedCard(read_card(original), original)
+    return FetchedCard(read_card(original, also), original)
 
 
 async def fetch_card(url: str, etag: str = "", last_modified: str = "", also: Sequence[str] = ()) -> FetchedCard | None:
@@ -74,18 +74,18 @@ async def fetch_card(url: str, etag: str = "", last_modified: str = "", also: Se
     targets.parse_url(url)
     try:
         async with asyncio.timeout(FETCH_LIMITS.seconds), outbound.exchange(FETCH_LIMITS, also=also) as way:
-            return await _find_card(way, url, etag, last_modified)
+            return await _find_card(way, url, etag, last_modified, also)
     except TimeoutError:
         raise outbound.TooSlow(f"There was no card at {url} within {FETCH_LIMITS.seconds:g} s.") from None
 
 
-async def _find_card(way: Exchange, url: str, etag: str, last_modified: str) -> FetchedCard | None:
+async def _find_card(way: Exchange, url: str, etag: str, last_modified: str, also: Sequence[str]) -> FetchedCard | None:
     if etag or last_modified:
-        return await _fetch_at(way, url, {"If-None-Match": etag, "If-Modified-Since": last_modified})
+        return await _fetch_at(way, url, {"If-None-Match": etag, "If-Modified-Since": last_modified}, also)
     problem: Exception | None = None
     for candidate in _candidate_urls(url):
         try:
-            return await _fetch_at(way, candidate, {})
+            return await _fetch_at(way, candidate, {}, also)
         except (_NoCardThere, outbound.Misleading) as error:  # some servers redirect instead of a 404
             problem = problem or error
     raise BadCard(f"There is no agent card at {url} or below it. {problem}")
@@ -103,7 +103,7 @@ def _candidate_urls(url: str) -> list[str]:
     return [*(base + path for path in WELL_KNOWN_PATHS), url]
 
 
-async def _fetch_at(way: Exchange, url: str, conditions: dict[str, str]) -> FetchedCard | None:
+async def _fetch_at(way: Exchange, url: str, conditions: dict[str, str], also: Sequence[str]) -> FetchedCard | None:
     headers = {"Accept": "application/json", "User-Agent": "Parley"} | {k: v for k, v in conditions.items() if v}
     async with way.send("GET", url, headers) as answer:
         if answer.status == 304 and conditions:
@@ -117,7 +117,7 @@ async def _fetch_at(way: Exchange, url: str, conditions: dict[str, str]) -> Fetc
         raise _NoCardThere(f"{url} answers with something else than a card.")
     original = parse_card(content)
     etag, last_modified = _validator(answer, b"etag"), _validator(answer, b"last-modified")
-    return FetchedCard(read_card(original), original, url, etag, last_modified)
+    return FetchedCard(read_card(original, also), original, url, etag, last_modified)
 
 
 def _validator(answer: Answer, name: bytes) -> str:
@@ -148,7 +148,7 @@ def parse_card(text: bytes) -> JSON:
     return card
 
 
-def read_card(card: JSON) -> JSON:
+def read_card(card: JSON, also: Sequence[str] = ()) -> JSON:
     """A card of 1.0 or 0.3 as a card of 1.0: validated, with cleaned texts, without signatures.
 
     Raises BadCard with a sentence per problem, also for a card without a supported interface.
@@ -157,11 +157,12 @@ def read_card(card: JSON) -> JSON:
     told, problems = card_schema.convert_card_03(unsigned) if card_schema.is_card_03(card) else (unsigned, [])
     if not problems:
         told, problems = card_schema.validate_card(told)
-    if not problems:
-        problems = _address_problems(told)
+    refusals = {} if problems else _refused_addresses(told, also)
+    problems = problems or [f"{name}: {refusal}" for name, refusal in refusals.items()]
     if problems:
         more = f" And {len(problems) - PROBLEMS_SHOWN} more." if len(problems) > PROBLEMS_SHOWN else ""
-        raise BadCard(f"The card cannot be used. {' '.join(problems[:PROBLEMS_SHOWN])}{more}")
+        entry = next((one.entry for one in refusals.values() if isinstance(one, outbound.Private)), "")
+        raise BadCard(f"The card cannot be used. {' '.join(problems[:PROBLEMS_SHOWN])}{more}", entry=entry)
     if not usable_interfaces(told):
         offered = ", ".join(f"{one['protocolBinding']} {one['protocolVersion']}" for one in told["supportedInterfaces"])
         raise BadCard(
@@ -226,14 +227,14 @@ def _one_line(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def _address_problems(card: JSON) -> list[str]:
-    wrong = []
+def _refused_addresses(card: JSON, also: Sequence[str]) -> dict[str, outbound.Forbidden]:
+    wrong = {}
     for index, one in enumerate(card["supportedInterfaces"]):
         if is_supported(one):
             try:
-                outbound.guard().check(one["url"])
+                outbound.guard().opening(also).check(one["url"])
             except outbound.Forbidden as error:
-                wrong.append(f"supportedInterfaces[{index}].url: {error}")
+                wrong[f"supportedInterfaces[{index}].url"] = error
     return wrong
 
 

@@ -108,10 +108,14 @@ class Misbehaved(RemoteError):
 
 
 class BadCard(RemoteError):
-    """The agent's card cannot be used."""
+    """The agent's card cannot be used. `entry` is the private host that it names, which operators can allow."""
 
     code = "bad_card"
     was_sent = False
+
+    def __init__(self, message: str, *, entry: str = "") -> None:
+        super().__init__(message)
+        self.entry = entry
 
 
 class CircuitOpen(RemoteError):

@@ -101,7 +101,7 @@ async def preview(url: str = "", card: str = "", also: Sequence[str] = ()) -> Pr
     `also` allows private hosts for this call only (see `outbound.Allowed.read`).
     Raises BadCard and the errors of `outbound`.
     """
-    found = await cards.fetch_card(url.strip(), also=also) if url else cards.pasted_card(card)
+    found = await cards.fetch_card(url.strip(), also=also) if url else cards.pasted_card(card, also)
     if found is None:
         raise BadCard("The server says that its card is unchanged, which nobody asked.")
     return await vet_card(found, also=also)

@@ -38,7 +38,7 @@ from apps.record.models import Context
 from apps.remote import health_checks, registration
 from apps.remote.authentication import security_schemes
 from apps.remote.authentication.credentials import missing, requirements_of, set_personal
-from apps.remote.errors import RemoteError
+from apps.remote.errors import BadCard, RemoteError
 from apps.remote.health_checks import Uptime
 from apps.remote.models import RemoteAgent
 from apps.remote.registration import Preview
@@ -436,7 +436,7 @@ class AgentForm:
                 self.preview = await registration.preview(url=self.url, card=card, also=self.allow)
                 self.allow = [entry for entry in self.allow if entry in self.preview.hosts]
             except (RemoteError, OutboundError) as error:
-                self.private = error.entry if isinstance(error, Private) else ""
+                self.private = error.entry if isinstance(error, Private | BadCard) else ""
                 private = allowances.ALLOW_BELOW if self.may_allow else allowances.ASK_AN_OPERATOR
                 self.problems["url" if self.url else "card"] = private if self.private else str(error)
 

@@ -13,6 +13,7 @@ from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.utils.text import slugify
@@ -143,8 +144,7 @@ class ConnectionForm(forms.ModelForm):  # type: ignore[type-arg]
         usual = USUAL_MODELS.get(Provider(self.provider), "")
         self.initial["model"] = chosen or (usual if usual in models else models[0])
         if self.is_bound and not chosen:
-            self.data = self.data.copy()
-            self.data["model"] = self.initial["model"]
+            self.data = {**self.data.dict(), "model": self.initial["model"]}  # type: ignore[attr-defined]
         names = models if not chosen or chosen in models else [chosen, *models]
         self.fields["model"].widget = forms.Select(choices=[(name, name) for name in names])
 
@@ -214,7 +214,8 @@ class ConnectionForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def store(self, found: Checked) -> ModelConnection:
         """Save the connection, and with it the allowance that it needs."""
-        row, is_new, person = self.instance, not self.instance.pk, person_of(self.request)
+        row: ModelConnection = self.instance
+        is_new, person = not row.pk, person_of(self.request)
         row.api_key, row.base_url = self.endpoint.api_key, found.base_url
         row.found, row.checked_at, row.problem = list(found.models), timezone.now(), ""
         row.is_default = row.is_default or self.cleaned_data.get("is_default", False)
@@ -331,7 +332,7 @@ def _focus(form: ConnectionForm, found: Checked | None) -> None:
 
 @operator_view(VIEW)
 @require_POST
-def try_model(request: HttpRequest, number: int) -> HttpResponse:
+def try_model(request: HttpRequest, number: int) -> HttpResponseBase:
     """Say something to the default model of a connection, and show its answer."""
     row = get_object_or_404(ModelConnection, pk=number)
     reply = asyncio.run(checks.say(endpoint_of(row), HELLO))
