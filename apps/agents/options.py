@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pydantic
@@ -80,6 +82,32 @@ def model_choices(agent: Agent) -> list[str]:
     known = current.snapshot()
     offered = known.choices if known.endpoints else settings.LLM_MODELS
     return list(dict.fromkeys(name for name in (own, known.default.model, *offered) if name))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """`name`: as options name the model; `label`: as people know it."""
+
+    name: str
+    label: str
+    is_chosen: bool
+
+
+def offered_models(agent: Agent, options: JSON | None = None) -> list[ModelChoice]:
+    """The models to choose from for a conversation with the agent; none if there is nothing to choose."""
+    if agent.kind != Agent.Kind.MODEL:
+        return []
+    known = [name for name in model_choices(agent) if name != "*"]
+    chosen = (options or {}).get("model") or next(iter(known), "")
+    names = list(dict.fromkeys([*known, *filter(None, [chosen])]))
+    return [ModelChoice(name, _label_of(name), name == chosen) for name in names] if len(names) > 1 else []
+
+
+def _label_of(name: str) -> str:
+    """The model's own name, with its connection's if it is not the default one."""
+    named = re.fullmatch(current.NAMED, name)
+    endpoint = current.snapshot().endpoint(named["connection"]) if named else None
+    return f"{named['model']} ({endpoint.name})" if named and endpoint else name
 
 
 def _no_options_of_remote(_: Agent, options: JSON) -> JSON:

@@ -342,9 +342,9 @@ const FOLDS = {
   session_renamed(state, { title }) {
     state.title = title;
   },
-  agent_switched(state, { agent, at, index }) {
+  agent_switched(state, { agent, at, index, isKept }) {
     state.agent = agent;
-    push(state, { kind: "switch", key: `switch:${index}`, agent, at, index });
+    if (!isKept) push(state, { kind: "switch", key: `switch:${index}`, agent, at, index });
   },
   feedback(state, { taskId, rating }) {
     state.ratings[taskId] = rating;

@@ -1,6 +1,7 @@
 // The palette: finds sessions by title at once, then agents and messages from the server. The same dialog chooses the agent of a
 // new session: the page hears "agent-chosen".
 import { Store, sync } from "../client/sync.js";
+import { takes } from "../compose/intake.js";
 import { h, icon } from "../dom.js";
 import { shortTime } from "../format.js";
 import { api, Unreachable } from "../requests.js";
@@ -210,8 +211,10 @@ function chosen(option) {
 }
 
 async function choose(text, show, signal) {
+  const needs = document.getElementById("composer")?.dataset.needs?.split(" ").filter(Boolean) ?? [];
   const found = await agentsFor(text, signal);
-  show([{ name: "Agents", options: found }], false);
+  const able = found.filter(({ dataset }) => needs.every((type) => takes(dataset, type)));
+  show([{ name: needs.length ? "Agents that take your files" : "Agents", options: able }], false);
 }
 
 async function agentsFor(text, signal) {
