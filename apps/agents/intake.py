@@ -69,7 +69,7 @@ def intake_of(agent: Agent, options: JSON | None = None) -> Intake:
     """What the agent, or one of its skills, takes; with the model that these options choose."""
     of_skills = (mode for skill in agent.skills for mode in skill.get("inputModes", []))
     modes = list(dict.fromkeys([*agent.input_modes, *of_skills]))
-    if agent.kind == Agent.Kind.MODEL and not _sees(agent, options or {}):
+    if agent.offers_models and not _sees(agent, options or {}):
         modes = [one for one in modes if one not in (*IMAGES, "image/*")]
     return Intake(modes)
 

@@ -63,17 +63,24 @@ def read_options(agent: Agent, options: JSON) -> JSON:
         raise ValidationError(field_errors(error)) from None
 
 
-def _hosted_options(_: Agent, options: JSON) -> JSON:
+def _hosted_options(agent: Agent, options: JSON) -> JSON:
     _HostedOptions.model_validate(options)
+    if agent.offers_models:
+        _check_model(agent, options.get("model"))
     return options
 
 
 def _model_options(agent: Agent, options: JSON) -> JSON:
     read: JSON = _ModelOptions.model_validate(options).model_dump(exclude_none=True, exclude_defaults=True)
-    chosen, known = read.get("model"), model_choices(agent)
-    if chosen and "*" not in settings.LLM_MODELS and chosen not in known:
-        raise ValidationError({"model": f"Choose one of these: {', '.join(known) or 'there is none'}."})
+    _check_model(agent, read.get("model"))
     return read
+
+
+def _check_model(agent: Agent, chosen: Any) -> None:
+    """Raises ValidationError."""
+    known = model_choices(agent)
+    if chosen and chosen not in known and not (isinstance(chosen, str) and "*" in settings.LLM_MODELS):
+        raise ValidationError({"model": f"Choose one of these: {', '.join(known) or 'there is none'}."})
 
 
 def model_choices(agent: Agent) -> list[str]:
@@ -95,7 +102,7 @@ class ModelChoice:
 
 def offered_models(agent: Agent, options: JSON | None = None) -> list[ModelChoice]:
     """The models to choose from for a conversation with the agent; none if there is nothing to choose."""
-    if agent.kind != Agent.Kind.MODEL:
+    if not agent.offers_models:
         return []
     known = [name for name in model_choices(agent) if name != "*"]
     chosen = (options or {}).get("model") or next(iter(known), "")

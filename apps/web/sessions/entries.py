@@ -188,8 +188,10 @@ def _used(usage: JSON) -> JSON:
     tokens = usage.get("inputTokens", 0) + usage.get("outputTokens", 0)
     if not tokens:
         return {}
-    price = f" · {usage['cost']:.4g} {settings.CURRENCY}" if "cost" in usage else ""
-    return {"used": f"{tokens:,} tokens{price}"}
+    if (cost := usage.get("cost")) is None:
+        return {"used": f"{tokens:,} tokens"}
+    amount = f"{cost:,.2f}" if cost >= 1 else f"{cost:.6f}".rstrip("0").rstrip(".")  # never as 1e-05
+    return {"used": f"{tokens:,} tokens · {amount} {settings.CURRENCY}"}
 
 
 def _message(prefetched: _Prefetched, event: Event, *, marked_up: bool = True, without_last: bool = False) -> JSON:

@@ -17,7 +17,7 @@ from agentkit.context import NeedsApproval, SyncTaskContext, TaskContext
 from agentkit.emissions import Emission, Usage
 from agentkit.errors import AgentFailure, HandlerError
 from agentkit.llm.approvals import Gate, question
-from agentkit.llm.models import AnyModel, import_in_thread, open_model, price
+from agentkit.llm.models import AnyModel, Scripted, import_in_thread, open_model, price
 from agentkit.llm.reading import IN_WORDS, USUAL, Sight
 from agentkit.llm.tools import Tool
 from agentkit.messages import Message
@@ -328,7 +328,7 @@ async def ask(
                 raise NeedsApproval(question(calls))
         return result.output
 
-    async with open_model(model) as opened:
+    async with open_model(chosen_model(model, task)) as opened:
         sight = getattr(opened, "sight", USUAL)
         try:
             try:
@@ -342,6 +342,12 @@ async def ask(
             if usage.requests:
                 # Not `say`: a stop does not undo what was used.
                 await task.emit(_priced(opened, usage))
+
+
+def chosen_model(model: AnyModel, task: TaskContext) -> AnyModel:
+    """The model that people chose for the conversation, where the author named none."""
+    is_open = model is None or (isinstance(model, Scripted) and model.unless_configured)
+    return task.model if is_open and task.model else model
 
 
 def _told(
