@@ -295,7 +295,7 @@ def test_a_kept_page_is_there_before_its_script_lists_its_files_and_is_brought_u
     files.first.get_by_role("button").click()
     expect(page.locator("#preview")).to_contain_text("The preview could not be loaded.")
     context.set_offline(False)
-    page.get_by_role("button", name="Try again").click()
+    page.locator("#preview-again").click()
     expect(page.locator("#preview .preview-text")).to_contain_text("the last line")
     complaints.clear()
 
