@@ -14,8 +14,11 @@ MENTION = re.compile(r"\s*@([a-z0-9][a-z0-9-]*)(?=\s|\Z)")
 
 
 def mentioned_agent(principal: Principal, agent: Agent, words: str) -> Agent | None:
-    """The other agent that the message begins with, if the caller may use it. The router reads names by itself."""
+    """The other agent that the message begins with, if the caller may use it.
+
+    The Assistant and the router read names themselves.
+    """
     named = MENTION.match(words)
-    if named is None or named[1] == agent.slug or agent.slug == settings.ROUTER_AGENT:
+    if named is None or named[1] == agent.slug or agent.slug in (settings.DEFAULT_AGENT, settings.ROUTER_AGENT):
         return None
     return find_agent(principal, named[1])
