@@ -19,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 import outbound
 from agentkit import HandlerError
+from agentkit.llm.reading import MODEL_INPUTS
 from agentkit.tools import ToolFunction, is_tool, traits_of
 from apps.agents.models import Agent, ToolSecret
 from apps.installation import current
@@ -149,7 +150,7 @@ class Definition(StrictModel):
     mcp_servers: list[ToolServer] = Field([], max_length=20)
     agents: list[Line] = Field([], max_length=100)
     skills: list[SkillDefinition] = Field([], max_length=100)
-    input_modes: list[Line] = Field(["text/*", "application/json"], min_length=1)
+    input_modes: list[Line] = Field(list(MODEL_INPUTS), min_length=1)
     output_modes: list[Line] = Field(["text/plain"], min_length=1)
     streaming: bool = True
 

@@ -22,6 +22,8 @@ from apps.agents.validators import check_capabilities, check_extended_card, chec
 from apps.installation import current
 from apps.installation.models import Activity
 
+OFFERS_MODELS = "offersModels"
+"""In an agent's capabilities, not on its card: people may choose the model of a conversation."""
 MAX_FALLBACKS = 5  # of one agent
 MAX_CATEGORY_LENGTH = 40  # characters
 HOUSE_SLUGS = frozenset({"person"})
@@ -265,6 +267,11 @@ class Agent(models.Model):
     @property
     def streams(self) -> bool:
         return bool(self.capabilities.get("streaming", True))
+
+    @property
+    def offers_models(self) -> bool:
+        """Whether people may choose the language model of a conversation."""
+        return self.kind == Agent.Kind.MODEL or bool(self.capabilities.get(OFFERS_MODELS))
 
     @property
     def is_public(self) -> bool:

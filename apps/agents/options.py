@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pydantic
@@ -61,17 +63,24 @@ def read_options(agent: Agent, options: JSON) -> JSON:
         raise ValidationError(field_errors(error)) from None
 
 
-def _hosted_options(_: Agent, options: JSON) -> JSON:
+def _hosted_options(agent: Agent, options: JSON) -> JSON:
     _HostedOptions.model_validate(options)
+    if agent.offers_models:
+        _check_model(agent, options.get("model"))
     return options
 
 
 def _model_options(agent: Agent, options: JSON) -> JSON:
     read: JSON = _ModelOptions.model_validate(options).model_dump(exclude_none=True, exclude_defaults=True)
-    chosen, known = read.get("model"), model_choices(agent)
-    if chosen and "*" not in settings.LLM_MODELS and chosen not in known:
-        raise ValidationError({"model": f"Choose one of these: {', '.join(known) or 'there is none'}."})
+    _check_model(agent, read.get("model"))
     return read
+
+
+def _check_model(agent: Agent, chosen: Any) -> None:
+    """Raises ValidationError."""
+    known = model_choices(agent)
+    if chosen and chosen not in known and not (isinstance(chosen, str) and "*" in settings.LLM_MODELS):
+        raise ValidationError({"model": f"Choose one of these: {', '.join(known) or 'there is none'}."})
 
 
 def model_choices(agent: Agent) -> list[str]:
@@ -80,6 +89,32 @@ def model_choices(agent: Agent) -> list[str]:
     known = current.snapshot()
     offered = known.choices if known.endpoints else settings.LLM_MODELS
     return list(dict.fromkeys(name for name in (own, known.default.model, *offered) if name))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """`name`: as options name the model; `label`: as people know it."""
+
+    name: str
+    label: str
+    is_chosen: bool
+
+
+def offered_models(agent: Agent, options: JSON | None = None) -> list[ModelChoice]:
+    """The models to choose from for a conversation with the agent; none if there is nothing to choose."""
+    if not agent.offers_models:
+        return []
+    known = [name for name in model_choices(agent) if name != "*"]
+    chosen = (options or {}).get("model") or next(iter(known), "")
+    names = list(dict.fromkeys([*known, *filter(None, [chosen])]))
+    return [ModelChoice(name, _label_of(name), name == chosen) for name in names] if len(names) > 1 else []
+
+
+def _label_of(name: str) -> str:
+    """The model's own name, with its connection's if it is not the default one."""
+    named = re.fullmatch(current.NAMED, name)
+    endpoint = current.snapshot().endpoint(named["connection"]) if named else None
+    return f"{named['model']} ({endpoint.name})" if named and endpoint else name
 
 
 def _no_options_of_remote(_: Agent, options: JSON) -> JSON:

@@ -14,7 +14,7 @@ from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User, Workspace
 from apps.agents import definitions, tool_policies, versions
 from apps.agents.definitions import Definition
-from apps.agents.models import Agent, AgentVersion
+from apps.agents.models import OFFERS_MODELS, Agent, AgentVersion
 from db.sql import write_transaction
 
 
@@ -116,7 +116,7 @@ def handler_fields(handler: SkillHandler, slug: str) -> dict[str, Any]:
         "skills": [skill.wire for skill in handler.skills],
         "input_modes": list(handler.input_modes),
         "output_modes": list(handler.output_modes),
-        "capabilities": {"streaming": True},
+        "capabilities": {"streaming": True} | ({OFFERS_MODELS: True} if handler.offers_models else {}),
         "time_limit": handler.time_limit,
         "attempts": handler.attempts,
         "retry_safe": handler.retry_safe,

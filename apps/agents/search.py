@@ -27,7 +27,7 @@ def find_agents(
     `last_used` says when `principal` last used an agent, by the agent's key, in seconds since the epoch. For `text`
     and `filters` see `matching`.
     """
-    usable = Agent.objects.visible_to(principal).listed().select_related("stats")
+    usable = Agent.objects.visible_to(principal).listed().select_related("stats", "current_version")
     ranked = sorted(usable, key=partial(rank_for_choosing, last_used=last_used or {}))
     return matching(ranked, text, **filters)
 

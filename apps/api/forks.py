@@ -14,7 +14,7 @@ import db
 from apps.accounts import quotas
 from apps.api import messages, shapes
 from apps.api.framework.schema import documented
-from apps.api.framework.serializers import Body, Choice, Line, Shape
+from apps.api.framework.serializers import Body, Choice, Line, Shape, Struct
 from apps.api.framework.views import Endpoint
 from apps.api.messages import Content, find_session, read_parts
 from apps.api.sessions import NOTHING_SENT, usable_agent
@@ -60,6 +60,7 @@ class Forking(Body):
         "starts just before that message.",
     )
     agent = Line(required=False, help_text="The slug of another agent that continues in the fork.")
+    options = Struct(required=False, help_text="The options of `agent` in the fork.")
     running = Choice(
         RUNNING,
         required=False,
@@ -71,6 +72,8 @@ class Forking(Body):
     def validate(self, attrs: JSON) -> JSON:
         if "at" in attrs and ("message_id" in attrs or attrs["retry"]):
             raise serializers.ValidationError({"at": ["Use either `at` or `messageId`, not both."]})
+        if "options" in attrs and "agent" not in attrs:
+            raise serializers.ValidationError({"options": ["Name the `agent` that these are for."]})
         return attrs
 
 
@@ -127,11 +130,17 @@ class Forks(Endpoint):
         quotas.count_act(self.principal)
         if not asked["retry"]:
             return await db.run(self._fork, session, asked, key)
-        agent = await db.run(usable_agent, self.principal, asked["agent"]) if "agent" in asked else None
-        how = {"running": asked.get("running", "cancel"), "message": asked.get("message_id"), "agent": agent}
+        how = {"running": asked.get("running", "cancel"), "message": asked.get("message_id")}
+        how |= await db.run(self._receiver, asked)
         with messages.idempotency_key_errors():
             sent = await editing.retry(self.principal, session, key=key, traceparent=self.traceparent, **how)
         return await db.run(_fork_response, self, sent, asked.get("title", ""))
+
+    def _receiver(self, asked: JSON) -> JSON:
+        """The agent that continues in the fork, with its options; None for the session's."""
+        agent = usable_agent(self.principal, asked["agent"]) if "agent" in asked else None
+        options = commands.read_options(agent, asked["options"]) if agent and "options" in asked else None
+        return {"agent": agent, "options": options}
 
     def _fork(self, session: uuid.UUID, asked: JSON, key: str) -> Response:
         context = find_session(self.principal, session)
@@ -140,10 +149,9 @@ class Forks(Endpoint):
         at = asked.get("at", newest)
         if "message_id" in asked:
             at = editing.find_message(context, asked["message_id"]).index
-        agent = usable_agent(self.principal, asked["agent"]) if "agent" in asked else None
-        how = {"agent": agent, "key": key, "running": asked.get("running", "finish")}
+        how = {"key": key, "running": asked.get("running", "finish"), **self._receiver(asked)}
         with messages.idempotency_key_errors():
-            child = forking.fork(self.principal, context, at, reason="agent" if agent else "fork", **how)
+            child = forking.fork(self.principal, context, at, reason="agent" if how["agent"] else "fork", **how)
         branches.save_chosen_leaf(self.principal, child)
         return _session_response(self, child.pk, NOTHING_SENT | {"repeated": made is not None}, asked.get("title", ""))
 

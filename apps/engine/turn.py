@@ -129,6 +129,7 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
         lend=partial(hook("CREDENTIAL_LENDER"), assignment),
         delegate=calls,
         approvals=TurnApprovals(assignment, recorder),
+        model=assignment.options.get("model") if assignment.agent.offers_models else None,
     )
 
 

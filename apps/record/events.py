@@ -281,10 +281,14 @@ class Edit(TypedDict):
 
 
 class AgentSwitched(TypedDict):
-    """From here on the session is with this agent, with these `options`; absent: none."""
+    """From here on the session is with this agent, with these `options`; absent: none.
+
+    `kept`: the agent was this one before, and only the options changed.
+    """
 
     agent: int
     slug: str
+    kept: NotRequired[bool]
     options: NotRequired[JSON]
 
 

@@ -43,8 +43,8 @@ class TaskFilter(forms.Form):
     agent = forms.ModelChoiceField(Agent.objects.none(), required=False, to_field_name="slug", empty_label="Any")
     days = forms.ChoiceField(label="Changed in", required=False, choices=[("", "Any time"), *DAYS.items()])
 
-    def __init__(self, principal: Principal, *data: Any) -> None:
-        super().__init__(*data, label_suffix="")
+    def __init__(self, principal: Principal, data: Any) -> None:
+        super().__init__(data, label_suffix="")
         self._principal = principal
         usable = Agent.objects.visible_to(principal).listed().order_by("name")
         cast("forms.ModelChoiceField[Agent]", self.fields["agent"]).queryset = usable

@@ -181,6 +181,7 @@ class TaskContext(Turn):
     lend: Lend = field(default=lend_none, repr=False, compare=False)
     delegate: Delegate | None = field(default=None, repr=False, compare=False)
     approvals: Approvals = field(default_factory=DeclaredApprovals, repr=False, compare=False)
+    model: str | None = field(default=None, repr=False, compare=False)  # that people chose (see `offers_models`)
 
     async def credential(self, service: str) -> Credential | None:
         """The credential that the task's owner gave this agent for a service, or None.

@@ -37,6 +37,8 @@ class SkillHandler:
         time_limit: seconds for a turn.
         attempts: how often a `retry_safe` turn may start, the first time included.
         listed: do people choose it? If not, only other agents and plans call it. Operators may change this.
+        offers_models: may people choose the language model of a conversation, from those that operators offer? Then
+            `LlmWorker` and `LlmFunction` without a model of their own use the chosen one.
         category: the heading under which lists show it, at most 40 characters. Operators may change this.
     """
 
@@ -52,6 +54,7 @@ class SkillHandler:
     time_limit: float = 600.0
     attempts: int = 3
     listed: bool = True
+    offers_models: bool = False
     category: str = ""
     skill_methods: ClassVar[dict[str, str]] = {}
 
@@ -133,6 +136,7 @@ class Traits(TypedDict, total=False):
     time_limit: float
     attempts: int
     listed: bool
+    offers_models: bool
     category: str
 
 

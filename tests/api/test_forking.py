@@ -177,8 +177,9 @@ async def test_another_agent_answers_what_was_said(ada_calls, agent_at):
     assert made.body["answer"]["content"] == "at once: two, after ['one', 'one']"
     told = made.body["session"]["metadata"]
     assert (told["agent"], told["forkReason"]) == ("atonce", "retry")
-    forked = await ada_calls.post(f"{address}/fork", {"agent": "atonce"})
+    forked = await ada_calls.post(f"{address}/fork", {"agent": "atonce", "options": {"tone": "dry"}})
     assert forked.body["session"]["metadata"]["forkReason"] == "agent"
+    assert (await db.run(Context.objects.get, pk=forked.body["session"]["id"])).options == {"tone": "dry"}
 
 
 async def test_the_tree_is_told_from_its_root_and_keeps_where_one_is(ada_calls):
@@ -228,6 +229,7 @@ async def test_what_cannot_be_is_refused_and_nothing_is_made(ada_calls):
         ("POST", f"{address}/fork", {"messageId": there}, 404),
         ("POST", f"{address}/fork", {"agent": "nobody"}, 422),
         ("POST", f"{address}/fork", {"retry": True, "agent": "nobody"}, 422),
+        ("POST", f"{address}/fork", {"retry": True, "options": {}}, 422),
         ("GET", f"{address}/messages/{there}/siblings", None, 404),
         ("PUT", f"{address}/leaf", {"leafId": other.removeprefix("/sessions/")}, 422),
     ]

@@ -53,7 +53,7 @@ def test_an_edit_is_kept_until_it_is_saved_and_one_goes_back_and_forth_between_b
     page.unroute_all()
     words.press("Escape")
     expect(page.locator(".editor")).to_have_count(0)
-    expect(page.locator(".from-user").get_by_role("button", name="More")).to_be_focused()
+    expect(page.locator(".from-user").get_by_role("button", name="Edit")).to_be_focused()
     page.reload()
     page.locator("#words").press("ArrowUp")  # edits the last own message
     expect(words).to_have_value("quite another way")

@@ -12,6 +12,7 @@ from agentkit import (
     SkillHandler,
     TaskContext,
 )
+from agentkit.llm import LlmWorker
 
 ENDS = {
     "completed": Completed("done", [Artifact.text("a", "x")], metadata={"kind": "test"}),
@@ -53,3 +54,12 @@ class Answering(SkillHandler):
 
     async def on_request(self, task: TaskContext) -> str:
         return str(dict(task.session.options))
+
+
+class Advised(SkillHandler):
+    """Asks the language model that people choose."""
+
+    offers_models = True
+
+    async def on_request(self, task: TaskContext) -> str:
+        return await LlmWorker("Help.").run(task)

@@ -101,6 +101,17 @@ def _answered(ada, agent, talk, said):
     return accept.accept(ada.principal, agent, said(taskId=str(talk.task))).run
 
 
+async def test_people_choose_the_model_of_a_hosted_agent_that_lets_them(ada, agent_at, said, endpoint, settings):
+    settings.LLM_MODELS = ["better-model"]
+    agent = await agent_at("tests.engine.forms:Advised")
+    endpoint.replies = [says("Yes."), says("No.")]
+    await talk(ada, agent, said, model="better-model")
+    await told(ada, agent, said(contextId="talk"))
+    assert [one["model"] for one in endpoint.requests] == ["test-model", "better-model"]
+    with pytest.raises(InvalidParams, match="Choose one of these: test-model, better-model"):
+        await talk(ada, agent, said, model="dear-model")
+
+
 async def test_the_model_and_its_settings_are_those_of_the_conversation(ada, said, endpoint, settings):
     settings.LLM_MODELS = ["better-model"]
     agent = await db.run(clerk, model="own-model", temperature=0.5, max_tokens=77)

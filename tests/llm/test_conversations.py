@@ -4,7 +4,8 @@ from pydantic_ai.messages import BinaryContent, ModelRequest, ModelResponse, Tex
 
 from agentkit import Thread, data_part, raw_part, testing, text_part, url_part
 from agentkit.llm import LlmWorker, from_model_messages, to_model_messages
-from tests.llm.endpoint import Endpoint, says
+from agentkit.llm.conversations import SEEN_FILES
+from tests.llm.endpoint import Endpoint, refuses, says
 
 PIXEL = b"\x89PNG\r\n\x1a\n"
 
@@ -34,6 +35,7 @@ def test_data_and_texts_are_words_and_other_files_are_named():
         text_part("See:"),
         data_part({"a": 1}),
         raw_part(b"x,y\n1,2", "t.csv", "text/csv"),
+        raw_part(b"", "16-empty.txt", "text/plain"),
         raw_part(b"\0\1", "p.pdf", "application/pdf"),
         url_part("https://a.example/b"),
     ]
@@ -42,7 +44,8 @@ def test_data_and_texts_are_words_and_other_files_are_named():
         "See:",
         '{"a": 1}',
         "[A file: t.csv, text/csv]\nx,y\n1,2",
-        "[A file: p.pdf, application/pdf, 2 bytes]",
+        "[A file: 16-empty.txt, text/plain. It is empty.]",
+        "[A file: p.pdf, application/pdf, 2 bytes. It is damaged, or protected by a password.]",
         "[A link to a file: https://a.example/b]",
     ]
 
@@ -54,16 +57,30 @@ def test_a_long_text_is_cut_and_a_message_without_anything_says_so():
     assert contents(Thread().add("user", [])) == ["(nothing)"]
 
 
-def test_images_are_shown_of_the_newest_message_alone():
+def test_the_newest_pictures_of_a_conversation_are_shown():
     image = [raw_part(PIXEL, "p.png", "image/png")]
-    earlier, newest = contents(Thread().add("user", image).add("user", image))
-    assert earlier == "[A file: p.png, image/png, 8 bytes]"
-    assert newest == ["(nothing)", BinaryContent(PIXEL, media_type="image/png")]
+    thread = Thread()
+    for _ in range(SEEN_FILES + 1):
+        thread = thread.add("user", image).add("agent", "A pixel.")
+    first, _, *others = contents(thread.add("user", "And its color?"))
+    assert first == "[A file: p.png, image/png, 8 bytes]"
+    shown = ["(nothing)", BinaryContent(PIXEL, media_type="image/png")]
+    assert others == [shown, "A pixel."] * SEEN_FILES + ["And its color?"]
+
+
+async def test_a_model_that_takes_no_pictures_is_told_in_words(endpoint: Endpoint):
+    endpoint.replies = [refuses(400, "no images please"), says("I see none.")]
+    message = testing.user_message("Look", {"p.png": PIXEL, "t.csv": b"x,y"})
+    assert await LlmWorker("Help.").run(message=message) == "I see none."
+    shown, told = (one["messages"][-1]["content"] for one in endpoint.requests)
+    assert [part["type"] for part in shown] == ["text", "image_url"]
+    assert "p.png, image/png, 8 bytes. You cannot see pictures." in told
+    assert "x,y" in told
 
 
 async def test_a_file_that_is_damaged_is_no_end(endpoint: Endpoint):
     for name, described in (
-        ("notes.txt", "notes.txt. This file arrived damaged: it is not base64."),
+        ("notes.txt", "notes.txt, text/plain, 7 bytes. This file arrived damaged: it is not base64."),
         ("p.png", "p.png, image/png, 7 bytes"),
     ):
         endpoint.replies = [says("ok")]

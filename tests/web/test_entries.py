@@ -8,6 +8,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from agentkit import Completed
+from apps.engine import accept
 from apps.features.forks.forking import fork
 from apps.record import ledger, wire
 from apps.record.content import rendering
@@ -18,6 +20,7 @@ from apps.web.sessions.entries import entries_between, entries_of
 from apps.web.sessions.messages import with_code_tools
 from apps.web.sessions.views import TURNS, page_state
 from tests.web import telling
+from tests.working import begin, end
 
 
 @pytest.fixture
@@ -399,3 +402,15 @@ def test_code_has_tools_and_what_imitates_it_none():
     assert html.count('<div class="code">') == html.count("copy-code") == html.count("</pre></div>") == 2
     assert '<span class="language">py</span>' in html
     assert "Show all 40 lines" in with_code_tools(rendering.render_markdown("```\n" + "x\n" * 40 + "```"))
+
+
+def test_an_answer_tells_what_models_used(ada, echo, said, settings):
+    settings.CURRENCY = "EUR"
+    receipt = accept.accept(ada.principal, echo, said("first"))
+    end(begin(receipt.run), Completed("mine"))
+    event = Event.objects.get(type=EventType.AGENT_COMPLETE)
+    counts = {"requests": 2, "inputTokens": 1200, "outputTokens": 50}
+    for usage, used in (({}, None), (counts, "1,250 tokens"), (counts | {"cost": 0.0042}, "1,250 tokens · 0.0042 EUR")):
+        event.payload["usage"] = usage
+        [entry] = entries_of(event.context, [event])
+        assert entry.get("used") == used

@@ -7,6 +7,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
 import db
+from apps.agents.models import Agent
 from apps.engine import activity
 from apps.engine.send import send
 from apps.installation.models import Activity
@@ -74,20 +75,30 @@ class TestFiles:
             ada_browser.post("/agents/echo/messages", sent)
             assert Message.objects.get(message_id=sent["message"]).parts[0]["filename"] == "passwd", name
 
-    def test_an_empty_file_too_much_and_a_type_that_the_agent_does_not_take_are_refused(
-        self, ada_browser, echo, settings, hello
-    ):
-        answer = self.send(ada_browser, upload("good.csv"), upload("nothing.csv", b""), text="here")
-        assert answer.status_code == 422
-        assert refusal(answer) == "“nothing.csv” is empty. Choose a file with content."
-        assert not Context.objects.exists()
+    def test_an_empty_file_goes_with_the_others(self, ada_browser, echo):
+        assert self.send(ada_browser, upload("16-empty.txt", b""), upload("16-good.txt")).status_code == 201
+        parts = Message.objects.get().parts
+        assert [(part["filename"], part["mediaType"]) for part in parts] == [
+            ("16-empty.txt", "text/plain"),
+            ("16-good.txt", "text/plain"),
+        ]
+
+    def test_code_is_text_for_an_agent_that_takes_any(self, ada_browser, hello):
+        Agent.objects.filter(pk=hello.pk).update(input_modes=["text/*"])
+        for name, media_type in (("main.go", ""), ("app.ts", "video/mp2t"), ("a.sql", "application/sql")):
+            sent = form(files=[upload(name, b"x := 1", media_type)])
+            assert ada_browser.post("/agents/hello/messages", sent).status_code == 201, name
+            [part] = Message.objects.get(message_id=sent["message"]).parts
+            assert part["mediaType"].startswith("text/"), name
+
+    def test_too_much_and_a_type_that_the_agent_does_not_take_are_refused(self, ada_browser, echo, settings, hello):
         settings.MAX_REQUEST_BYTES = 1024 * 1024
         answer = self.send(ada_browser, upload("big.bin", b"0" * (1024 * 1024)))
         assert answer.status_code == 413
         assert "The limit for one message is 1 MB" in refusal(answer)
         answer = self.send(ada_browser, upload("cat.png", telling.PNG), slug="hello")
         assert answer.status_code == 422
-        assert refusal(answer) == "Hello does not accept “cat.png”. It takes text only."
+        assert refusal(answer) == "Hello takes text only. Remove “cat.png”, or choose an agent that takes it."
 
 
 class TestASession:

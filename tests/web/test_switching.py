@@ -7,11 +7,15 @@ from django.urls import reverse
 
 from agentkit import Completed
 from apps.agents.models import Agent
+from apps.agents.options import offered_models
 from apps.engine import accept
+from apps.installation import current
+from apps.installation.models import ModelConnection
 from apps.record.execution import Run
-from apps.record.models import Context, Event
+from apps.record.models import Context, Event, Task
 from apps.web.sessions.entries import agent_label, entries_of
 from apps.web.sessions.views import page_state
+from tests.agents.definitions import clerk
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -88,3 +92,46 @@ def test_a_log_that_does_not_say_who_wrote_is_read_by_its_rows(talk, echo, count
     spoken.payload.pop("agent")
     Event.objects.filter(pk=spoken.pk).update(payload=spoken.payload)
     assert entries_of(Context.objects.get(), [spoken])[0]["agent"] == agent_label(echo)
+
+
+def test_a_name_at_the_beginning_of_a_message_says_whom_it_is_for(page, talk, echo, countdown):
+    Agent.objects.filter(pk=countdown.pk).update(access="groups")
+    say(page, talk, "@countdown from 3")
+    assert Context.objects.get().agent == echo, "a name of an agent that is not for them is text"
+    Agent.objects.filter(pk=countdown.pk).update(access="authenticated")
+    for words in ("mail me@countdown", "say @countdown", "@countdowns", "@echo again"):
+        say(page, talk, words)
+        assert Context.objects.get().agent == echo, words
+    assert say(page, talk, "@countdown from 3", task=str(talk.task)).status_code == 201
+    assert Context.objects.get().agent == countdown
+    assert Task.objects.order_by("-created_at").first().agent == countdown
+    form = {"message": str(uuid.uuid4()), "text": "@echo hello"}
+    page.post(reverse("web:begin", args=["countdown"]), form)
+    assert Context.objects.get(title="@echo hello").agent == echo
+
+
+def test_a_chosen_model_is_kept_for_the_session(page, settings):
+    settings.LLM_MODEL, settings.LLM_MODELS = "usual", ["better", "quick"]
+    clerk()
+    form = {"message": str(uuid.uuid4()), "text": "hello", "model": "better"}
+    for _ in range(2):
+        assert page.post(reverse("web:begin", args=["clerk"]), form).status_code == 201
+    context = Context.objects.get()
+    assert (context.options, context.title) == ({"model": "better"}, "hello")
+    address = reverse("web:switch", args=[context.pk])
+    assert page.post(address, {"agent": "clerk", "model": "dear"}).status_code == 422
+    assert page.post(address, {"agent": "clerk", "model": "quick"}).status_code == 200
+    context.refresh_from_db()
+    assert [one.name for one in offered_models(context.agent, context.options) if one.is_chosen] == ["quick"]
+    [changed] = [one for one in entries_of(context, list(Event.objects.all())) if one["type"] == "agent_switched"]
+    assert changed["isKept"], "the conversation goes on with the same agent"
+
+
+def test_connected_models_are_offered_by_name():
+    home = {"base_url": "https://a.example/v1", "model": "small"}
+    ModelConnection.objects.create(name="Home", slug="home", **home)
+    offers = [{"name": "large", "is_choice": True}, {"name": "hidden", "is_choice": False}]
+    ModelConnection.objects.create(name="Cloud", slug="cloud", offers=offers, **home)
+    current.forget()
+    offered = offered_models(clerk())
+    assert [(one.name, one.label) for one in offered] == [("small", "small"), ("large@cloud", "large (Cloud)")]

@@ -150,20 +150,21 @@ async def retry(
     key: str,
     message: uuid.UUID | None = None,
     agent: Agent | None = None,
+    options: JSON | None = None,
     running: RunningPolicy = "cancel",
     traceparent: str = "",
 ) -> Sent:
     """Send a message again in a fork that begins just before it.
 
     By default this is the caller's newest message. `message` may be the caller's message or an answer to it. `agent`
-    replaces the agent that answered. The other arguments and errors are as in `edit`.
+    replaces the agent that answered, with its checked `options`. The other arguments and errors are as in `edit`.
     """
 
     def make_fork() -> _NewFork:
         found = find_restored_session(principal, context)
         row = _message_to_retry(principal, found, find_message(found, message) if message else None, key)
         how: dict[str, Any] = {"reason": "retry", "running": running, "title": _retry_title(found, row, agent)}
-        how["edited"] = _history(found, row, key, itself=False)
+        how |= {"edited": _history(found, row, key, itself=False), "options": options}
         return _fork_before(principal, found, row, row.parts, agent, key, how)
 
     return await _send(principal, await db.run(make_fork), traceparent)

@@ -18,7 +18,7 @@ from apps.agents.models import Agent
 from apps.engine import cancel
 from apps.record import ledger, lineage, notifications
 from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
-from apps.record.events import Edited, EventType, Fork, Opening
+from apps.record.events import JSON, Edited, EventType, Fork, Opening
 from apps.record.lookup import check_may_use, check_may_write, find_session, restored
 from apps.record.models import ENDLESS, MAX_TITLE, UNFINISHED_STATES, Context, Segment, Task, TaskState
 from db.sql import write_transaction
@@ -43,6 +43,7 @@ def fork(
     *,
     reason: Reason,
     agent: Agent | None = None,
+    options: JSON | None = None,
     key: str = "",
     running: RunningPolicy = "finish",
     edited_message: str = "",
@@ -54,12 +55,12 @@ def fork(
 
     In somebody else's shared session, nothing is canceled, and its log does not name the fork.
 
-    The fork has `agent`, or the session's agent at that event. Unfinished tasks are canceled in the fork. A fork that
-    begins directly after another fork's beginning gets that fork's parent, so that the two are siblings. With
-    `running="cancel"`, submitted and working tasks in the session itself are canceled. `edited_message` is the id of a
-    message that the fork replaces, `edited` the history of the message that comes next. `title` replaces the usual
-    title. `dated` is for an imported branch: when it began there. The caller chooses `key`; the same key gives the
-    same fork again.
+    The fork has `agent` with the checked `options`, or the session's agent at that event. Unfinished tasks are
+    canceled in the fork. A fork that begins directly after another fork's beginning gets that fork's parent, so that
+    the two are siblings. With `running="cancel"`, submitted and working tasks in the session itself are canceled.
+    `edited_message` is the id of a message that the fork replaces, `edited` the history of the message that comes
+    next. `title` replaces the usual title. `dated` is for an imported branch: when it began there. The caller chooses
+    `key`; the same key gives the same fork again.
 
     Raises ContextNotFound, InvalidParams for an index out of range or a key that was used for another fork, and
     UnsupportedOperation for an agent that the caller may not use, or a child task's session; then nothing was recorded.
@@ -80,7 +81,7 @@ def fork(
                 if at == log.context.last_event:
                     child.memory = Context.objects.values_list("memory", flat=True).get(pk=found.pk)
                 child.root = log.context.family_key if is_own else child.pk
-                _create_fork(child, point, reason, agent, edited, principal, dated)
+                _create_fork(child, point, reason, agent, options, edited, principal, dated)
                 if running == "cancel" and is_own:
                     working = Task.objects.filter(context=found.pk, state__in=WORKING_STATES).order_by("first_event")
                     canceled = list(working.values_list("pk", flat=True))
@@ -174,6 +175,7 @@ def _create_fork(
     point: ForkPoint,
     reason: Reason,
     agent: Agent | None,
+    chosen: JSON | None,
     edited: Edited | None,
     principal: Principal,
     dated: str,
@@ -190,8 +192,10 @@ def _create_fork(
             "agent": agent.pk if agent else before,
             "title": child.title,
         }
-        if options and opens["agent"] == before:
-            opens["options"] = options
+        if options and opens["agent"] == before and chosen is None:
+            chosen = options
+        if chosen:
+            opens["options"] = chosen
         left = [str(task) for task in _unfinished_tasks(parent, at)]
         payload: Fork = {
             "opens": log.opening(opens),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from zoneinfo import ZoneInfo
 
 from agentkit import File, TaskContext, UnreadableContent, tool
+from agentkit.llm.reading import NoText, file_text
 
 Number = int | float
 
@@ -124,7 +125,7 @@ CHARACTERS_PER_CALL = 20_000  # characters that one call gives
 
 @tool()
 def read_file(task: TaskContext, name: str = "", start: int = 0) -> str:
-    """Reads a text file of the conversation from character `start` on; without a name it lists the files there are."""
+    """Reads a text or document of the conversation from character `start` on; without a name it lists all files."""
     files = task.all_files
     if not files:
         return "No file was attached to this conversation."
@@ -145,8 +146,6 @@ def _describe(file: File) -> str:
 
 def _text(file: File) -> str:
     try:
-        return file.read().decode()
-    except UnicodeDecodeError:
-        raise ValueError(f"{_describe(file)} is no text and cannot be read with this tool.") from None
-    except UnreadableContent as error:
-        raise ValueError(str(error)) from None
+        return file_text(file).text
+    except (NoText, UnreadableContent) as problem:
+        raise ValueError(f"{_describe(file)} cannot be read with this tool. {problem}") from None

@@ -53,6 +53,7 @@ class Assistant(SkillHandler):
     input_modes = ("*/*",)
     output_modes = ("*/*",)
     retry_safe = True
+    offers_models = True
     time_limit = 4 * 3600.0  # it waits for other agents
 
     async def on_request(self, task: TaskContext) -> Completed | InputRequired:

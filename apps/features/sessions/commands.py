@@ -106,6 +106,8 @@ def switch_agent(principal: Principal, session: uuid.UUID, agent: Agent, options
             switched: AgentSwitched = {"agent": agent.pk, "slug": agent.slug}
             if wanted:
                 switched["options"] = wanted
+            if log.context.agent_id == agent.pk:
+                switched["kept"] = True
             log.add(EventType.AGENT_SWITCHED, switched)
     except Context.DoesNotExist:  # the context was deleted just now
         raise ContextNotFound from None

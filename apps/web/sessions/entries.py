@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Q
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -158,8 +159,11 @@ def _entry(prefetched: _Prefetched, event: Event) -> JSON:
             entry["isError"] = payload["isError"]
         case EventType.AGENT_COMPLETE:
             entry["artifacts"] = _brief(prefetched.delivered[event.task_id])
+            entry |= _used(payload.get("usage", {}))
         case EventType.AGENT_FAILED | EventType.AGENT_CANCELLED:
             entry |= {"artifacts": _brief(prefetched.left.get(event.index, [])), "discarded": payload["discarded"]}
+        case EventType.AGENT_SWITCHED if payload.get("kept"):
+            entry["isKept"] = True
         case EventType.FEEDBACK:
             entry["rating"] = payload["rating"]
         case EventType.FORK:
@@ -177,6 +181,17 @@ ARTIFACT_FIELDS = ("taskId", "artifactId", "name", "parts", "kind", "html", "tex
 
 def _brief(artifacts: list[JSON]) -> list[JSON]:
     return [{name: artifact[name] for name in ARTIFACT_FIELDS} for artifact in artifacts]
+
+
+def _used(usage: JSON) -> JSON:
+    """What language models used for an answer, in words, such as “1,250 tokens · 0.0042 USD”."""
+    tokens = usage.get("inputTokens", 0) + usage.get("outputTokens", 0)
+    if not tokens:
+        return {}
+    if (cost := usage.get("cost")) is None:
+        return {"used": f"{tokens:,} tokens"}
+    amount = f"{cost:,.2f}" if cost >= 1 else f"{cost:.6f}".rstrip("0").rstrip(".")  # never as 1e-05
+    return {"used": f"{tokens:,} tokens · {amount} {settings.CURRENCY}"}
 
 
 def _message(prefetched: _Prefetched, event: Event, *, marked_up: bool = True, without_last: bool = False) -> JSON:

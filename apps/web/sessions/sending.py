@@ -24,6 +24,7 @@ import db
 from agentkit.llm.approvals import APPROVE, DECISION
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
+from apps.agents.intake import intake_of
 from apps.agents.models import Agent
 from apps.engine.cancel import cancel_for
 from apps.engine.questions import answer_of, asks_approval
@@ -57,6 +58,7 @@ from apps.record.models import Context, Message, Task
 from apps.web import questions
 from apps.web.questions import Field
 from apps.web.roles import role_refusal
+from apps.web.sessions import addressing
 from apps.web.shell import find_agent, find_session, parse_index, reader_view, session_or_404
 
 
@@ -118,16 +120,27 @@ async def begin_session(request: HttpRequest, principal: Principal, slug: str) -
     agent = await db.run(find_agent, principal, slug)
     if agent is None:
         raise ContextNotFound("There is no such agent, or you may not use it.")
-    return _created(await send(principal, agent, await composed_message(request, principal, agent)))
+    if mentioned := await db.run(addressing.mentioned_agent, principal, agent, request.POST.get("text", "")):
+        return _created(await send(principal, mentioned, await composed_message(request, principal, mentioned)))
+    message = await composed_message(request, principal, agent)
+    if model := request.POST.get("model"):
+        key, options = f"first {message['messageId']}", {"model": model}
+        begun = await db.run(lambda: commands.create_session(principal, agent, options=options, key=key))
+        message["contextId"] = begun.context.context_id
+    return _created(await send(principal, agent, message))
 
 
 @json_action
 async def send_message(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
-    """Send to the session's agent, or to the named task. `asked` names the question it answers."""
+    """Send to the session's agent, to one that the message begins with (`@slug`), or to the named task.
+
+    `asked` names the question it answers.
+    """
     refuse_too_large(request)
     context = await db.run(_context, principal, session)
     check_may_write(principal, context)
-    named = request.POST.get("task", "")
+    is_mention = "asked" not in request.POST and await _switch_to_mentioned(request, principal, context)
+    named = "" if is_mention else request.POST.get("task", "")
     task = await db.run(_named_task, context, named) if named else None
     if task is not None and task.owner_id != principal.user_id:
         if "asked" in request.POST:
@@ -138,6 +151,18 @@ async def send_message(request: HttpRequest, principal: Principal, session: uuid
     if asks_approval(slot) and answer_of(message).get(DECISION) == APPROVE:
         raise NotConfirmed("Words cannot approve this here. Press Approve on the card.")
     return _created(await _send_once(principal, context, task, message, answered_event(request)))
+
+
+async def _switch_to_mentioned(request: HttpRequest, principal: Principal, context: Context) -> bool:
+    """Continue one's own session with the agent that the message begins with. Whether there is one."""
+    if context.owner_id != principal.user_id:
+        return False
+    mentioned = await db.run(addressing.mentioned_agent, principal, context.agent, request.POST.get("text", ""))
+    if mentioned is None:
+        return False
+    await db.run(commands.switch_agent, principal, context.pk, mentioned)
+    context.agent = mentioned
+    return True
 
 
 async def composed_message(request: HttpRequest, principal: Principal, agent: Agent, slot: JSON | None = None) -> JSON:
@@ -181,12 +206,18 @@ async def retry_task(request: HttpRequest, principal: Principal, session: uuid.U
 
 @json_action
 async def switch_agent(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
+    """Continue with `agent`, or with another `model` of the session's agent."""
     slug = request.POST.get("agent", "").replace("\x00", "")
     agent = await db.run(Agent.objects.filter(slug=slug).first)
     if agent is None:
         raise ContextNotFound("There is no such agent, or you may not use it.")
-    await db.run(commands.switch_agent, principal, session, agent)
+    options = await db.run(_options_with_model, principal, session, request.POST.get("model", ""))
+    await db.run(commands.switch_agent, principal, session, agent, options)
     return JsonResponse({"agent": agent.slug})
+
+
+def _options_with_model(principal: Principal, session: uuid.UUID, model: str) -> JSON | None:
+    return {**_context(principal, session).options, "model": model} if model else None
 
 
 @json_action
@@ -320,10 +351,11 @@ def _uploads(files: MultiValueDict[str, UploadedFile[bytes]], fields: Iterable[F
 
 def _file_part(upload: UploadedFile[bytes], agent: Agent) -> JSON:
     name = safe_file_name(upload.name or "")
-    if not upload.size:
-        raise InvalidParams(f"“{name}” is empty. Choose a file with content.", "files")
     content = upload.read()
-    labels = parts.media_type_fields(guessed_media_type(name, upload.content_type), content[: parts.HEAD_BYTES])
+    head = content[: parts.HEAD_BYTES]
+    labels = parts.media_type_fields(guessed_media_type(name, upload.content_type), head)
+    if not agent.takes(labels["mediaType"]) and agent.takes("text/*") and parts.is_text(head):
+        labels = {"mediaType": "text/plain"}  # code, whose types are many
     return _accepted_by({"raw": base64.b64encode(content).decode(), "filename": name, **labels}, agent)
 
 
@@ -331,7 +363,9 @@ def _accepted_by(part: JSON, agent: Agent) -> JSON:
     """Raises ContentTypeNotSupported if the agent does not accept the media type."""
     name, media_type = part["filename"], part["mediaType"]
     if not agent.takes(media_type):
-        raise ContentTypeNotSupported(agent.refusal_of(media_type, name))
+        raise ContentTypeNotSupported(
+            f"{agent.name} takes {intake_of(agent).words} only. Remove “{name}”, or choose an agent that takes it."
+        )
     return part
 
 

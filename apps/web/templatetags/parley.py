@@ -13,10 +13,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from apps.accounts.models import User
-from apps.agents import cards
+from apps.agents import cards, options
+from apps.agents.intake import Intake, intake_of
 from apps.agents.models import Agent, AgentStats
 from apps.engine import activity
 from apps.installation.models import Activity
+from apps.record.models import Context
 
 AGENT_KINDS = {
     Agent.Kind.HOSTED: "Hosted here",
@@ -104,6 +106,18 @@ def condition(agent: Agent, viewer: User) -> SafeString:
         '<span class="health"><span class="sign sign-{}">{}</span> {} <span class="muted">{}</span></span>',
         look, icon(look), word, why,
     )  # fmt: skip
+
+
+@register.simple_tag
+def intake(agent: Agent, session: Context | str = "") -> Intake:
+    """What files the agent takes, in this session if there is one."""
+    return intake_of(agent, session.options if isinstance(session, Context) else None)
+
+
+@register.simple_tag
+def offered_models(agent: Agent, session: Context | str = "") -> list[options.ModelChoice]:
+    """The models that people choose from in this session, or in a new one."""
+    return options.offered_models(agent, session.options if isinstance(session, Context) else None)
 
 
 @register.simple_tag

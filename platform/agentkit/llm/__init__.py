@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit.llm.agents import LlmFunction, LlmWorker, skill_by_model
 from agentkit.llm.models import NoModel, Scripted, Surroundings, has_model, scripted, use_models, use_surroundings
+from agentkit.llm.reading import MODEL_INPUTS
 from agentkit.llm.scripting import Asked, Returned, UseTool
 from agentkit.llm.tools import AgentTool, McpServer
 from agentkit.selecting import by_model
@@ -25,6 +26,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "MODEL_INPUTS",
     "AgentTool",
     "Asked",
     "LlmFunction",

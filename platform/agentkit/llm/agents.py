@@ -17,7 +17,8 @@ from agentkit.context import NeedsApproval, SyncTaskContext, TaskContext
 from agentkit.emissions import Emission, Usage
 from agentkit.errors import AgentFailure, HandlerError
 from agentkit.llm.approvals import Gate, question
-from agentkit.llm.models import AnyModel, import_in_thread, open_model, price
+from agentkit.llm.models import AnyModel, Scripted, import_in_thread, open_model, price
+from agentkit.llm.reading import IN_WORDS, USUAL, Sight
 from agentkit.llm.tools import Tool
 from agentkit.messages import Message
 from agentkit.selecting import Decision, by_words
@@ -26,6 +27,7 @@ from agentkit.tools import DeclaredApprovals
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent, RunUsage
+    from pydantic_ai.messages import ModelMessage, UserContent, UserPromptPart
     from pydantic_ai.models import Model
 
     from agentkit.llm.conversations import Spotlight
@@ -296,39 +298,71 @@ async def ask(
     from pydantic_ai import DeferredToolRequests, RunUsage
 
     from agentkit.llm import conversations
-    from agentkit.llm.conversations import Spotlight, bookmarked, prompt_of, to_model_messages
-    from agentkit.llm.endpoints import as_model_failures
+    from agentkit.llm.conversations import Spotlight, bookmarked
+    from agentkit.llm.endpoints import ModelFailed, as_model_failures
 
-    *earlier, newest = messages
-    if newest.role != "user":
+    if messages[-1].role != "user":
         raise HandlerError("A model is asked by a conversation that ends with a message of the user.")
     page = gate.page if gate else conversations.bookmark_name(about, messages)
     usage, spotlight = RunUsage(), spotlight or Spotlight.of(task, page)
     has_outside = has_outside or any(message.files for message in messages)
     outside = spotlight.instructions if has_outside else ""
-    async with open_model(model) as opened:
+
+    async def asked(opened: Model, sight: Sight) -> Any:
         secrets = [getattr(getattr(opened, "client", None), "api_key", "")]
+        earlier, prompt = await asyncio.to_thread(_told, messages, spotlight, sight)
+        with as_model_failures(opened.model_name, secrets), bookmarked(task, page, spotlight, gate) as before:
+            result = await agent.run(
+                None if before else prompt,
+                message_history=[*earlier, *before],
+                deferred_tool_results=conversations.results_of_approvals(gate, before) if gate else None,
+                instructions=[one for one in (client_instructions, outside) if one],
+                model=opened,
+                deps=task,
+                usage=usage,
+                infer_name=False,
+                **options,
+            )
+            if gate is not None and isinstance(result.output, DeferredToolRequests):
+                calls = conversations.calls_to_approve(result.output, result.all_messages())
+                raise NeedsApproval(question(calls))
+        return result.output
+
+    async with open_model(chosen_model(model, task)) as opened:
+        sight = getattr(opened, "sight", USUAL)
         try:
-            with as_model_failures(opened.model_name, secrets), bookmarked(task, page, spotlight, gate) as before:
-                result = await agent.run(
-                    None if before else prompt_of(newest, spotlight),
-                    message_history=[*to_model_messages(earlier, spotlight), *before],
-                    deferred_tool_results=conversations.results_of_approvals(gate, before) if gate else None,
-                    instructions=[one for one in (client_instructions, outside) if one],
-                    model=opened,
-                    deps=task,
-                    usage=usage,
-                    infer_name=False,
-                    **options,
-                )
-                if gate is not None and isinstance(result.output, DeferredToolRequests):
-                    calls = conversations.calls_to_approve(result.output, result.all_messages())
-                    raise NeedsApproval(question(calls))
+            try:
+                return await asked(opened, sight)
+            except ModelFailed as failed:
+                is_first = not (usage.output_tokens or usage.tool_calls)
+                if failed.code != "model_refused" or not is_first or not _shows_files(messages, sight):
+                    raise
+                return await asked(opened, IN_WORDS)  # the endpoint takes no files: the model does not see
         finally:
             if usage.requests:
                 # Not `say`: a stop does not undo what was used.
                 await task.emit(_priced(opened, usage))
-    return result.output
+
+
+def chosen_model(model: AnyModel, task: TaskContext) -> AnyModel:
+    """The model that people chose for the conversation, where the author named none."""
+    is_open = model is None or (isinstance(model, Scripted) and model.unless_configured)
+    return task.model if is_open and task.model else model
+
+
+def _told(
+    messages: list[Message], spotlight: Spotlight, sight: Sight
+) -> tuple[list[ModelMessage], str | Sequence[UserContent]]:
+    """The earlier messages, and the prompt. It reads files."""
+    from agentkit.llm.conversations import to_model_messages
+
+    *earlier, newest = to_model_messages(messages, spotlight, sight)
+    [prompt] = cast("list[UserPromptPart]", newest.parts)
+    return earlier, prompt.content
+
+
+def _shows_files(messages: list[Message], sight: Sight) -> bool:
+    return any(sight.sees(file.media_type) for message in messages for file in message.files)
 
 
 def _priced(model: Model, used: RunUsage) -> Usage:

@@ -10,7 +10,7 @@ import json
 import re
 import secrets
 from collections.abc import AsyncIterable, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,6 @@ from pydantic_ai.messages import (
     ThinkingPart,
     ToolCallPart,
     ToolReturn,
-    UserContent,
     UserPromptPart,
 )
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
@@ -43,14 +42,13 @@ from agentkit.context import BOOKMARK, NeedsApproval, Suspended, TaskContext
 from agentkit.errors import UnreadableContent
 from agentkit.llm import approvals
 from agentkit.llm.approvals import Gate
+from agentkit.llm.reading import FILE_CHARACTERS, IMAGES, USUAL, FileText, NoText, Sight, file_text
 from agentkit.messages import File, Message
 from agentkit.tools import ToolKind
 from agentkit.turns import Thread
 
-FILE_CHARACTERS = 100_000
-IMAGE_BYTES = 10 * 1024 * 1024
-IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-READABLE = ("application/json", "application/xml", "application/yaml", "application/x-ndjson")
+SEEN_FILES = 10  # of a conversation, the newest
+SEEN_BYTES = 20 * 1024 * 1024  # of all that a model sees
 MARKER = ":marker"
 """After a bookmark's name: the name in a task's memory of the marker, if the turn will be repeated."""
 SPOTLIGHT = (
@@ -105,29 +103,41 @@ def plain_content(part: BaseToolReturnPart) -> Any:
     return marked[1] if marked else part.content
 
 
-def to_model_messages(messages: Iterable[Message], spotlight: Spotlight | None = None) -> list[ModelMessage]:
-    """The conversation as a model's messages, with text files, and the images of the newest message."""
+def to_model_messages(
+    messages: Iterable[Message], spotlight: Spotlight | None = None, sight: Sight = USUAL
+) -> list[ModelMessage]:
+    """The conversation as a model's messages, with the text of its files, and the newest files that the model sees.
+
+    It reads files: call it in a thread.
+    """
     said = list(messages)
-    newest = len(said) - 1
-    return [
-        _model_message(message, spotlight=spotlight, with_images=index == newest) for index, message in enumerate(said)
-    ]
+    seen = seen_files(said, sight)
+    return [_model_message(message, seen.get(at, {}), spotlight, sight) for at, message in enumerate(said)]
 
 
-def _model_message(message: Message, *, spotlight: Spotlight | None, with_images: bool) -> ModelMessage:
+def _model_message(
+    message: Message, seen: dict[int, BinaryContent], spotlight: Spotlight | None, sight: Sight
+) -> ModelMessage:
+    words = words_of(message, without=seen, spotlight=spotlight, sight=sight)
     if message.role == "agent":
-        return ModelResponse(parts=[TextPart(words_of(message))])
-    return ModelRequest(parts=[UserPromptPart(prompt_of(message, spotlight, with_images=with_images))])
+        return ModelResponse(parts=[TextPart(words)])
+    return ModelRequest(parts=[UserPromptPart([words, *seen.values()] if seen else words)])
 
 
-def prompt_of(
-    message: Message, spotlight: Spotlight | None = None, *, with_images: bool = True
-) -> str | Sequence[UserContent]:
-    """A user's message as a prompt."""
-    seen = {at: _image(file) for at, file in enumerate(message.files)} if with_images else {}
-    images = {at: image for at, image in seen.items() if image is not None}
-    words = words_of(message, without=images, spotlight=spotlight)
-    return [words, *images.values()] if images else words
+def seen_files(messages: Sequence[Message], sight: Sight) -> dict[int, dict[int, BinaryContent]]:
+    """The files that the model sees, by the places of their messages, and in these."""
+    found: dict[int, dict[int, BinaryContent]] = {}
+    count, room = 0, SEEN_BYTES
+    for at in range(len(messages) - 1, -1, -1):
+        for place, file in enumerate(messages[at].files if messages[at].role == "user" else ()):
+            size = file.size
+            if not sight.sees(file.media_type) or size is None or size > room or count == SEEN_FILES:
+                continue
+            with suppress(UnreadableContent):
+                content = BinaryContent(file.read(), media_type=file.media_type)
+                found.setdefault(at, {})[place] = content
+                count, room = count + 1, room - size
+    return found
 
 
 def from_model_messages(messages: Iterable[ModelMessage]) -> Thread:
@@ -146,35 +156,43 @@ def asked_in(request: ModelRequest) -> str:
     return "\n".join(piece for piece in pieces if isinstance(piece, str))
 
 
-def words_of(message: Message, *, without: Container[int] = (), spotlight: Spotlight | None = None) -> str:
+def words_of(
+    message: Message,
+    *,
+    without: Container[int] = (),
+    spotlight: Spotlight | None = None,
+    sight: Sight = USUAL,
+) -> str:
     """A message in words: text, data as JSON, and files except those at the places `without`."""
     files = [file for at, file in enumerate(message.files) if at not in without]
     data = [json.dumps(value, ensure_ascii=False) for value in message.data]
-    texts = [spotlight.marked(_file_as_text(one), "file") if spotlight else _file_as_text(one) for one in files]
-    return "\n\n".join(filter(None, [message.text, *data, *texts])) or "(nothing)"
+    texts = [_file_in_words(one, sight) for one in files]
+    marked = [spotlight.marked(one, "file") if spotlight else one for one in texts]
+    return "\n\n".join(filter(None, [message.text, *data, *marked])) or "(nothing)"
 
 
-def _file_as_text(file: File) -> str:
+def _file_in_words(file: File, sight: Sight) -> str:
     name = file.name or "without a name"
     if file.url is not None:
         return f"[A link to a file: {file.url}]"
-    if not (file.media_type.startswith("text/") or file.media_type in READABLE):
-        return f"[A file: {name}, {file.media_type}, {file.size} bytes]"
+    about = f"A file: {name}, {file.media_type}, {file.size} bytes"
+    if file.media_type in IMAGES:
+        return f"[{about}]" if sight.images else f"[{about}. You cannot see pictures.]"
     try:
-        text = file.read().decode(errors="replace")
-    except UnreadableContent as unreadable:
-        return f"[A file: {name}. {unreadable}]"
-    cut = f"\n[the first {FILE_CHARACTERS} of {len(text)} characters]" if len(text) > FILE_CHARACTERS else ""
-    return f"[A file: {name}, {file.media_type}]\n{text[:FILE_CHARACTERS]}{cut}"
+        found = file_text(file)
+    except (NoText, UnreadableContent) as problem:
+        return f"[{about}. {problem}]"
+    if not found.text.strip():
+        return f"[A file: {name}, {file.media_type}. It is empty.]"
+    return f"[A file: {name}, {file.media_type}]\n{_cut(found)}"
 
 
-def _image(file: File) -> BinaryContent | None:
-    if file.media_type not in IMAGES or file.url is not None or (file.size or 0) > IMAGE_BYTES:
-        return None
-    try:
-        return BinaryContent(file.read(), media_type=file.media_type)
-    except UnreadableContent:
-        return None
+def _cut(found: FileText) -> str:
+    if found.is_whole and len(found.text) <= FILE_CHARACTERS:
+        return found.text
+    text = found.text[:FILE_CHARACTERS]
+    of = f" of {len(found.text)}" if found.is_whole else ""
+    return f"{text}\n[the first {len(text)}{of} characters]"
 
 
 @contextmanager

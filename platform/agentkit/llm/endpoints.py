@@ -36,6 +36,7 @@ from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from agentkit.errors import AgentFailure
 from agentkit.llm.conversations import asked_in, own_messages, plain_content
 from agentkit.llm.models import price
+from agentkit.llm.reading import USUAL, Sight, sight_of
 from agentkit.llm.scripting import Asked, Respond, Returned, UseTool
 
 OPENAI = "https://api.openai.com/v1"
@@ -69,8 +70,10 @@ class EndpointModel(OpenAIChatModel):
     Attributes:
         prices: of a million tokens, in and out, if the host knows them.
         check: awaited before each request, with cost and tokens of those before it; may raise AgentFailure.
+        sight: the files that it is given instead of their text.
     """
 
+    sight: Sight = USUAL
     prices: tuple[float, float] | None = None
     check: Callable[[float, int], Awaitable[None]] | None = None
     _cost = 0.0
@@ -143,7 +146,9 @@ def openai_model(
     provider = (
         OpenAIProvider(openai_client=client) if is_openai else OpenAICompatibleProvider("llm", openai_client=client)
     )
-    return EndpointModel(name, provider=provider)
+    made = EndpointModel(name, provider=provider)
+    made.sight = sight_of(name, is_openai=is_openai)
+    return made
 
 
 WORD = re.compile(r"\S+\s*|\s+")

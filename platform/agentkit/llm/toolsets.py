@@ -72,7 +72,8 @@ def _agent_tool(tool: AgentTool) -> Tool[TaskContext]:
         there = {file.name: file for file in ctx.deps.all_files}
         if missing := [name for name in files if name not in there]:
             raise ModelRetry(f"No file is named {missing[0]!r}. There are: {', '.join(there) or 'none'}.")
-        return _child_answer(await ctx.deps.call(tool.slug, [message, *(there[name] for name in files)]))
+        result = await ctx.deps.call(tool.slug, [message, *(there[name] for name in files)])
+        return await asyncio.to_thread(_child_answer, result)
 
     return Tool(ask, takes_ctx=True, name=tool.name, description=tool.description)
 

@@ -3,6 +3,7 @@ import { h, icon } from "../dom.js";
 import { bytes } from "../format.js";
 import { api, Refused } from "../requests.js";
 import { keepWith } from "./drafts.js";
+import { isText, takes, typeOf } from "./intake.js";
 
 const RETRY = 3000; // ms between tries while the connection is lost
 const WORDS = { waits: "Waiting for the connection", refused: "Not uploaded", there: "" };
@@ -12,24 +13,22 @@ export class Attachments {
     const { mostBytes, mostUploadBytes, mostFiles } = composer.form.dataset;
     Object.assign(this, { composer, files: [], list: composer.form.querySelector(".chosen") });
     Object.assign(this, { most: Number(mostBytes), mostOfOne: Number(mostUploadBytes), mostFiles: Number(mostFiles) });
+    composer.form.addEventListener("addressed", () => this.files.forEach((one) => this.check(one)));
+    const field = composer.form.querySelector(".composer-field");
+    new MutationObserver(() => this.files.forEach((one) => this.check(one))).observe(field, { attributeFilter: ["data-takes"] });
     addEventListener("online", () => this.files.filter(({ state }) => state === "waits").forEach((one) => this.start(one)));
   }
 
+  /** A file that cannot be sent keeps no other from being taken. */
   add(files) {
-    const problem = this.problemWith(files);
-    this.composer.complain(problem);
-    if (problem) return;
-    for (const file of files) this.take({ file, name: file.name, size: file.size, type: file.type, id: "", isThere: false });
+    const problems = files.map((file) => this.problemWith(file) || void this.take({ file, name: file.name, size: file.size, type: typeOf(file), id: "", isThere: false }));
+    this.composer.complain(problems.find(Boolean) ?? "");
     this.composer.words.focus();
   }
 
-  problemWith(files) {
-    const empty = files.find(({ size }) => size === 0);
-    if (empty) return `“${empty.name}” is empty. Choose another file.`;
-    const large = files.find(({ size }) => size > this.mostOfOne);
-    if (large) return `“${large.name}” is ${bytes(large.size)}. The limit is ${bytes(this.mostOfOne)}.`;
-    if (this.files.length + files.length > this.mostFiles) return `Send at most ${this.mostFiles} files at once.`;
-    return "";
+  problemWith({ name, size }) {
+    if (size > this.mostOfOne) return `“${name}” is ${bytes(size)}. The limit is ${bytes(this.mostOfOne)}.`;
+    return this.files.length < this.mostFiles ? "" : `Send at most ${this.mostFiles} files at once.`;
   }
 
   /** Small files go with the words, as long as the whole message is small enough. */
@@ -41,7 +40,43 @@ export class Attachments {
     this.files.push(one);
     this.list.append(one.chip);
     this.counted();
-    if (!isSmall && !one.isThere) this.start(one);
+    this.check(one);
+  }
+
+  /** Is the file one that the agent of the next message takes? A large one is uploaded only then. */
+  check(one) {
+    const taker = this.taker;
+    if (takes(taker, one.type)) return this.fits(one, true);
+    one.isFit = false;
+    one.checked = this.isTextFor(taker, one).then((isText) => {
+      if (taker !== this.taker) return;
+      if (isText) one.type = "text/plain";
+      this.fits(one, isText);
+    });
+  }
+
+  isTextFor(taker, { file }) {
+    return file && takes(taker, "text/*") ? isText(file).catch(() => false) : Promise.resolve(false);
+  }
+
+  fits(one, isFit) {
+    one.isFit = isFit;
+    one.chip.classList.toggle("is-unfit", !isFit);
+    const { agent, takesWords } = this.taker;
+    one.chip.querySelector(".unfit").replaceChildren(...(isFit ? [] : [`${agent} takes ${takesWords} only. `, this.otherAgent() ?? ""]));
+    this.counted();
+    if (isFit && one.state !== "small" && !one.isThere && !one.running) this.start(one);
+  }
+
+  /** The dataset that describes the agent of the next message. */
+  get taker() {
+    return this.composer.mentioned ?? this.composer.form.querySelector(".composer-field").dataset;
+  }
+
+  /** A way out, where the page has a choice of agents. */
+  otherAgent() {
+    const picker = document.querySelector("#agent-picker, #switch");
+    return picker && h("button", { type: "button", class: "small", onclick: () => picker.click() }, "Choose another agent");
   }
 
   start(one) {
@@ -55,7 +90,7 @@ export class Attachments {
     const progress = (fraction) => (one.chip.querySelector("progress").value = fraction);
     const announced = (id) => (one.id = id);
     try {
-      await upload(one.file, { id: one.id, signal: one.cut.signal, announced, progress });
+      await upload(one.file, { id: one.id, type: one.type, signal: one.cut.signal, announced, progress });
       one.isThere = true;
       this.is(one, "there");
     } catch (problem) {
@@ -82,6 +117,7 @@ export class Attachments {
       h("span", { class: "size" }, bytes(one.size)),
       h("progress", { max: 1, value: 0, hidden: true, "aria-label": `Uploading ${one.name}` }),
       h("span", { class: "how" }),
+      h("span", { class: "unfit error", role: "alert" }),
       h("button", { type: "button", class: "quiet round", "aria-label": `Remove ${one.name}`, onclick: () => this.remove(one) }, icon("close")),
     );
   }
@@ -103,16 +139,21 @@ export class Attachments {
 
   counted() {
     this.list.hidden = !this.files.length;
+    this.composer.form.dataset.needs = this.files.filter(({ isFit }) => isFit === false).map(({ type }) => type).join(" ");
     keepWith(this.composer, { files: !this.list.hidden });
   }
 
   /** Does nothing wait for the files? */
   get areThere() {
-    return this.files.every(({ state }) => state === "small" || state === "there");
+    return this.files.every(({ state, isFit }) => isFit && (state === "small" || state === "there"));
   }
 
   /** Wait until each file is uploaded, or waits for the connection: then the message waits with it. False if one was refused. */
   async ready() {
+    await Promise.all(this.files.map(({ checked }) => checked));
+    const unfit = this.files.find(({ isFit }) => !isFit);
+    if (unfit) this.composer.complain(`Remove “${unfit.name}”, or choose an agent that takes it.`);
+    if (unfit) return false;
     await Promise.all(this.files.map(({ running }) => running));
     return !this.files.some(({ state }) => state === "refused");
   }
@@ -144,10 +185,10 @@ const [QUICK, SLOW] = [500, 2000]; // ms for a piece: it shows progress, and an 
  * Returns the id by which the message names the file. `id` is that of an earlier upload; `announced(id)` gets a new one,
  * `progress(fraction)` the share so far. Throws Refused, Unreachable, and the reason of `signal`.
  */
-export async function upload(file, { id = "", signal, announced = () => {}, progress = () => {} } = {}) {
+export async function upload(file, { id = "", type = file.type, signal, announced = () => {}, progress = () => {} } = {}) {
   let at = id ? await offsetOf(id, signal) : null;
   if (at === null) {
-    ({ id } = await api("POST", "/uploads", { filename: file.name, size: file.size, mediaType: file.type }, { signal }));
+    ({ id } = await api("POST", "/uploads", { filename: file.name, size: file.size, mediaType: type }, { signal }));
     announced(id);
     at = 0;
   }

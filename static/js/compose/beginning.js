@@ -21,7 +21,14 @@ export class Beginning {
   send(message, address = this.form.action) {
     this.written.add(message.id);
     this.note(message, "Sending…");
-    return this.outbox.send({ ...message, address });
+    return this.outbox.send({ ...message, said: [...message.said, ...this.model()], address });
+  }
+
+  /** The model, as a field, if the person has chosen another than the usual one. */
+  model() {
+    const { hidden, value, options } = this.form.querySelector(".model-picker");
+    const usual = [...options].find((one) => one.defaultSelected)?.value;
+    return hidden || value === usual ? [] : [["model", value]];
   }
 
   // Events of the outbox

@@ -8,7 +8,7 @@ export class Composer {
    * running work. Others add fields to the next message by `also`; ArrowUp in an empty composer calls `editLast`.
    */
   constructor(form, send) {
-    Object.assign(this, { form, send, also: [], editLast: null, sender: null, coming: null });
+    Object.assign(this, { form, send, also: [], editLast: null, sender: null, coming: null, mentioned: null });
     this.words = form.querySelector("textarea");
     this.error = form.querySelector(".composer-error");
     this.draft = `draft:${form.dataset.draft ?? new URL(form.action).pathname}`; // home has one for all agents
@@ -29,6 +29,7 @@ export class Composer {
     });
     words.addEventListener("input", () => this.written());
     words.addEventListener("input", () => import("./submitting.js").catch(() => {}), { once: true });
+    words.addEventListener("input", () => words.value.includes("@") && this.completeMentions());
     words.addEventListener("keydown", (event) => this.pressed(event));
     words.addEventListener("paste", ({ clipboardData: { files, types } }) => this.attach(files, types));
     const chooser = form.querySelector("#files");
@@ -39,6 +40,14 @@ export class Composer {
     chooser.addEventListener("change", take);
     take(); // files chosen before this script was loaded
     document.addEventListener("dragenter", () => import("./submitting.js").then(({ acceptDrops }) => acceptDrops(this)), { once: true });
+  }
+
+  /** Loaded with the first @. `mentioned` then describes the agent whose name the message begins with. */
+  completeMentions() {
+    this.mentions ??= import("./mentions.js").then(
+      ({ Mentions }) => new Mentions(this),
+      () => (this.mentions = null),
+    );
   }
 
   pressed(event) {

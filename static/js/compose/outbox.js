@@ -182,7 +182,7 @@ async function uploaded(large, begun) {
     large.id = id;
     begun();
   };
-  return upload(large.file, { id: large.id, announced });
+  return upload(large.file, { id: large.id, type: large.type, announced });
 }
 
 /** One at a time in all tabs; if the browser has no locks (a page without TLS), one at a time in this tab. */

@@ -12,9 +12,13 @@ const { words } = beginning.composer;
 /** `option` of the palette. A reload keeps the agent, by the address. */
 function choose(option) {
   const slug = option.dataset.href.split("/")[2];
-  const name = option.querySelector(".name").textContent;
+  const { agent: name, takes, takesWords, accept } = option.dataset;
   form.action = `/agents/${slug}/messages`;
-  form.dataset.agent = name;
+  Object.assign(form.querySelector(".composer-field").dataset, { agent: name, takes, takesWords });
+  form.querySelector("#files").accept = accept;
+  const models = option.querySelector(".models");
+  form.querySelector(".model-picker").replaceChildren(...(models?.content.cloneNode(true).children ?? []));
+  form.querySelector(".model-picker").hidden = !models;
   picker.querySelector(".avatar").replaceWith(option.querySelector(".avatar").cloneNode(true));
   picker.querySelector(".name").textContent = name;
   form.querySelector("label[for=words]").textContent = `Message ${name}`;

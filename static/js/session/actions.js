@@ -19,7 +19,9 @@ export function start(page) {
   });
 }
 
-const ACTS = { copy, more };
+const again = (page, item) => forked(page, { retry: true, running: "finish" }, item);
+
+const ACTS = { copy, more, edit, again };
 
 /** Copy the text of a message as displayed. */
 async function copy(page, item, button) {
@@ -42,12 +44,11 @@ function more(page, item, button) {
 }
 
 function entries(page, item) {
-  const mine = item.role === "user";
-  const isAnswer = !mine && Boolean(item.messageId); // no text that still streams
+  const isAnswer = item.role === "agent" && Boolean(item.messageId); // no text that still streams
   const address = `${location.origin}/sessions/${page.id}#m-${item.index}`;
   return [
-    mine && { name: "Edit", sign: "edit", run: () => edit(page, item) },
-    isAnswer && { name: "Try again", sign: "again", run: () => forked(page, { retry: true, running: "finish" }, item) },
+    item.used && { name: item.used },
+    isAnswer && { name: "Try again with…", sign: "again", run: () => againWith(page, item) },
     isAnswer && { name: "Fork from here", sign: "branch", run: () => forked(page, { at: item.index }) },
     item.taskId && { name: "Reply to this", sign: "refer", run: () => refer(page, item) },
     item.text && { name: "Copy as Markdown", sign: "copy", run: () => copyText(item.text) },
@@ -57,6 +58,7 @@ function entries(page, item) {
 }
 
 function choice(menu, { name, sign, run, href }) {
+  if (!sign) return h("p", { class: "who figures" }, name);
   const inside = [icon(sign), h("span", { class: "name" }, name)];
   if (href) return h("a", { role: "menuitem", tabindex: "-1", href }, inside);
   const act = () => {
@@ -81,6 +83,12 @@ function opener(page, item, button) {
 
 async function edit(page, item) {
   (await import("./editing.js")).edit(page, item);
+}
+
+/** Choose another agent or model for the answer. */
+async function againWith(page, item) {
+  const { chooseOther } = await import("./regenerate.js");
+  chooseOther(item, (how) => forked(page, { retry: true, running: "finish", ...how }, item));
 }
 
 let away = null; // removes the notice about a new branch, until the page goes there

@@ -19,12 +19,12 @@ function announce(region, state, entries) {
   while (region.children.length > KEPT) region.firstElementChild.remove();
 }
 
-function spoken(agent, { type, taskId, text, state, progress, message, artifacts }) {
+function spoken(agent, { type, taskId, text, state, progress, message, artifacts, isKept }) {
   if (type === "agent_token_end") streamed.add(taskId + text.trim());
   if (type === "agent_token_end") return text.trim() && `${agent}: ${text}`;
   const words = message && !streamed.delete(taskId + message.text.trim()) ? message.text : "";
   if (type === "agent_message") return words && `${agent}: ${words}`;
-  if (type === "agent_switched") return `Continued with ${agent}.`;
+  if (type === "agent_switched") return isKept ? "" : `Continued with ${agent}.`;
   if (artifacts) return artifacts.map(spokenArtifact).filter(Boolean).join(" ");
   if (type !== "agent_status" || progress || state === "working") return "";
   if (WORDS[state]) return [agent, WORDS[state], words].filter(Boolean).join(" ");

@@ -132,7 +132,7 @@ class Editor {
   /** The edited text comes back when the editor opens again. */
   leave() {
     this.close();
-    this.page.element(this.item)?.querySelector("[data-act=more]")?.focus();
+    this.page.element(this.item)?.querySelector("[data-act=edit]")?.focus();
   }
 
   close() {

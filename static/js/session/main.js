@@ -26,6 +26,7 @@ const FEATURES = [
   { load: () => import("./thumbs.js"), on: { click: "#items .thumb" } },
   { load: () => import("./cache.js"), start: "startOld", when: () => page.old },
   { load: () => import("./refresh.js"), when: () => page.old || page.hasTurned },
+  { load: () => import("./model.js"), on: { input: "#model" } }, // before what all of the composer needs
   {
     load: () => import("./sending.js"),
     when: hasUnsent,

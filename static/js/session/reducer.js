@@ -124,7 +124,7 @@ function agentStatus(state, entry) {
     return;
   }
   closeWork(state, taskId, at, entry.state);
-  if (entry.message) agentMessage(state, entry, ENDED.has(entry.state) ? { outcome: entry.state } : {});
+  if (entry.message) agentMessage(state, entry, ENDED.has(entry.state) ? { outcome: entry.state, used: state.tasks[taskId].used } : {});
   if (WAITS.has(entry.state) && entry.message) ask(state, entry);
   if (ENDED.has(entry.state)) endTurn(state, taskId, entry.state);
 }
@@ -267,8 +267,10 @@ function agentFailed(state, entry) {
 }
 
 function agentComplete(state, entry) {
+  const { taskId, used } = entry;
   settle(state, entry);
-  dropMaking(state, entry.taskId);
+  dropMaking(state, taskId);
+  if (used) changeTask(state, taskId, { used }); // the message comes next
 }
 
 /** They are no longer in progress. */
@@ -342,9 +344,9 @@ const FOLDS = {
   session_renamed(state, { title }) {
     state.title = title;
   },
-  agent_switched(state, { agent, at, index }) {
+  agent_switched(state, { agent, at, index, isKept }) {
     state.agent = agent;
-    push(state, { kind: "switch", key: `switch:${index}`, agent, at, index });
+    if (!isKept) push(state, { kind: "switch", key: `switch:${index}`, agent, at, index });
   },
   feedback(state, { taskId, rating }) {
     state.ratings[taskId] = rating;

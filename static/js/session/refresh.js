@@ -60,7 +60,7 @@ export async function renewQueue() {
   list.dispatchEvent(new CustomEvent("renewed", { detail: focused }));
 }
 
-const ATTRIBUTES = ["hidden", "disabled", "title", "placeholder"];
+const ATTRIBUTES = ["hidden", "disabled", "title", "placeholder", "accept", "data-agent", "data-takes", "data-takes-words"];
 
 /** Show the status of a page's session everywhere: in the head, the composer, the panel and the sidebar. */
 export function showTurn({ id, status, timeline: drawn, sign, composer }) {
@@ -91,7 +91,7 @@ function update(element, now) {
     if (!now.hasAttribute(name)) element.removeAttribute(name);
     else if (element.getAttribute(name) !== now.getAttribute(name)) element.setAttribute(name, now.getAttribute(name));
   }
-  const isAlike = now.children.length && element.children.length === now.children.length;
+  const isAlike = element.tagName !== "SELECT" && now.children.length && element.children.length === now.children.length;
   if (isAlike) for (const [place, child] of [...now.children].entries()) update(element.children[place], child);
   else if (element.innerHTML !== now.innerHTML) element.replaceChildren(...now.childNodes);
 }

@@ -114,7 +114,7 @@ function copyOf(id) {
 }
 
 /** The author and time, and the buttons. */
-function meta({ role, agent, by, at, queued, unread, unfinished, pending, waits }) {
+function meta({ role, agent, by, at, queued, unread, unfinished, pending, waits, messageId, used }) {
   const mark = (text) => h("span", { class: "mark" }, text);
   const isOwn = role === "user" && (!by || by.id === reader);
   const who = isOwn ? h("span", { class: "who" }, "You") : [...safe(h("span"), (by ?? agent).mark).children];
@@ -125,12 +125,20 @@ function meta({ role, agent, by, at, queued, unread, unfinished, pending, waits 
     { class: "meta" },
     who,
     time,
+    used && h("span", { class: "used figures" }, used),
     queued && mark("Queued"),
     unread && mark("Not read yet"),
     unfinished && mark("Unfinished"),
     pending && mark(waits ? "Waiting for connection" : "Sending…"),
-    !pending && copyOf("message-actions"),
+    !pending && actions(isOwn ? "own" : role === "agent" && messageId ? "answer" : ""), // none for text that still streams
   );
+}
+
+/** The buttons that all messages have, and those of `kind`. */
+function actions(kind) {
+  const row = copyOf("message-actions");
+  for (const act of row.querySelectorAll(`[data-for]:not([data-for="${kind}"])`)) act.remove();
+  return row;
 }
 
 /** Text that streams, or that was never completed. */

@@ -1,9 +1,11 @@
 // The palette: finds sessions by title at once, then agents and messages from the server. The same dialog chooses the agent of a
 // new session: the page hears "agent-chosen".
 import { Store, sync } from "../client/sync.js";
+import { takes } from "../compose/intake.js";
 import { h, icon } from "../dom.js";
 import { shortTime } from "../format.js";
 import { api, Unreachable } from "../requests.js";
+import { agentsFor } from "./agents.js";
 
 const PATIENCE = 160; // ms to wait for further typing
 const MOST = 7; // of each kind
@@ -17,10 +19,10 @@ let synced = null; // when all sessions were read
 let conversations = []; // one for a session and its branches
 let palette = null;
 
-/** Searches for what was already typed. */
+/** Searches for what was already typed. `mode`: the name of one of MODES, or another one. */
 export function open(mode) {
   palette ??= new Palette(document.getElementById("palette"));
-  palette.open(MODES[mode]);
+  palette.open(MODES[mode] ?? mode);
 }
 
 class Palette {
@@ -174,7 +176,7 @@ async function read() {
   synced = Date.now();
 }
 
-function option(href, sign, name, more, ...rest) {
+export function option(href, sign, name, more, ...rest) {
   const what = h("span", { class: "what" }, h("span", { class: "name", dir: "auto" }, name), more && h("span", { class: "more", dir: "auto" }, more));
   return h("div", { role: "option", class: "option", "data-href": href, "aria-selected": "false" }, sign, what, ...rest);
 }
@@ -210,13 +212,8 @@ function chosen(option) {
 }
 
 async function choose(text, show, signal) {
+  const needs = document.getElementById("composer")?.dataset.needs?.split(" ").filter(Boolean) ?? [];
   const found = await agentsFor(text, signal);
-  show([{ name: "Agents", options: found }], false);
-}
-
-async function agentsFor(text, signal) {
-  const answer = await fetch(`/find?${new URLSearchParams({ q: text })}`, { signal });
-  if (!answer.ok || answer.redirected) throw new Error("Agents could not be loaded.");
-  const drawn = new DOMParser().parseFromString(await answer.text(), "text/html");
-  return [...drawn.querySelectorAll("[role=option]")].map((one) => document.adoptNode(one));
+  const able = found.filter(({ dataset }) => needs.every((type) => takes(dataset, type)));
+  show([{ name: needs.length ? "Agents that take your files" : "Agents", options: able }], false);
 }

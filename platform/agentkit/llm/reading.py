@@ -1,0 +1,256 @@
+"""What a language model can be given of a file: its text, or the file itself if the model sees.
+
+Reading takes time: call it in a thread. It is bounded in bytes, characters and seconds.
+"""
+
+from __future__ import annotations
+
+import codecs
+import importlib
+import io
+import re
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from agentkit.messages import File
+
+PDF = "application/pdf"
+IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+OFFICE = "application/vnd.openxmlformats-officedocument"
+DOCX, XLSX, PPTX = (
+    f"{OFFICE}.wordprocessingml.document",
+    f"{OFFICE}.spreadsheetml.sheet",
+    f"{OFFICE}.presentationml.presentation",
+)
+TEXTS = ("text/*", "application/json", "application/xml", "application/yaml", "application/x-ndjson")
+MODEL_INPUTS = (*TEXTS, PDF, DOCX, XLSX, PPTX, *IMAGES)
+"""The media types of all files that a model can be given. Text under another type counts as `text/plain`."""
+
+FILE_CHARACTERS = 100_000
+READ_BYTES = 32 * 1024 * 1024  # of one file
+UNPACKED_BYTES = 16 * 1024 * 1024  # of one part of an office document
+PDF_PAGES = 500
+PAGE_BYTES = 2 * 1024 * 1024  # drawing instructions of a page of a PDF
+SECONDS = 20.0  # for one file
+PICTURES_AND_SOUNDS = re.compile(r"(image(?!/svg)|audio|video|font)/")
+NOTHING = "It has no text that can be read."
+TOO_LARGE = "It is too large to read its text."
+
+
+class NoText(Exception):
+    """The file has no text that can be read. The message says why."""
+
+
+@dataclass(frozen=True)
+class FileText:
+    """The text of a file. `is_whole`: nothing was cut off."""
+
+    text: str
+    is_whole: bool = True
+
+
+def file_text(file: File) -> FileText:
+    """The text of a file, as much as is read of its kind. Raises NoText, and UnreadableContent."""
+    essence, _, parameters = file.media_type.lower().partition(";")
+    if PICTURES_AND_SOUNDS.match(essence):
+        raise NoText(NOTHING)
+    if (file.size or 0) > READ_BYTES:
+        raise NoText(TOO_LARGE)
+    extract = DOCUMENTS.get(essence.strip())
+    if extract is None:
+        charset = re.search(r"charset=\"?([\w.-]+)", parameters)
+        return FileText(decoded(file.read(), charset[1] if charset else ""))
+    try:
+        return _bounded(extract(file.read()))
+    except (NoText, MemoryError):
+        raise
+    except ImportError:
+        raise NoText("The text of such files cannot be read here.") from None
+    except Exception:  # the libraries raise all kinds for damaged files
+        raise NoText("It is damaged, or protected by a password.") from None
+
+
+def _bounded(pieces: Iterable[str]) -> FileText:
+    until, length, found, is_whole = time.monotonic() + SECONDS, 0, [], True
+    for piece in pieces:
+        if length > FILE_CHARACTERS or time.monotonic() > until:
+            is_whole = False
+            break
+        found.append(piece)
+        length += len(piece)
+    text = "".join(found).strip()
+    if not text:
+        raise NoText("No text was found in it.")
+    return FileText(text, is_whole)
+
+
+# Plain text
+
+MARKS = (  # the longer ones first
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+SAMPLE = 8192  # bytes
+
+
+def decoded(content: bytes, charset: str = "") -> str:
+    """The text of these bytes: by their mark, by the stated charset, in Unicode, or in Windows' Latin-1.
+
+    Raises NoText for other content.
+    """
+    sample = content[:SAMPLE]
+    marked = next((name for mark, name in MARKS if sample.startswith(mark)), "")
+    for encoding in filter(None, (marked, charset, _utf_16(sample))):
+        with suppress(LookupError, UnicodeError):
+            return content.decode(encoding)
+    if CONTROLS.search(sample):
+        raise NoText(NOTHING)
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content.decode("cp1252", errors="replace")
+
+
+def _utf_16(sample: bytes) -> str:
+    """UTF-16 without a mark: many zeros in every second byte, and none in the others; "" for other content."""
+    even, odd, half = sample[0::2].count(0), sample[1::2].count(0), len(sample) // 2
+    if len(sample) < 4 or (even and odd):
+        return ""
+    if odd > 0.4 * half:
+        return "utf-16-le"
+    return "utf-16-be" if even > 0.4 * half else ""
+
+
+# Documents
+
+
+def _pdf(content: bytes) -> Iterator[str]:
+    library: Any = importlib.import_module("pypdf")
+    pages = library.PdfReader(io.BytesIO(content)).pages
+    for number in range(min(len(pages), PDF_PAGES)):
+        page = pages[number]
+        drawn = page.get_contents()
+        is_small = drawn is not None and len(drawn.get_data()) <= PAGE_BYTES
+        text = page.extract_text().strip() if is_small else ""
+        yield f"[Page {number + 1}]\n{text}\n\n" if text else ""
+
+
+def _docx(content: bytes) -> Iterator[str]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for name, element in _elements(archive, "word/document.xml"):
+            match name:
+                case "t":
+                    yield element.text or ""
+                case "tab":
+                    yield "\t"
+                case "p" | "br" | "tr":
+                    yield "\n"
+                case "tc":
+                    yield "\t"
+
+
+def _pptx(content: bytes) -> Iterator[str]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        slides = sorted(_numbered(archive, r"ppt/slides/slide(\d+)\.xml"))
+        for number, path in slides:
+            yield f"\n[Slide {number}]\n"
+            for name, element in _elements(archive, path):
+                if name in ("t", "p", "br"):
+                    yield (element.text or "") if name == "t" else "\n"
+
+
+def _xlsx(content: bytes) -> Iterator[str]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        shared = _shared_texts(archive)
+        names = [one.get("name", "") for name, one in _elements(archive, "xl/workbook.xml") if name == "sheet"]
+        for number, path in sorted(_numbered(archive, r"xl/worksheets/sheet(\d+)\.xml")):
+            yield f"\n[Sheet {names[number - 1] if number <= len(names) else number}]\n"
+            for name, row in _elements(archive, path):
+                if name == "row":
+                    yield "\t".join(_cell(cell, shared) for cell in row) + "\n"
+                    row.clear()
+
+
+def _cell(cell: Any, shared: list[str]) -> str:
+    text = "".join(one.text or "" for one in cell.iter() if _local(one) in ("v", "t"))
+    return shared[int(text)] if cell.get("t") == "s" and text else text
+
+
+def _shared_texts(archive: zipfile.ZipFile) -> list[str]:
+    path = "xl/sharedStrings.xml"
+    if path not in archive.namelist():
+        return []
+    said = (element for name, element in _elements(archive, path) if name == "si")
+    return ["".join(one.text or "" for one in element.iter() if _local(one) == "t") for element in said]
+
+
+def _numbered(archive: zipfile.ZipFile, pattern: str) -> Iterator[tuple[int, str]]:
+    for name in archive.namelist():
+        if found := re.fullmatch(pattern, name):
+            yield int(found[1]), name
+
+
+def _elements(archive: zipfile.ZipFile, path: str) -> Iterator[tuple[str, Any]]:
+    """The elements of a part as they end, by their local names. Entities and networks are left alone."""
+    if archive.getinfo(path).file_size > UNPACKED_BYTES:
+        raise NoText(TOO_LARGE)
+    library: Any = importlib.import_module("lxml.etree")
+    with archive.open(path) as part:
+        for _, element in library.iterparse(part, events=("end",), resolve_entities=False, no_network=True):
+            yield _local(element), element
+
+
+def _local(element: Any) -> str:
+    """An element's name without its namespace; "" for comments and the like."""
+    tag = element.tag
+    return tag.rpartition("}")[2] if isinstance(tag, str) else ""
+
+
+DOCUMENTS: dict[str, Callable[[bytes], Iterator[str]]] = {PDF: _pdf, DOCX: _docx, XLSX: _xlsx, PPTX: _pptx}
+
+# Models that see
+
+SEEING = re.compile(
+    r"gpt-4o|gpt-4\.1|gpt-4-turbo|gpt-[5-9]|chatgpt-4o|\bo[134](-pro|-20.*)?$|o4-mini|claude|gemini|gemma-?[3-9]|llava|vision"
+    r"|(^|[-_./\d])vl(m?\b|[-_:])|pixtral|mistral-(medium|small)|magistral|llama-?4|minicpm-v|moondream|multimodal|internvl"
+    r"|grok-[4-9]|qwen-?3\.5|kimi-k2\.5|glm-[\d.]+v|nova-(lite|pro|premier)|omni"
+)
+BLIND = re.compile(
+    r"gpt-3|gpt-oss|^gpt-4(-0613|-32k)?$|o1-mini|o1-preview|o3-mini|deepseek|codestral|mi[sx]tral-\d|mistral-(nemo|tiny)|llama-?[23]\b"
+    r"|llama-?3[.:]|codellama|qwen-?[12]|qwen-?3|qwq|phi-?[234]\b|command-r|kimi-k2|glm-[\d.]+|granite|starcoder|falcon"
+    r"|embed|whisper|tts"
+)
+READS_PDF = re.compile(r"gpt-4o|gpt-4\.1|gpt-[5-9]|\bo[134](-pro|-20.*)?$|o4-mini")
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a model is given as files instead of in words."""
+
+    images: bool = True
+    pdf: bool = False
+
+    def sees(self, media_type: str) -> bool:
+        return (self.images and media_type in IMAGES) or (self.pdf and media_type == PDF)
+
+
+USUAL = Sight()
+IN_WORDS = Sight(images=False)
+
+
+def sight_of(model: str, *, is_openai: bool = False) -> Sight:
+    """A guess by the model's name. A name that says nothing may see: if its endpoint refuses, it is told in words.
+
+    `is_openai`: OpenAI's own endpoint, the only one of its API that is known to take PDFs.
+    """
+    name = model.lower()
+    sees = bool(SEEING.search(name)) or not BLIND.search(name)
+    return Sight(sees, is_openai and bool(READS_PDF.search(name)))

@@ -1,0 +1,116 @@
+"""What models are given of files: text of any encoding and of documents, or the file itself."""
+
+import io
+import zipfile
+from xml.sax.saxutils import escape
+
+import pytest
+
+from agentkit.llm import reading
+from agentkit.llm.reading import DOCX, PDF, PPTX, XLSX, NoText, Sight, file_text, sight_of
+from agentkit.messages import File, raw_part
+
+WORDS = "Größe – 7 m²"
+W, A = "http://schemas.openxmlformats.org/wordprocessingml/2006/main", "http://schemas.openxmlformats.org/drawingml"
+S = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+
+
+def text_of(content: bytes, media_type: str, name: str = "f") -> str:
+    return file_text(File(raw_part(content, name, media_type))).text
+
+
+@pytest.mark.parametrize(
+    ("encoding", "media_type"),
+    [
+        ("utf-8", "text/x-rust"),
+        ("utf-8-sig", "application/json"),
+        ("utf-16", "text/plain"),
+        ("utf-16-le", "application/octet-stream"),
+        ("utf-16-be", "text/plain"),
+        ("utf-32", "text/csv"),
+        ("cp1252", "text/plain"),
+        ("cp437", "text/plain; charset=cp437"),
+    ],
+)
+def test_text_of_any_encoding_is_read(encoding: str, media_type: str):
+    words = WORDS if encoding != "cp437" else "Größe 7"
+    assert text_of(words.encode(encoding), media_type) == words
+
+
+def packed(**parts: str) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return made.getvalue()
+
+
+def test_the_text_of_office_documents_is_read():
+    word = f"<w:p><w:r><w:t>{WORDS}</w:t></w:r></w:p><w:p><w:r><w:t>Second</w:t></w:r></w:p>"
+    docx = packed(**{"word/document.xml": f"<w:document xmlns:w='{W}'>{word}</w:document>"})
+    assert text_of(docx, DOCX) == f"{WORDS}\nSecond"
+    rows = "<row><c t='s'><v>0</v></c><c><v>7.5</v></c></row><row><c t='inlineStr'><is><t>in</t></is></c></row>"
+    xlsx = packed(
+        **{
+            "xl/workbook.xml": f"<workbook xmlns='{S}'><sheets><sheet name='Depths'/></sheets></workbook>",
+            "xl/sharedStrings.xml": f"<sst xmlns='{S}'><si><t>{WORDS}</t></si></sst>",
+            "xl/worksheets/sheet1.xml": f"<worksheet xmlns='{S}'><sheetData>{rows}</sheetData></worksheet>",
+        }
+    )
+    assert text_of(xlsx, XLSX) == f"[Sheet Depths]\n{WORDS}\t7.5\nin"
+    slides = {f"ppt/slides/slide{at}.xml": f"<s xmlns:a='{A}'><a:p><a:t>n{at}</a:t></a:p></s>" for at in (10, 2)}
+    assert text_of(packed(**slides), PPTX) == "[Slide 2]\nn2\n\n[Slide 10]\nn10"
+
+
+def test_the_text_of_a_pdf_is_read():
+    pytest.importorskip("pypdf")
+    fpdf = pytest.importorskip("fpdf")
+    made = fpdf.FPDF()
+    for words in ("Depths of plate 7", "The end"):
+        made.add_page()
+        made.set_font("helvetica")
+        made.cell(text=words)
+    assert text_of(bytes(made.output()), PDF) == "[Page 1]\nDepths of plate 7\n\n[Page 2]\nThe end"
+
+
+def test_what_has_no_text_says_why(monkeypatch: pytest.MonkeyPatch):
+    bomb = "<!DOCTYPE d [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;'>]><d><t>&b;</t></d>"
+    huge = packed(**{"word/document.xml": escape("x" * 1000)})
+    for content, media_type in (
+        (b"PK\3\4\0\0", "application/zip"),
+        (b"no zip", DOCX),
+        (packed(other="x"), XLSX),
+        (packed(**{"word/document.xml": bomb}), DOCX),
+        (b"%PDF-1.7 nothing", PDF),
+    ):
+        with pytest.raises(NoText):
+            text_of(content, media_type)
+    monkeypatch.setattr(reading, "UNPACKED_BYTES", 999)
+    with pytest.raises(NoText, match="too large"):
+        text_of(huge, DOCX)
+
+
+def test_a_models_name_tells_what_it_sees():
+    seeing = (
+        "gpt-4o-mini",
+        "gpt-5.2",
+        "o3",
+        "claude-sonnet-4-5",
+        "gemini-2.5-flash",
+        "llama3.2-vision:11b",
+        "qwen2.5vl:7b",
+    )
+    blind = (
+        "gpt-3.5-turbo",
+        "deepseek-chat",
+        "llama3.1:8b",
+        "qwen3:8b",
+        "o3-mini",
+        "gpt-oss:20b",
+        "mistral-7b-instruct",
+    )
+    assert [name for name in seeing if not sight_of(name).images] == []
+    assert [name for name in blind if sight_of(name).images] == []
+    assert sight_of("our-own-model") == Sight()
+    assert sight_of("gpt-4o", is_openai=True).pdf
+    assert not sight_of("gpt-4o").pdf, "endpoints that imitate OpenAI's take no PDF"
