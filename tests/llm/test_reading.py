@@ -5,6 +5,7 @@ import zipfile
 from xml.sax.saxutils import escape
 
 import pytest
+from fpdf import FPDF
 
 from agentkit.llm import reading
 from agentkit.llm.reading import DOCX, PDF, PPTX, XLSX, NoText, Sight, file_text, sight_of
@@ -63,9 +64,7 @@ def test_the_text_of_office_documents_is_read():
 
 
 def test_the_text_of_a_pdf_is_read():
-    pytest.importorskip("pypdf")
-    fpdf = pytest.importorskip("fpdf")
-    made = fpdf.FPDF()
+    made = FPDF()
     for words in ("Depths of plate 7", "The end"):
         made.add_page()
         made.set_font("helvetica")
