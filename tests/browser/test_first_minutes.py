@@ -1,0 +1,84 @@
+"""A newcomer signs in, asks, connects a language model, and asks again."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import OpenBrowser
+from tests.browser.doing import SESSION, messages, say, settled, sign_in, until
+from tests.llm import endpoint as endpoints
+from tests.llm.endpoint import says
+from tests.stack import Stack
+
+CHANGE = "/admin/installation/modelconnection/"
+FITS = "() => document.documentElement.scrollWidth <= innerWidth"
+MOST_INTERACTIONS = 8
+
+
+def test_a_newcomer_gets_answers(open_browser: OpenBrowser, parley: Stack) -> None:
+    page = open_browser(storage_state=None).new_page()
+    page.goto("/")
+    sign_in(page, parley.admin_email, parley.admin_password)
+    say(page, "What can you do?")
+    page.wait_for_url(SESSION)
+    answer = messages(page).last
+    expect(answer.get_by_role("button", name="Report")).to_be_visible()
+    expect(page.get_by_text("Not accepted")).to_have_count(0)
+    settled(page)
+    session = page.url
+    with endpoints.running() as endpoint:
+        endpoint.models, endpoint.usual = ["small", "large"], says("By the ", "**new** model.")
+        try:
+            connect(page, endpoint.url)
+            expect(page.get_by_role("button", name="Try 127.0.0.1")).to_be_visible()
+            page.goto("/")
+            say(page, "Tell me a joke")
+            page.wait_for_url(SESSION)
+            answered_once(page)
+            page.goto(session)
+            say(page, "And now?")
+            answered_once(page)
+        finally:  # other tests have scripted models
+            disconnect(page)
+
+
+def connect(page: Page, address: str) -> None:
+    """From the answer on. Counts what the person presses, chooses and types."""
+    form = page.locator("#connection")
+    steps = [
+        messages(page).last.get_by_role("link", name="Connect a language model").click,
+        form.get_by_role("radio", name="Another OpenAI-compatible endpoint").check,
+        lambda: form.get_by_role("textbox", name="Address").fill(address),
+        form.get_by_label("Allow calls to this private address").check,
+        form.get_by_role("button", name="Test", exact=True).click,
+        lambda: offered(page).select_option("small"),
+        form.get_by_role("button", name="Save").click,
+    ]
+    assert len(steps) <= MOST_INTERACTIONS
+    for step in steps:
+        step()
+
+
+def offered(page: Page) -> Locator:
+    """The list of models, after the test of the address."""
+    expect(page.get_by_role("status").filter(has_text="2 models")).to_be_visible()
+    until(page, FITS)
+    return page.get_by_label("Default model")
+
+
+def answered_once(page: Page) -> None:
+    said = page.locator("#items .prose", has_text="By the new model.")
+    expect(said).to_have_count(1)
+    expect(said.locator("strong")).to_have_text("new")
+    settled(page)
+    expect(page.locator("#items .artifact, #items .chip")).to_have_count(0)
+
+
+def disconnect(page: Page) -> None:
+    page.goto(CHANGE)
+    listed = page.locator("#result_list").get_by_role("link", name="127.0.0.1")
+    if listed.count():
+        listed.click()
+        page.goto(f"{page.url.split('/change/')[0]}/delete/")
+        page.locator("form [type=submit]").last.click()
+        expect(listed).to_have_count(0)
