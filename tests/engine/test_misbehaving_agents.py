@@ -76,6 +76,11 @@ async def test_an_agent_that_cannot_be_loaded_fails_its_tasks(ada, agent, said):
     task, run = await outcome_of(ada, broken, said())
     assert task["status"]["state"] == "TASK_STATE_FAILED"
     assert run.error["code"] == "agent_unavailable"
+    assert "Gone" not in task["status"]["message"]["parts"][0]["text"]
+    ada.is_staff = True  # operators are told why
+    await db.run(ada.save)
+    task, _ = await outcome_of(ada, broken, said())
+    assert "has no 'Gone'" in task["status"]["message"]["parts"][0]["text"]
 
 
 async def test_tokens_are_joined_and_chunks_are_not_and_thoughts_are_kept_on_request_only(ada, agent, said):

@@ -127,7 +127,7 @@ def test_a_card_that_was_changed_after_it_was_signed_is_refused(cards_at, publis
 def test_a_key_set_elsewhere_is_not_asked_unless_an_operator_trusts_it(cards_at, publish, monkeypatch):
     asked = []
 
-    async def fetch(url):
+    async def fetch(url, also):
         if url == "https://away.example/jwks.json":
             raise card_verification._Unverifiable("It is away.")
         asked.append(url)
