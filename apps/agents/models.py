@@ -17,7 +17,7 @@ from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User, Workspace
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
-from apps.agents.media_types import accepted_sentence
+from apps.agents.media_types import Intake
 from apps.agents.validators import check_capabilities, check_extended_card, check_names
 from apps.installation import current
 from apps.installation.models import Activity
@@ -331,7 +331,7 @@ class Agent(models.Model):
     def refusal_of(self, media_type: str, file_name: str = "") -> str:
         """A sentence for people: that the agent does not take this type, and what it takes."""
         what = f"“{file_name}”" if file_name else f"the type {media_type}"
-        return f"{self.name} does not accept {what}. {accepted_sentence(self.input_modes)}"
+        return f"{self.name} does not accept {what}. {Intake(self.input_modes).sentence}"
 
     def makes_any_of(self, accepted: Iterable[str]) -> bool:
         """Whether the agent or a skill has one of these output modes; both sides may say `text/*`."""

@@ -4,7 +4,6 @@ import pytest
 from django.utils import timezone
 
 from apps.accounts.principals import ANONYMOUS
-from apps.agents.media_types import accepted_sentence
 from apps.agents.models import Agent, AgentStats
 from apps.agents.registration import house_workspace
 from apps.agents.search import categories_of, find_agents, modes_of, tags_of
@@ -120,13 +119,3 @@ def test_finding_is_one_query_however_many_agents_there_are(django_assert_num_qu
         assert len(find_agents(ANONYMOUS, "skill", tag="art", mode="text/plain", health="ok")) == 200
     with django_assert_num_queries(1):
         assert len(find_agents(ANONYMOUS)) == 200
-
-
-def test_what_an_agent_takes_is_said_in_words():
-    for modes, words in (
-        (["text/plain", "text/*"], "It takes text only."),
-        (["text/plain", "image/*", "application/pdf"], "It takes text, pictures and PDF."),
-        (["text/csv", "*/*"], "It takes files of any type."),
-        ([], "It takes no files."),
-    ):
-        assert accepted_sentence(modes) == words

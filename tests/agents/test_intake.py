@@ -3,7 +3,8 @@
 import pytest
 
 from agentkit.llm.reading import MODEL_INPUTS
-from apps.agents.intake import Intake, intake_of
+from apps.agents.intake import intake_of
+from apps.agents.media_types import Intake
 from apps.agents.models import Agent
 
 
@@ -20,6 +21,7 @@ from apps.agents.models import Agent
 )
 def test_media_types_in_words(modes, words):
     assert Intake(modes).words == words
+    assert Intake(modes).sentence == (f"It takes {words} only." if words else "It takes any file.")
 
 
 def test_a_file_dialog_offers_code_where_any_text_is_taken():

@@ -14,7 +14,8 @@ from django.utils.safestring import SafeString
 
 from apps.accounts.models import User
 from apps.agents import cards, options
-from apps.agents.intake import Intake, intake_of
+from apps.agents.intake import intake_of
+from apps.agents.media_types import Intake
 from apps.agents.models import Agent, AgentStats
 from apps.engine import activity
 from apps.installation.models import Activity
