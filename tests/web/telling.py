@@ -56,6 +56,19 @@ def finished(
     return receipt
 
 
+def streamed(user: User, agent: Agent, words: str) -> Receipt:
+    """An answer that was streamed, and is repeated by the final message."""
+    receipt = begun(user, agent)
+    with ledger.writing(receipt.context) as log:
+        work(log, receipt)
+        token(log, receipt, "", EventType.AGENT_TOKEN_START)
+        token(log, receipt, words)
+        token(log, receipt, "", EventType.AGENT_TOKEN_END)
+        log.add(EventType.AGENT_COMPLETE, {"artifacts": ["answer"]}, task=receipt.task)
+        status(log, receipt, "completed", words)
+    return receipt
+
+
 def failed(user: User, agent: Agent, words: str = "It broke.") -> Receipt:
     receipt = begun(user, agent)
     with ledger.writing(receipt.context) as log:

@@ -36,7 +36,8 @@ from apps.web.sessions.texts import has_file_name, is_text
 from apps.web.templatetags.parley import HUES, avatar
 
 PIECES = (EventType.ARTIFACT_UPDATE, EventType.AGENT_TOKEN_START, EventType.AGENT_TOKEN)
-FORMAT = 10  # browsers drop cached entries of other versions
+LONGEST_BESIDE_HTML = 2000  # characters of an answer's Markdown, beside its HTML when a page opens
+FORMAT = 11  # browsers drop cached entries of other versions
 LONGEST_SO_FAR = 20_000  # characters of a file in progress: the newest
 LONGEST_VALUE = 2000  # characters
 LONGEST_SUGGESTION, MOST_SUGGESTIONS = 300, 6  # characters; below one answer
@@ -68,11 +69,31 @@ def entries_between(context: Context, after: int, before: int) -> list[JSON]:
     begun = _in_progress(context, after, before)
     log = lineage.events(context, after, before - 1)
     events = log.filter(~Q(type__in=PIECES) | Q(index__in=begun.keys())) if begun else log.exclude(type__in=PIECES)
-    entries = entries_of(context, list(events), is_merged=False)
+    found = list(events)
+    entries = entries_of(context, found, is_merged=False)
     for entry in entries:
         if entry["index"] in begun:
             entry |= begun[entry["index"]]
+    _say_once(context, entries, found)
     return entries
+
+
+def _say_once(context: Context, entries: list[JSON], events: list[Event]) -> None:
+    """Leave out streamed texts that an answer repeats, and the Markdown of long answers, whose HTML says the same.
+
+    The answer then names the stream that it `repeats`, and `textAt`: the address of its Markdown.
+    """
+    streams: dict[tuple[str, str], JSON] = {}
+    for entry, event in zip(entries, events, strict=True):
+        if event.type == EventType.AGENT_TOKEN_END:
+            streams[entry["taskId"], entry["text"].strip()] = entry
+        elif event.type in SPOKEN_EVENTS and (message := entry.get("message")):
+            if stream := streams.pop((entry["taskId"], message["text"].strip()), None):
+                message["repeats"] = stream["artifactId"]
+                stream |= {"text": "", "html": ""}
+            if len(message["text"]) > LONGEST_BESIDE_HTML and len(event.payload["message"]["parts"]) == 1:
+                message["text"] = ""
+                message["textAt"] = reverse("web:message-file", args=[context.pk, event.index, 0])
 
 
 def _in_progress(context: Context, after: int, before: int) -> dict[int, JSON]:

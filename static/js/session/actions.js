@@ -1,5 +1,5 @@
 // Actions on a message: its buttons, and its menu, by pointer and by keyboard.
-import { copyText, quietly } from "../clipboard.js";
+import { copyFrom, copyText, quietly } from "../clipboard.js";
 import { keepWith } from "../compose/drafts.js";
 import { h, icon, shownText } from "../dom.js";
 import { choices, withArrows } from "../menu.js";
@@ -52,6 +52,7 @@ function entries(page, item) {
     isAnswer && { name: "Fork from here", sign: "branch", run: () => forked(page, { at: item.index }) },
     item.taskId && { name: "Reply to this", sign: "refer", run: () => refer(page, item) },
     item.text && { name: "Copy as Markdown", sign: "copy", run: () => copyText(item.text) },
+    item.textAt && { name: "Copy as Markdown", sign: "copy", run: () => copyFrom(item.textAt) },
     { name: "Copy link", sign: "link", run: () => copyText(address, "Link copied.") },
     item.taskId && { name: "Show details", sign: "sessions", href: `/tasks/${item.taskId}` },
   ].filter(Boolean);

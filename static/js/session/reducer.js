@@ -70,14 +70,16 @@ function userMessage(state, { message, at, taskId, opensTask, index, agent, by }
 function agentMessage(state, entry, more = {}) {
   const { at, taskId, index } = entry;
   const { message } = entry;
-  const key = streamedAlready(state, taskId, message.text) ?? `message:${message.messageId}`;
+  const key = streamedAlready(state, taskId, message) ?? `message:${message.messageId}`;
   const item = { kind: "message", key, role: "agent", agent: writer(state, entry), at, taskId, index, ...message, ...more };
   if (state.places.has(key)) change(state, key, { ...item, streaming: false });
   else push(state, item);
 }
 
 /** The stream that a final message repeats: the message replaces it. */
-function streamedAlready(state, taskId, text) {
+function streamedAlready(state, taskId, { text, repeats, textAt }) {
+  if (repeats) return `stream:${repeats}`;
+  if (textAt) return null; // the text was left out, and repeats no stream
   const said = text.trim();
   return turnOf(state, taskId).streams.findLast((key) => itemOf(state, key).text.trim() === said);
 }
