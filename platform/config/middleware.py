@@ -9,6 +9,7 @@ from http import HTTPStatus
 
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse, HttpResponsePermanentRedirect
+from django.http.response import HttpResponseBase
 from django.middleware.csp import ContentSecurityPolicyMiddleware
 from django.middleware.gzip import GZipMiddleware
 from django.urls import Resolver404, ResolverMatch, resolve
@@ -61,12 +62,13 @@ LEAST_COMPRESSED_BYTES = 1400  # a response that fits into one packet is not fas
 class CompressPages(GZipMiddleware):
     """Django's middleware, with its padding against BREACH, only for whole responses of text.
 
-    Streams stay as they are: an event must not wait for a compressor's buffer. Files of people are sent unchanged.
+    Streams stay as they are: an event must not wait for a compressor's buffer. Files of people are sent unchanged, and so
+    is what has an `ETag`, which names the bytes.
     """
 
-    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        is_text = response.get("Content-Type", "").startswith(COMPRESSED)
-        if response.streaming or not is_text or len(response.content) < LEAST_COMPRESSED_BYTES:
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        is_text = response.get("Content-Type", "").startswith(COMPRESSED) and not response.has_header("ETag")
+        if not isinstance(response, HttpResponse) or not is_text or len(response.content) < LEAST_COMPRESSED_BYTES:
             return response
         return super().process_response(request, response)
 
