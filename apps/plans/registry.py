@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Func, IntegerField, QuerySet
@@ -36,7 +37,7 @@ inputs:
 steps:
   draft:
     title: First draft
-    agent: AGENT  # the short name of an agent that you may use
+    agent: AGENT  # the short name of an agent
     message: Write a short story about {{ inputs.topic }}.
 
   reading:
@@ -50,7 +51,7 @@ steps:
     agent: AGENT
     message: "Write it again. The reader says: {{ steps.reading.text }}"
     attach: [steps.draft.artifacts]
-"""
+""".replace("AGENT", settings.DEFAULT_AGENT)
 """What the form of a new plan begins with."""
 
 

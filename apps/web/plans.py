@@ -253,7 +253,7 @@ def edit_plan(request: HttpRequest, slug: str = "") -> HttpResponse:
         form.problems.append(("slug", _slug_is_taken(slug)))
     if is_sent and _save(user, form, slug, plan):
         return redirect("web:plan", slug)
-    if draft and not form.slug and form.definition:
+    if not (plan or is_sent or form.slug) and form.definition:
         form.slug = slugify(form.definition.name)[:63]
     about = {"form": form, "plan": plan, "is_draft": bool(draft), "choices": _access_choices(user, plan)}
     return page(request, "web/plan_edit.html", **about)

@@ -13,6 +13,7 @@ from typing import Any, cast
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -21,7 +22,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded, count_act
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentQuerySet
 from apps.automation import schedules
 from apps.automation.models import Schedule, ScheduledRun
 from apps.plans import registry
@@ -108,15 +109,27 @@ class ScheduleForm(forms.Form):
         initial="0 9 * * *",
         help_text="A cron expression: minute, hour, day of month, month, day of week.",
         widget=forms.TextInput(
-            {"list": "cron-examples", "class": "code", "autocomplete": "off", "spellcheck": "false"}
+            {
+                "list": "cron-examples",
+                "class": "code",
+                "autocomplete": "off",
+                "spellcheck": "false",
+                "data-kinds": "cron",
+            }
         ),
     )
-    minutes = forms.IntegerField(label="Minutes", required=False, min_value=1, max_value=527_040)
+    minutes = forms.IntegerField(
+        label="Minutes",
+        required=False,
+        min_value=1,
+        max_value=527_040,
+        widget=forms.NumberInput({"data-kinds": "interval"}),
+    )
     at = forms.DateTimeField(
         label="Date and time",
         required=False,
-        help_text="For once; an interval counts from it.",
-        widget=forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        help_text="An interval counts from it.",
+        widget=forms.DateTimeInput({"type": "datetime-local", "data-kinds": "interval once"}, format="%Y-%m-%dT%H:%M"),
     )
     time_zone = forms.CharField(max_length=64, widget=forms.TextInput({"list": "time-zones", "autocomplete": "off"}))
     overlap = forms.ChoiceField(
@@ -134,9 +147,8 @@ class ScheduleForm(forms.Form):
 
     def __init__(self, user: User, *data: Any, **options: Any) -> None:
         super().__init__(*data, **options)
-        usable = Agent.objects.visible_to(user.principal).order_by("name")
-        cast("forms.ModelChoiceField[Agent]", self.fields["agent"]).queryset = usable
-        self._usable = usable
+        self._usable = startable(user.principal, self.initial.get("agent"))
+        cast("forms.ModelChoiceField[Agent]", self.fields["agent"]).queryset = self._usable
         swap = {"target": "#schedule-inputs", "swap": "outerHTML", "sync": "this:replace", "trigger": "change"}
         reload = {"hx-get": reverse("web:schedule-inputs"), **{f"hx-{name}": value for name, value in swap.items()}}
         self.fields["agent"].widget.attrs.update(reload)
@@ -188,12 +200,21 @@ class ScheduleForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         given = self.cleaned_data
+        self._drop_hidden()
         if self._input_fields and "answers" in self.data:
             try:
                 given["inputs"] = answer_from(self._input_fields, dict(cast("Any", self.data).lists()))
             except InvalidParams as refused:
                 self._add_input_problem(refused.field, str(refused))
         return given
+
+    def _drop_hidden(self) -> None:
+        """What stands in fields of other kinds does not count: the page does not show them."""
+        for name, field in self.fields.items():
+            kinds = field.widget.attrs.get("data-kinds")
+            if kinds and self.cleaned_data.get("kind") not in (None, *kinds.split()):
+                self.errors.pop(name, None)
+                self.cleaned_data[name] = field.empty_value if isinstance(field, forms.CharField) else None
 
     def _add_input_problem(self, html_name: str, sentence: str) -> None:
         if any(field.html_name == html_name for field in self._input_fields):
@@ -227,6 +248,12 @@ class ScheduleForm(forms.Form):
                 self._add_input_problem(f"answer-{inner.partition('.')[0]}", sentence)
             else:
                 self.add_error(name if name in self.fields else None, sentence)
+
+
+def startable(principal: Principal, chosen: str | None = None) -> AgentQuerySet:
+    """The listed agents and plans that the person may use, and the one that is `chosen` already, by its slug."""
+    usable = Agent.objects.visible_to(principal)
+    return usable.filter(Q(listed=True) | Q(slug=chosen or "")).order_by("name")
 
 
 def _in_zone(at: datetime.datetime | None, zone: str) -> datetime.datetime | None:

@@ -24,7 +24,7 @@ from apps.plans.templates import TemplateProblem
 from apps.record.content import strict_json
 from apps.record.errors import InvalidFields, Refusal
 from apps.web.roles import refuse
-from apps.web.schedules import InputsField, is_saved
+from apps.web.schedules import InputsField, is_saved, startable
 from apps.web.shell import as_reader, page, principal_of, reader_view
 
 MOST_SHOWN = 200  # webhooks
@@ -76,7 +76,7 @@ class WebhookForm(forms.Form):
 
     def __init__(self, user: User, webhook: IncomingWebhook, *data: Any, **options: Any) -> None:
         super().__init__(*data, **options)
-        usable = Agent.objects.visible_to(user.principal).order_by("name")
+        usable = startable(user.principal, self.initial.get("agent"))
         cast("forms.ModelChoiceField[Agent]", self.fields["agent"]).queryset = usable
         if not webhook._state.adding:
             del self.fields["scheme"]

@@ -62,8 +62,8 @@ LEAST_COMPRESSED_BYTES = 1400  # a response that fits into one packet is not fas
 class CompressPages(GZipMiddleware):
     """Django's middleware, with its padding against BREACH, only for whole responses of text.
 
-    Streams stay as they are: an event must not wait for a compressor's buffer. Files of people are sent unchanged, and so
-    is what has an `ETag`, which names the bytes.
+    Streams stay as they are: an event must not wait for a compressor's buffer. So do people's files, and what has an
+    `ETag`, which names the bytes.
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:

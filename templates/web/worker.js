@@ -17,6 +17,7 @@ const FILES_LISTED = /(id="artifacts"[^>]*>)[^]*?(<\/ul><\/div>)/; // also in se
 const PASSING = /nonce="[^"]*"|name="csrfmiddlewaretoken" value="[^"]*"|data-position="[^"]*"/g; // differs between pages that say the same
 const SAYS = "x-says"; // the header of a kept page; equal for pages that say the same
 const TASK = /^\/sessions\/[^/]+\/task$/; // redirects to a task's page
+const SHARE = "{% url 'web:share-target' %}"; // where other apps share words and files
 const SIGNING = /\/(sign-in|sign-out|login\/|logout\/|set-password|settings\/data\/delete|settings\/workspaces\/choose)$/;
 
 const GONE = "gone"; // the text of a page that no longer exists
@@ -52,6 +53,7 @@ addEventListener("fetch", (event) => {
     // Once more at the end: a page that was being fetched belongs to the previous user.
     event.respondWith(forget().then(() => fetch(request)).finally(forget));
   }
+  if (request.method === "POST" && pathname === SHARE) event.respondWith(keepShared(request));
   if (request.method !== "GET") return;
   if (FILE.test(pathname)) open(file(request));
   else if (request.mode === "navigate" && PAGE.test(pathname)) open(page(event, patienceFor(request, pathname)));
@@ -111,6 +113,13 @@ async function openPage(address) {
   const pages = await clients.matchAll({ type: "window", includeUncontrolled: true });
   const shown = pages.find(({ url }) => url.split("#")[0] === address);
   return shown ? shown.focus() : clients.openWindow(address);
+}
+
+/** Words and files wait in the cache of pages, which a sign-out empties, for the composer of the page that opens. */
+async function keepShared(request) {
+  const cache = await caches.open(PAGES);
+  await cache.put(SHARE, new Response(await request.formData()));
+  return Response.redirect("/?shared", 303);
 }
 
 async function file(request) {

@@ -10,6 +10,7 @@ from django.db.models.signals import pre_save
 
 from agentkit import Artifact, Completed
 from apps.agents.models import Agent
+from apps.agents.registration import register_hosted
 from apps.engine import accept
 from apps.plans.definitions import PlanDefinition
 from apps.plans.registry import EXAMPLE_PLAN, register_plan
@@ -142,3 +143,10 @@ def test_it_is_checked_while_it_is_written(ada_browser, client):
     assert client.post("/plans/check", {"definition": GOOD})["Location"].startswith("/sign-in")
     Agent.objects.filter(slug="loud").update(access="groups")
     assert "There is no agent `loud`" in ada_browser.post("/plans/check", {"definition": GOOD}).text
+
+
+def test_the_example_of_a_new_plan_can_be_saved(ada_browser):
+    register_hosted("assistant", "apps.features.routing.assistant:Assistant")
+    form = ada_browser.get("/plans/new").context["form"]
+    assert form.problems == []
+    assert saved(ada_browser, slug=form.slug, definition=form.text)["Location"] == "/plans/short-story"

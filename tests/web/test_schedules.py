@@ -131,3 +131,16 @@ def test_somebody_elses_is_not_found(bob_browser, made):
         answers.append(bob_browser.post(f"/schedules/{key}/act", {"do": "delete"}))
         assert [one.status_code for one in answers] == [404, 404, 404]
     assert Schedule.objects.exists()
+
+
+def test_only_listed_agents_are_offered(ada_browser, made, echo):
+    echo.listed = False
+    echo.save()
+    assert list(ada_browser.get("/schedules/new").context["form"].fields["agent"].queryset) == []
+    assert list(ada_browser.get(f"/schedules/{made.pk}/edit").context["form"].fields["agent"].queryset) == [echo]
+
+
+def test_fields_of_other_kinds_do_not_count(ada_browser, echo):
+    hidden = {"kind": "interval", "minutes": "90", "cron": "never", "at": ""}
+    ada_browser.post("/schedules/new", FIELDS | hidden)
+    assert (Schedule.objects.get().every_seconds, Schedule.objects.get().cron) == (5400, "")

@@ -46,5 +46,8 @@ tries.addEventListener("click", async ({ target }) => {
   example.ariaBusy = null;
 });
 
+const about = new URLSearchParams(location.search);
+if (about.has("shared") || about.has("text")) import("../compose/shared.js").then(({ takeShared }) => takeShared(beginning.composer, about), () => {});
+
 // On a touch screen the keyboard would cover the page.
 if (document.activeElement === document.body && !matchMedia("(pointer: coarse)").matches) words.focus();
