@@ -84,9 +84,9 @@ def _add_an_agent(_: User) -> FirstStep:
     """Is there one that neither Parley nor its showcase brought?"""
     own = Q(kind__in=(Agent.Kind.MODEL, Agent.Kind.REMOTE)) | Q(Q(kind=Agent.Kind.HOSTED) & ~HOUSE_HANDLERS)
     own |= Q(kind=Agent.Kind.PLAN, current_version__author__isnull=False)
-    summary = "Describe one in admin, without code, or connect a remote one."
-    url = reverse("admin:agents_agent_changelist")
-    return FirstStep("Add an agent", summary, url, Agent.objects.filter(own).exists())
+    summary = "Say what it is for, and a language model does the work."
+    url = reverse("web:new-agent")
+    return FirstStep("Make an agent", summary, url, Agent.objects.filter(own).exists())
 
 
 def _invite_somebody(reader: User) -> FirstStep:
