@@ -80,7 +80,9 @@ def _reload(path: str) -> None:
     with _loading:
         known, now, files = _loaded[path], timezone.now(), _files_of(path)
         known.at = now
-        if files == known.files or _package_of(path) in HOUSE:
+        is_same = all(files.get(file) == about for file, about in known.files.items())
+        if is_same or _package_of(path) in HOUSE:
+            known.files = files  # with modules that were imported since
             return
         kept = _modules_of(path)
         for name in kept:

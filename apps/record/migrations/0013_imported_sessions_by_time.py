@@ -1,5 +1,4 @@
 from django.db import migrations, models
-from django.db.models.functions import Coalesce
 
 from db.indexes import AddIndexBesideWriters
 
@@ -12,13 +11,9 @@ class Migration(migrations.Migration):
 
     operations = [
         AddIndexBesideWriters(
-            "context",
-            models.Index(
+            model_name="context",
+            index=models.Index(
                 condition=models.Q(("imported_at__isnull", False)), fields=["imported_at"], name="imported_contexts"
             ),
-        ),
-        AddIndexBesideWriters(
-            model_name="context",
-            index=models.Index("owner", Coalesce("root", "id"), name="families_of_an_owner"),
         ),
     ]
