@@ -41,11 +41,11 @@ def test_from_signing_in_to_a_first_answer_and_out_again(open_browser: OpenBrows
     # An example is sent by one click, to its agent, which is then the one of the next session
     page.goto("/")
     expect(page.locator("[data-try]")).to_have_count(3)
-    page.get_by_role("button", name="Write about the tides").press("Enter")
+    page.get_by_role("button", name="I want to go away").press("Enter")
     page.wait_for_url(SESSION)
-    expect(messages(page).first).to_contain_text("Write about the tides")
+    expect(messages(page).first).to_contain_text("I want to go away")
     page.goto("/")
-    expect(page.get_by_role("textbox", name="Message Writer")).to_be_focused()
+    expect(page.get_by_role("textbox", name="Message Travel")).to_be_focused()
 
     # Scripts write times as the server does
     for locale in ("en-US", "de-AT"):

@@ -12,13 +12,14 @@ from tests.stack import Stack
 
 CHANGE = "/admin/installation/modelconnection/"
 FITS = "() => document.documentElement.scrollWidth <= innerWidth"
-MOST_INTERACTIONS = 8
+NEWCOMER, MOST_INTERACTIONS = "newcomer@example.org", 8
 
 
 def test_a_newcomer_gets_answers(open_browser: OpenBrowser, parley: Stack) -> None:
     page = open_browser(storage_state=None).new_page()
     page.goto("/")
-    sign_in(page, parley.admin_email, parley.admin_password)
+    password = parley.manage("create_user", NEWCOMER, "--operator").stdout.strip()
+    sign_in(page, NEWCOMER, password)
     say(page, "What can you do?")
     page.wait_for_url(SESSION)
     answer = messages(page).last

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from apps.features.sessions import commands, deletion, marks
 from apps.record import projection, sync
-from apps.record.models import Context, Message
+from apps.record.models import FAMILY, Context, Message
 from apps.record.sync import Position
 from apps.transfers.importing import import_file
 from tests.transfers import samples
@@ -59,7 +59,7 @@ def test_new_sessions_are_listed_above_imported_ones_until_these_go_on(ada, echo
 
 def test_imported_sessions_and_branches_count_as_read(ada, echo):
     imported(ada, echo, samples.chatgpt())
-    rows = marks.with_marks(Context.objects.of(ada.principal), ada.principal)
+    rows = marks.with_marks(Context.objects.of(ada.principal).annotate(family=FAMILY), ada.principal)
     assert [one.unread for one in rows] == [False, False]
 
 

@@ -69,16 +69,15 @@ function userMessage(state, { message, at, taskId, opensTask, index, agent, by }
 
 function agentMessage(state, entry, more = {}) {
   const { at, taskId, index } = entry;
-  const { message } = entry;
-  const key = streamedAlready(state, taskId, message) ?? `message:${message.messageId}`;
+  const { repeats, ...message } = entry.message;
+  const key = repeats ? `stream:${repeats}` : (streamedAlready(state, taskId, message) ?? `message:${message.messageId}`);
   const item = { kind: "message", key, role: "agent", agent: writer(state, entry), at, taskId, index, ...message, ...more };
   if (state.places.has(key)) change(state, key, { ...item, streaming: false });
   else push(state, item);
 }
 
 /** The stream that a final message repeats: the message replaces it. */
-function streamedAlready(state, taskId, { text, repeats, textAt }) {
-  if (repeats) return `stream:${repeats}`;
+function streamedAlready(state, taskId, { text, textAt }) {
   if (textAt) return null; // the text was left out, and repeats no stream
   const said = text.trim();
   return turnOf(state, taskId).streams.findLast((key) => itemOf(state, key).text.trim() === said);
