@@ -39,7 +39,7 @@ from apps.accounts import audit
 from apps.accounts.authentication import OpenStream
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
-from apps.engine import cancel
+from apps.engine import approvals, cancel
 from apps.engine.send import send, wait_for
 from apps.features.sessions import commands, deletion
 from apps.limits import current as limits
@@ -138,6 +138,8 @@ async def _send(call: Call) -> JSON | str | Updates:
     if webhook is not None:
         await webhooks.vet_url(webhook, "configuration.taskPushNotificationConfig.url")
         extra_writes = webhooks.create_with_task(webhook, call.version, call.check)
+    if call.principal.user_id and not call.principal.key and message.get("taskId"):  # a page's token
+        await db.run(approvals.check_message, call.principal, message)
     span = call.request.headers.get("traceparent", "")  # W3C Trace Context
     sent = await send(call.principal, call.agent, message, extra_writes=extra_writes, traceparent=span)
     history_length = configuration.history_length

@@ -34,7 +34,7 @@ from apps.api.framework.schema import documented
 from apps.api.framework.serializers import AnyValue, Body, Line, Listing, Shape, Struct, page_of
 from apps.api.framework.views import IDEMPOTENCY_HEADER, Endpoint
 from apps.api.shapes import JSON, EventShape, MessageShape, SentShape, parts_json, timestamp
-from apps.engine import accept, approvals, questions, send
+from apps.engine import accept, approvals, send
 from apps.engine.queue import publish_queue
 from apps.engine.send import Sent
 from apps.features.queue import messages
@@ -444,7 +444,7 @@ async def send_message(endpoint: Endpoint, outgoing: OutgoingMessage, *, wait: b
             stack.callback(limits.open_stream(principal, endpoint.address))
         if not (sent := outgoing.earlier):
             if not principal.key and "taskId" in outgoing.message:
-                await db.run(_check_approval, principal, outgoing.message)
+                await db.run(approvals.check_message, principal, outgoing.message)
             more: JSON = {"question_index": outgoing.question_index, "traceparent": endpoint.traceparent}
             with idempotency_key_errors():
                 sent = await send.send(principal, outgoing.agent, outgoing.message, **more)
@@ -453,12 +453,6 @@ async def send_message(endpoint: Endpoint, outgoing: OutgoingMessage, *, wait: b
                 sent.context, sent.task, sent.index, lambda task: task.pk, sent.since
             )
         return await db.run(sent_json, principal, sent, settled)
-
-
-def _check_approval(principal: Principal, message: JSON) -> None:
-    slot = Task.objects.filter(pk=message["taskId"]).values_list("slot", flat=True).first()
-    if questions.asks_approval(slot):
-        approvals.check_program(principal, questions.answer_of(message))
 
 
 @contextmanager

@@ -89,6 +89,15 @@ def check_program(principal: Principal, answer: JSON) -> None:
         raise NeedsKey
 
 
+def check_message(principal: Principal, message: JSON) -> None:
+    """`check_program` for a message to a task, also where an agent passes on the question of one that it called."""
+    if principal.key or not message.get("taskId"):
+        return
+    slot = Task.objects.filter(pk=message["taskId"]).values_list("slot", flat=True).first()
+    if questions.asks_approval(questions.asking_slot(slot)):
+        check_program(principal, questions.answer_of(message))
+
+
 def decide(principal: Principal, task: uuid.UUID, asked: int, answer: JSON) -> None:
     """Record a decision about a tool call of any task that the caller may decide about, and continue the task.
 

@@ -64,6 +64,13 @@ def asks_approval(slot: JSON | None) -> bool:
     return slot is not None and "approvers" in slot
 
 
+def asking_slot(slot: JSON | None) -> JSON | None:
+    """The slot of the task that asks: below the tasks that pass on a called agent's question. A query for each."""
+    while slot and "child" in slot:
+        slot = Task.objects.filter(pk=slot["child"]).values_list("slot", flat=True).first()
+    return slot
+
+
 def approvers_of(slot: JSON | None) -> list[int]:
     """The keys of the users who approved the call that the slot asks about."""
     return [one["by"] for one in open_call(slot["value"]["calls"])["decisions"]] if slot else []

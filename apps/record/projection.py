@@ -248,11 +248,13 @@ def _fork(event: Event, rows: Rows) -> None:
 
 
 def _root(event: Event) -> uuid.UUID | None:
-    """The family of a fork. Older logs do not say it: then it is that of the parent, if they have one owner."""
+    """The family of a fork. Older logs do not say it: then it is what the row has, or the parent's, with one owner."""
     payload: JSON = event.payload
     if "root" in payload:
         return uuid.UUID(payload["root"])
     owner = payload["opens"]["owner"]
+    if known := list(Context.objects.filter(pk=event.context_id).values_list("root", flat=True)):
+        return known[0]
     parent = Context.objects.filter(pk=payload["parent"], owner=owner).first() if "parent" in payload else None
     return parent.family_key if parent else event.context_id
 

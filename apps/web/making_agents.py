@@ -36,10 +36,14 @@ def edit_agent(request: HttpRequest, slug: str = "") -> HttpResponse:
     refuse(user, request.resolver_match)  # before the form is filled in
     problem = "" if agent else making.why_not_make(user)
     if request.method == "POST":
-        with write_transaction():
-            form = _bound(request, agent)
-            if form.is_valid() and not problem and _save(form, user):
-                return redirect("web:agent" if form.instance.is_enabled else "web:edit-agent", form.instance.slug)
+        form = _bound(request, agent)
+        if form.is_valid():  # draws the picture, before others wait to write
+            drawn = form.cleaned_data["drawing"]
+            with write_transaction():
+                form = _bound(request, _own_or_404(user, slug) if slug else None)  # as it is now
+                form.drawn = drawn
+                if form.is_valid() and not problem and _save(form, user):
+                    return redirect("web:agent" if form.instance.is_enabled else "web:edit-agent", form.instance.slug)
     else:
         form = AgentForm(user, instance=agent)
     response = page(request, "web/agent_edit.html", form=form, agent=agent, problem=problem)

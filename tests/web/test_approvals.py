@@ -183,6 +183,13 @@ def test_words_in_the_composer_refuse_but_do_not_approve(ada_browser: Client, ad
     assert ada_browser.post(address, said | {"message": str(uuid.uuid4())}).status_code == 201
 
 
+def test_words_do_not_approve_a_called_agents_call(ada_browser: Client, ada: User, report: Agent) -> None:
+    child, parent = ask(ada, report, a_call()), telling.asked(ada, report, {"name": "input"})
+    Task.objects.filter(pk=parent.task).update(slot={"name": "input", "child": str(child.pk)})
+    said = {"task": str(parent.task), "text": "yes", "message": str(uuid.uuid4())}
+    assert ada_browser.post(f"/sessions/{parent.context}/messages", said).status_code == 409
+
+
 def test_a_tool_is_allowed_for_the_session_until_that_is_revoked(ada_browser: Client, ada: User, report: Agent) -> None:
     task = ask(ada, report, a_call())
     assert press(ada_browser, task, "always").status_code == 200

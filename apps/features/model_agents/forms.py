@@ -165,6 +165,7 @@ AGENTS_HINT = "It can ask these. Who talks to it must be able to use them."
 class AgentForm(DefinitionForm):
     """The form in the app. `user` may give the agent only what they may use themselves."""
 
+    drawn: bytes | None = None  # the picture, if it is drawn already
     instructions = forms.CharField(
         widget=forms.Textarea(attrs={"rows": 10, "dir": "auto"}),
         help_text="Who the agent is, what it does, and what it does not do.",
@@ -301,7 +302,7 @@ class AgentForm(DefinitionForm):
     def clean_drawing(self) -> bytes | None:
         """The picture as Parley draws it."""
         given: UploadedFile[Any] | None = self.cleaned_data["drawing"]
-        return pictures.draw(given) if given else None
+        return self.drawn or (pictures.draw(given) if given else None)
 
     def clean_starters(self) -> list[str]:
         lines = [line.strip() for line in self.cleaned_data["starters"].splitlines()]

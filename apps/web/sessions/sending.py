@@ -27,7 +27,7 @@ from apps.accounts.principals import Principal
 from apps.agents.intake import intake_of
 from apps.agents.models import Agent
 from apps.engine.cancel import cancel_for
-from apps.engine.questions import answer_of, asks_approval
+from apps.engine.questions import answer_of, asking_slot, asks_approval
 from apps.engine.queue import publish_queue
 from apps.engine.send import NoAnswer, Sent, send
 from apps.features.queue import messages
@@ -148,8 +148,10 @@ async def send_message(request: HttpRequest, principal: Principal, session: uuid
         task = None  # what another person began goes on without this message
     agent, slot = (task.agent, task.slot) if task else (context.agent, None)
     message = await composed_message(request, principal, agent, slot)
-    if asks_approval(slot) and answer_of(message).get(DECISION) == APPROVE:
-        raise NotConfirmed("Words cannot approve this here. Press Approve on the card.")
+    asking = await db.run(asking_slot, slot) if slot and "child" in slot else slot
+    if asks_approval(asking) and answer_of(message).get(DECISION) == APPROVE:
+        where = "on the card" if asking is slot else "in the session of the agent that asks: it is under Show details"
+        raise NotConfirmed(f"Words cannot approve this here. Press Approve {where}.")
     return _created(await _send_once(principal, context, task, message, answered_event(request)))
 
 
