@@ -150,3 +150,14 @@ def test_deleting_keeps_an_agent_that_has_sessions(ada_browser, ada):
     assert not Agent.objects.filter(slug="letter-writer").exists()
     ada_browser.post("/agents/used/delete", {"restore": ""})
     assert ada_browser.get("/agents/used").status_code == 200
+
+
+def test_an_operator_adds_a_tool_server(admin_client):
+    url = "https://tools.example.org/mcp"
+    given = {"name": "Mail", "description": "Sends letters.", "url": url, "header": "X-Key", "header_value": "s3cret"}
+    assert admin_client.post("/admin/installation/sharedtoolserver/add/", given).status_code == 302
+    kept = {**given, "header_value": "", "name": "Post"}
+    row = SharedToolServer.objects.get()
+    assert admin_client.post(f"/admin/installation/sharedtoolserver/{row.pk}/change/", kept).status_code == 302
+    row.refresh_from_db()
+    assert (row.name, row.secret) == ("Post", "s3cret")

@@ -16,7 +16,7 @@ from console.admin import ConsoleAdmin, column, page_link
 
 
 class ToolServerForm(forms.ModelForm):  # type: ignore[type-arg]
-    secret = forms.CharField(
+    header_value = forms.CharField(
         label="Header value",
         required=False,
         strip=False,
@@ -33,7 +33,7 @@ class ToolServerForm(forms.ModelForm):  # type: ignore[type-arg]
     def save(self, commit: bool = True) -> Any:
         """A saved value goes to no other server."""
         kept = "" if "url" in self.changed_data else self.instance.secret
-        self.instance.secret = self.cleaned_data["secret"] or kept
+        self.instance.secret = self.cleaned_data["header_value"] or kept
         return super().save(commit)
 
 
@@ -44,4 +44,4 @@ class ToolServerAdmin(ConsoleAdmin):
     list_display = (page_link("name", "name"), "url", "description", has_secret)
     list_display_links = None
     search_fields = ("name", "url")
-    fields = ("name", "description", "url", "header", "secret")
+    fields = ("name", "description", "url", "header", "header_value")
