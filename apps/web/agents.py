@@ -60,7 +60,9 @@ def agents(request: HttpRequest) -> HttpResponse:
     found = search(principal_of(request), request.GET)
     told: JSON = {"lacks_model": first_steps.lacks_model(), "model_form": first_steps.model_form_url()}
     told["may_connect_model"] = first_steps.may_connect_model(request)
-    if "HX-Request" not in request.headers:
+    if "HX-Request" in request.headers:
+        told["may_make"] = not why_not_make(cast("User", request.user))
+    else:
         told |= managed_agents(cast("User", request.user))
     response = page_or_fragment(request, "web/agents.html", "web/_found.html", found=found, **told)
     if "HX-Request" in request.headers:

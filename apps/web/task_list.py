@@ -81,7 +81,8 @@ def tasks(request: HttpRequest) -> HttpResponse:
     for one in shown:  # what was asked; the session's title where it had no words
         one.title = title_of({"parts": one.opening or []}) or str(one.context)
     query["before"] = f"{shown[-1].status_at.isoformat()} {shown[-1].pk}" if len(rows) > PAGE_SIZE else ""
-    about = {"form": form, "tasks": shown, "older": query.urlencode() if query["before"] else ""}
+    about: dict[str, Any] = {"form": form, "tasks": shown, "older": query.urlencode() if query["before"] else ""}
+    about["moves"] = any(one.state in STATES["working"][1] for one in shown)
     return page_or_fragment(request, "web/tasks.html", "web/_tasks.html", **about)
 
 

@@ -89,6 +89,8 @@ def views(person: Person) -> Iterator[View]:
     yield View("agent", "/agents/report")
     yield View("try", "/agents/echo/try")
     yield View("add-agent", "/agents/remote/add")
+    yield View("new-agent", "/agents/new")
+    yield View("tasks", "/tasks")
     yield View("inbox", "/inbox", drawn(".inbox-item"))
     for section in SECTIONS:
         yield View(f"settings-{section}", f"/settings/{section}")

@@ -124,6 +124,7 @@ def _imported(principal: Principal, form: ImportForm) -> dict[str, Any]:
         "without": ",".join(sorted(left_out)),
         "existing": len(done.of(Outcome.EXISTING)),
         "skipped": done.of(Outcome.SKIPPED)[:LISTED],
+        "skipped_count": len(done.of(Outcome.SKIPPED)),
         "not_taken": _not_taken(done),
     }
 

@@ -102,12 +102,12 @@ class ConnectionForm(forms.ModelForm):  # type: ignore[type-arg]
             {"inputmode": "url", "autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}
         ),
     )
-    name = forms.CharField(required=False, max_length=80, help_text="Empty: the provider's name, or the host.")
+    name = forms.CharField(required=False, max_length=80, help_text="If you leave it empty: the provider or the host.")
     slug = forms.CharField(
         label="Short name",
         required=False,
         max_length=40,
-        help_text="Agents name a model of this connection as MODEL@SHORT-NAME. Empty: made from the name.",
+        help_text="Agents name a model of this connection as MODEL@SHORT-NAME. Parley can make it from the name.",
     )
 
     def __init__(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:

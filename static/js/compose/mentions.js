@@ -29,7 +29,7 @@ export class Mentions {
     if (!found.length) return this.close();
     this.list.replaceChildren(...found);
     this.list.hidden = false;
-    for (const [name, value] of Object.entries({ role: "combobox", "aria-expanded": "true", "aria-haspopup": "listbox", "aria-controls": "mentions", "aria-autocomplete": "list" })) this.words.setAttribute(name, value);
+    for (const [name, value] of Object.entries({ "aria-haspopup": "listbox", "aria-controls": "mentions", "aria-autocomplete": "list" })) this.words.setAttribute(name, value);
     this.choose(0);
   }
 
@@ -61,7 +61,7 @@ export class Mentions {
   close() {
     if (this.list.hidden) return;
     this.list.hidden = true;
-    for (const name of ["role", "aria-expanded", "aria-haspopup", "aria-controls", "aria-autocomplete", "aria-activedescendant"]) this.words.removeAttribute(name);
+    for (const name of ["aria-haspopup", "aria-controls", "aria-autocomplete", "aria-activedescendant"]) this.words.removeAttribute(name);
   }
 
   pressed(event) {

@@ -11,7 +11,7 @@ form?.addEventListener("submit", async (event) => {
   const [button, status] = [form.querySelector("button"), form.querySelector("[role=status]")];
   const bar = status.querySelector("progress");
   button.disabled = true;
-  status.hidden = false;
+  status.hidden = bar.hidden = false;
   status.querySelector("label").textContent = `Uploading ${bytes(file.size)}`;
   try {
     const { upload } = await import("../compose/attachments.js");
@@ -19,7 +19,8 @@ form?.addEventListener("submit", async (event) => {
     form.elements.file.disabled = true;
     form.submit();
   } catch (problem) {
-    status.textContent = problem.message || "The file could not be uploaded. Try again.";
+    status.querySelector("label").textContent = problem.message || "The file could not be uploaded. Try again.";
+    bar.hidden = true;
     button.disabled = false;
   }
 });

@@ -17,7 +17,7 @@ function copy(text, done, nothing) {
 
 /** As the answer's own button copies it. */
 function lastAnswer(page) {
-  const item = page.state.items.findLast(({ kind, role, text }) => kind === "message" && role === "agent" && text);
+  const item = page.state.items.findLast(({ kind, role, text, textAt }) => kind === "message" && role === "agent" && (text || textAt));
   return item && (shownText(page.element(item)) || item.text);
 }
 

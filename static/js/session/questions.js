@@ -18,7 +18,9 @@ export function start(page) {
     focused.add(message);
     if (!page.end.follows) return;
     const isWriting = document.activeElement?.matches("textarea, input") && document.activeElement.value;
-    if (!isWriting) form.querySelector("input:checked, input:not([type=hidden]), textarea, a")?.focus();
+    // Of a tool call its arguments, so that Enter decides nothing.
+    const first = form.matches(".approval") ? "summary" : "input:checked, input:not([type=hidden]), textarea, a";
+    if (!isWriting) form.querySelector(first)?.focus();
   };
   page.on("drawn", focusNewest);
   focusNewest();

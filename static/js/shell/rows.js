@@ -115,6 +115,7 @@ function askWhich(title, branches) {
 
 /** The row will disappear: the next one gets the focus. */
 function leave() {
+  if (!row.isConnected) return document.getElementById("main").focus(); // the list was drawn anew meanwhile
   const rows = [...row.closest("[data-list]").querySelectorAll("[data-key]")];
   const at = rows.indexOf(row);
   const next = rows[at + 1] ?? rows[at - 1];
@@ -144,6 +145,7 @@ class Renaming {
     field.addEventListener("keydown", (event) => {
       if (event.key !== "Escape") return;
       event.stopPropagation();
+      event.preventDefault(); // a menu around it stays open
       this.end(true);
     });
     field.addEventListener("blur", () => this.save(false));
