@@ -26,6 +26,7 @@ def begin(page: Page, agent: str, words: str, *files: Path) -> str:
 
 def say(page: Page, words: str) -> None:
     page.locator("#words").fill(words)
+    page.wait_for_load_state()  # of a page that signing in has led to
     page.locator("#words").press("Enter")
 
 

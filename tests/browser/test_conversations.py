@@ -31,6 +31,7 @@ def test_from_signing_in_to_a_first_answer_and_out_again(open_browser: OpenBrows
     page.goto("/")
     sign_in(page, ada.email, PASSWORD)
     expect(page.locator("#words")).to_be_focused()
+    page.wait_for_load_state()
     page.keyboard.type("Count down from 3")
     page.keyboard.press("Enter")
     page.wait_for_url(SESSION)
