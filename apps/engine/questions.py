@@ -64,10 +64,20 @@ def asks_approval(slot: JSON | None) -> bool:
     return slot is not None and "approvers" in slot
 
 
+def asking_task(slot: JSON | None) -> Task | None:
+    """The task that asks what `slot` passes on from a called agent; None if nothing is passed on. A query for each."""
+    found = None
+    while slot and "child" in slot:
+        found = Task.objects.filter(pk=slot["child"]).select_related("agent").first()
+        slot = found.slot if found else None
+    return found
+
+
 def asking_slot(slot: JSON | None) -> JSON | None:
     """The slot of the task that asks: below the tasks that pass on a called agent's question. A query for each."""
-    while slot and "child" in slot:
-        slot = Task.objects.filter(pk=slot["child"]).values_list("slot", flat=True).first()
+    if slot and "child" in slot:
+        below = asking_task(slot)
+        return below.slot if below else None
     return slot
 
 

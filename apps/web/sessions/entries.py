@@ -306,10 +306,9 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
     if wants is not None:
         return status | {"wantsCredential": True, "form": render_to_string("web/_credential.html", wants)}
     slot = payload.get("slot")
-    if call := approvals.call_of(slot):
-        about = {"call": call, "fields": approvals.edit_fields(slot), "task": event.task_id, "asked": event.index}
-        status["message"]["html"] = render_to_string("web/_call.html", about)
-        status["form"] = render_to_string("web/_approval.html", about | {"session": event.context_id})
+    if card := approvals.card_of(event.context_id, event.task_id, event.index, slot):
+        status["message"]["html"] = render_to_string("web/_call.html", card)
+        status["form"] = render_to_string("web/_approval.html", card)
         return status
     fields, outline = questions.fields_of(slot), outline_of(slot)
     if fields or outline:

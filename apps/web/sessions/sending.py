@@ -150,8 +150,7 @@ async def send_message(request: HttpRequest, principal: Principal, session: uuid
     message = await composed_message(request, principal, agent, slot)
     asking = await db.run(asking_slot, slot) if slot and "child" in slot else slot
     if asks_approval(asking) and answer_of(message).get(DECISION) == APPROVE:
-        where = "on the card" if asking is slot else "in the session of the agent that asks: it is under Show details"
-        raise NotConfirmed(f"Words cannot approve this here. Press Approve {where}.")
+        raise NotConfirmed("Words cannot approve this. Press Approve on the card.")
     return _created(await _send_once(principal, context, task, message, answered_event(request)))
 
 
