@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from agentkit import AuthRequired, InputRequired, Outcome, Part
 from agentkit.llm import approvals
-from agentkit.llm.approvals import APPROVE, ARGUMENTS, DECISION, FOR_SESSION, REFUSE
+from agentkit.llm.approvals import APPROVE, ARGUMENTS, DECISION, FOR_SESSION, REASON, REFUSE
 from agentkit.messages import Message as Said
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
@@ -93,8 +93,13 @@ def decided_in(slot: JSON | None) -> JSON:
 
 def overtaken(slot: JSON, parts: Sequence[JSON]) -> JSON:
     """The slot if somebody wrote before the question came: nothing is approved, and the agent learns their words."""
+    return {**slot, "value": {"calls": approvals.refuse_all(slot["value"]["calls"], unasked(parts)[REASON])}}
+
+
+def unasked(parts: Sequence[JSON]) -> JSON:
+    """The refusal that words stand for which somebody wrote before the question about a tool call came."""
     reason = f"Nobody was asked, because the user wrote meanwhile: {words_of(list(parts))}"[: approvals.MAX_REASON]
-    return {**slot, "value": {"calls": approvals.refuse_all(slot["value"]["calls"], reason)}}
+    return {DECISION: REFUSE, REASON: reason}
 
 
 def answer_of(message: JSON) -> JSON:
