@@ -205,7 +205,8 @@ class Delegation:
     async def _relay(self, child: Task, said: JSON) -> None:
         text = next((part["text"] for part in said.get("parts", []) if part.get("text")), "")
         if line := text.strip().partition("\n")[0][:MAX_PROGRESS_LENGTH]:
-            told = line if said.get("metadata", {}).get(RELAYED) else f"{child.agent.name}: {line}"
+            is_named = said.get("metadata", {}).get(RELAYED) and child.agent.kind != Agent.Kind.REMOTE
+            told = line if is_named else f"{child.agent.name}: {line}"
             await self.recorder.relay(Progress(told, metadata={RELAYED: True}))
 
     def _suspend(self, child: Task) -> Suspended:

@@ -15,6 +15,7 @@ from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine import questions
+from apps.engine.accept import Receipt
 from apps.engine.questions import slot_of
 from apps.record.execution import Run
 from apps.record.models import Task
