@@ -24,7 +24,7 @@ from apps.agents.models import Agent
 from apps.features.routing.suggestions import NO_MODEL, SUGGESTIONS, Suggestion
 from apps.record import lineage, wire
 from apps.record.content import parts, rendering
-from apps.record.events import JSON, EventType
+from apps.record.events import JSON, EventType, imported_author
 from apps.record.lookup import author_names, edit_histories
 from apps.record.models import Artifact, Context, Event, Message, TaskState
 from apps.web import approvals, questions
@@ -422,8 +422,7 @@ def writers_of(context: Context, events: Sequence[Event]) -> dict[int, JSON]:
 
 def _imported_label(event: Event) -> JSON:
     """The label of an agent of another program."""
-    told: JSON = event.payload["imported"]
-    name = str(told.get("model") or told["source"])[:LONGEST_MODEL]
+    name = imported_author(event.payload["imported"])[:LONGEST_MODEL]
     return {"name": name, "slug": "", "mark": format_html('<span class="who">{}</span>', name)}
 
 
