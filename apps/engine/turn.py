@@ -147,7 +147,7 @@ async def _run_agent(
     )  # between attempts it keeps working, so that time counts
     outcome: Outcome | Ongoing
     try:
-        async with asyncio.timeout(max(0.0, agent.time_limit - spent)) as limit:
+        async with asyncio.timeout(None if agent.time_limit is None else max(0.0, agent.time_limit - spent)) as limit:
             while True:
                 try:
                     outcome = await _executor_of(assignment.agent.kind)(assignment, task, release_slot)

@@ -60,8 +60,11 @@ def test_by_its_address_it_is_looked_at_then_registered_for_the_person_alone(pag
     client.logout()
     assert add(client, card=card).status_code == 302
     client.force_login(ada)
-    add(page, **looked(page, card=card))
-    assert RemoteAgent.objects.get(agent__name="Pasted").card_url == ""
+    refused = add(page, **looked(page, card=card), minutes="soon")
+    assert "minutes" in refused.context["form"].problems
+    add(page, **looked(page, card=card), minutes="1.5")
+    pasted = RemoteAgent.objects.get(agent__name="Pasted")
+    assert (pasted.card_url, pasted.agent.time_limit, agent.time_limit) == ("", 90, None)
 
 
 def test_a_private_address_is_allowed_together_with_the_agent(page, served, settings, ada, bob, client):
