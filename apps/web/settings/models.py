@@ -94,7 +94,7 @@ class ConnectionForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = ModelConnection
-        fields = ("provider", "base_url", "model", "name", "slug")
+        fields = ("provider", "base_url", "model", "name", "slug", "names_sessions")
         widgets = {"provider": forms.RadioSelect}
 
     base_url = forms.CharField(
@@ -312,6 +312,8 @@ def _unbound(request: HttpRequest, row: ModelConnection) -> ConnectionForm:
     """The form as it begins, or as it was typed, with the address of the chosen provider."""
     names = ("base_url", "key", "name", "slug", "allow_private", "provider", "is_default")
     typed = {name: request.POST[name] for name in names if name in request.POST}
+    if request.method == "POST":
+        typed["names_sessions"] = request.POST.get("names_sessions", "")
     if not row.pk or typed:
         provider = typed.get("provider") or request.GET.get("provider", "")
         provider = provider if provider in Provider.values else Provider.OPENAI
