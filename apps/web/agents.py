@@ -114,10 +114,12 @@ def _has_form(agent: Agent) -> bool:
 
 def _remote_details(request: HttpRequest, agent: Agent) -> JSON:
     if agent.kind != Agent.Kind.REMOTE:
-        return {"uptime": None, "remote": None}
+        return {"uptime": None, "remote": None, "lacks_credential": False}
     remote = RemoteAgent.objects.select_related("agent__current_version", "proposed").filter(agent=agent).first()
-    has_credentials = credentials.has_agent_credentials(agent, cast("User", request.user))
-    return {"uptime": health_checks.uptime_of(agent), "remote": remote, "has_credentials": has_credentials}
+    person = cast("User", request.user)
+    has_credentials = credentials.has_agent_credentials(agent, person)
+    about = {"uptime": health_checks.uptime_of(agent), "remote": remote, "has_credentials": has_credentials}
+    return about | {"lacks_credential": missing(agent, person.pk) is not None}
 
 
 def _versions(request: HttpRequest, agent: Agent) -> list[AgentVersion]:

@@ -8,7 +8,9 @@ from django.urls import reverse
 
 import outbound
 from apps.agents.models import Agent
+from apps.engine.handlers import Impairment
 from apps.installation.models import NetworkAllowance
+from apps.remote.health_checks import health_problem
 from apps.remote.models import RemoteAgent, RemoteCredential
 from apps.web import allowances
 from tests.remote.card_server import WELL_KNOWN
@@ -133,4 +135,8 @@ def test_who_registers_an_agent_that_wants_a_credential_is_asked_for_theirs(page
     assert registered.headers["Location"] == reverse("web:agent-credentials", args=["closed"])
     assert RemoteCredential.objects.get().is_personal
     assert 'type="password"' in page.get(registered.headers["Location"]).content.decode()
-    assert "/agents/closed/credentials" in page.get(reverse("web:agent", args=["closed"])).content.decode()
+    about = page.get(reverse("web:agent", args=["closed"])).content.decode()
+    assert '<a href="/agents/closed/credentials">Needs a credential</a>' in about
+    assert health_problem(Agent.objects.get()) == "", "each person brings their own"
+    RemoteCredential.objects.update(is_personal=False)
+    assert isinstance(health_problem(Agent.objects.get()), Impairment)
