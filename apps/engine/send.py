@@ -35,6 +35,7 @@ from agentkit import (
     chooses,
     text_part,
 )
+from agentkit.errors import Escaped
 from agentkit.runner import constant_response_type, selector_takes_task
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents import versions
@@ -315,7 +316,8 @@ async def _ask_within_deadline(agent: Agent, message: JSON, conversation: Conver
             late = f"The agent did not answer within {settings.ANSWER_SECONDS:g} seconds. Try again, or ask for less."
             return Answer.error(late, "time_limit")
         handlers.log_error(agent, error)
-        return Answer.error(AGENT_ERROR_MESSAGE, error_code(error))
+        said = str(error) if isinstance(error, Escaped) else AGENT_ERROR_MESSAGE
+        return Answer.error(said, error_code(error))
 
 
 def _cleaned_answer(agent: Agent, said: Answer) -> Answer:

@@ -25,6 +25,7 @@ from opentelemetry.trace import get_current_span
 import db
 from agentkit import Failed, HandlerError, Outcome, Progress, Session, Suspended, TaskContext
 from agentkit.context import bookmarks
+from agentkit.errors import Escaped, contained
 from apps.agents import versions
 from apps.agents.models import Agent
 from apps.engine import cancel, delegation, finish, handlers
@@ -150,7 +151,8 @@ async def _run_agent(
         async with asyncio.timeout(max(0.0, agent.time_limit - spent)) as limit:
             while True:
                 try:
-                    outcome = await _executor_of(assignment.agent.kind)(assignment, task, release_slot)
+                    with contained():
+                        outcome = await _executor_of(assignment.agent.kind)(assignment, task, release_slot)
                     break
                 except (AgentUnavailable, HandlerError):
                     if calls.is_used or not await hand_to_fallback(assignment, calls.recorder, task):
@@ -247,6 +249,8 @@ def _agent_error(assignment: Assignment, raised: Exception, code: str = "") -> t
 
 def _message_of(assignment: Assignment, raised: Exception) -> str:
     """For who asked: operators are told why an agent cannot be loaded."""
+    if isinstance(raised, Escaped):
+        return str(raised)
     if not isinstance(raised, HandlerError):
         return AGENT_ERROR_MESSAGE
     owner, name = assignment.task.owner, assignment.agent.name

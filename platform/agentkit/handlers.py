@@ -275,7 +275,7 @@ def _import(name: str, path: str) -> ModuleType:
                 "Install its package, or name the folder that it is in by PYTHONPATH."
             ) from error
         raise HandlerError(f"The module {name!r} of {path!r} cannot be imported: {_error_line(error)}.") from error
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise HandlerError(f"The module {name!r} of {path!r} cannot be imported: {_error_line(error)}.") from error
 
 
@@ -287,7 +287,7 @@ def _instantiate(kind: type[SkillHandler]) -> SkillHandler:
         return kind()
     except TypeError as error:
         raise HandlerError(f"{kind.__name__} must be creatable without arguments: {error}") from error
-    except Exception as error:
+    except BaseException as error:
         raise HandlerError(f"{kind.__name__} cannot be created: {_error_line(error)}.") from error
 
 

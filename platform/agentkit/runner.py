@@ -21,7 +21,7 @@ from agentkit import slots
 from agentkit.context import Call, ChildResult, SyncTaskContext, TaskContext
 from agentkit.directives import directive_in
 from agentkit.emissions import Chunk, Emission, SkillChosen, Token, Usage
-from agentkit.errors import AgentFailure, HandlerError, InvalidAnswer, Stopped
+from agentkit.errors import AgentFailure, HandlerError, InvalidAnswer, Stopped, contained
 from agentkit.handlers import SkillHandler, takes_slot
 from agentkit.messages import Artifact, Message, Part, text_part
 from agentkit.outcomes import Completed, Failed, InputRequired, Outcome, Rejected, as_outcome
@@ -63,6 +63,7 @@ async def drive(handler: SkillHandler, task: TaskContext, *, executor: Executor 
 
     Raises:
         HandlerError, InvalidAnswer: the handler's code is wrong; the text says how.
+        Escaped: it raised what would end the process.
     """
     turn = _Turn(handler, task, executor)
     work = asyncio.eager_task_factory(asyncio.get_running_loop(), turn.take())
@@ -78,7 +79,7 @@ async def drive(handler: SkillHandler, task: TaskContext, *, executor: Executor 
         return Failed(str(failure), failure.code, failure.metadata, failure.detail)
     except NotAnswered as missing:
         return turn.same_question(missing)
-    except (asyncio.CancelledError, Stopped):
+    except (asyncio.CancelledError, GeneratorExit, Stopped):
         raise HandlerError("The handler ended as if stopped, although nobody stopped its task.") from None
 
 
@@ -159,6 +160,10 @@ class _Turn:
     executor: Executor | None
 
     async def take(self) -> Any:
+        with contained():  # before the event loop sees it
+            return await self._take()
+
+    async def _take(self) -> Any:
         if self.task.skill is None:
             chosen = await choose_skill(self.handler, self.task, self.executor)
             if isinstance(chosen, InputRequired | Rejected):
@@ -242,7 +247,8 @@ class _Turn:
             return
         try:
             async with asyncio.timeout(CLEANUP_SECONDS):
-                await self.run(self.handler.on_cancel)
+                with contained():
+                    await self.run(self.handler.on_cancel)
         except (Exception, Stopped):
             logger.exception("on_cancel of %s did not succeed", type(self.handler).__name__)
 

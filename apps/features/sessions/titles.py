@@ -16,6 +16,7 @@ from django.conf import settings
 from kombu.exceptions import OperationalError
 
 import db
+from agentkit.errors import contained
 from agentkit.llm import has_model
 from agentkit.llm.models import import_in_thread, open_model
 from apps.installation import current
@@ -69,7 +70,8 @@ async def suggest_title(context_id: uuid.UUID) -> None:
     if exchange is None or not await has_model():
         return
     try:
-        title = await _ask_model(exchange)
+        with contained():
+            title = await _ask_model(exchange)
     except Exception as error:  # whatever it was: the session has a title already
         log.warning("the model gave session %s no title: %s", context_id, error)
         return
