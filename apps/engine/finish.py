@@ -202,7 +202,7 @@ def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message |
     elif isinstance(outcome, Failed | Rejected):
         _discard_provisional(log, task, ending, _failure_code(outcome), record_if_empty=True)
     if outcome is not None and not isinstance(outcome, Ongoing) and outcome.parts:
-        said = agent_message(log, task, outcome.parts, outcome.metadata)
+        said = agent_message(log, task, outcome.parts, outcome.message_metadata)
         log.add(EventType.AGENT_MESSAGE, {"message": said, **_author(task, ending)}, task=task.pk)
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
@@ -253,7 +253,7 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _failure_code(outcome), "discarded": ids}, task=task.pk)
     said = parts or [{"text": _only_text(log, task, made) or default_text([one.name for one in made if one.name])}]
-    message = agent_message(log, task, said, outcome.metadata)
+    message = agent_message(log, task, said, outcome.message_metadata)
     link = None
     if isinstance(outcome, AuthRequired) and ending.child is None:
         link = hook("CREDENTIAL_LINK")(outcome)

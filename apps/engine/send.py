@@ -33,9 +33,9 @@ from agentkit import (
     SkillHandler,
     Start,
     chooses,
-    text_part,
 )
 from agentkit.errors import Escaped
+from agentkit.outcomes import CLARIFY, REJECTED
 from agentkit.runner import constant_response_type, selector_takes_task
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents import versions
@@ -178,8 +178,9 @@ async def _choose(principal: Principal, agent: Agent, message: JSON, finds_quest
         return BY_TASK
     if isinstance(decision, Start):
         return Choice(skill=decision.skill)
-    words = decision.question if isinstance(decision, Clarify) else decision.reason
-    return Choice(is_message=True, answer=Answer([text_part(words)]))
+    if isinstance(decision, Clarify):
+        return Choice(is_message=True, answer=Answer.error(decision.question, CLARIFY))
+    return Choice(is_message=True, answer=Answer.error(decision.reason, REJECTED))
 
 
 def _can_choose(agent: Agent) -> bool:

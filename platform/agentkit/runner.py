@@ -24,7 +24,7 @@ from agentkit.emissions import Chunk, Emission, SkillChosen, Token, Usage
 from agentkit.errors import AgentFailure, HandlerError, InvalidAnswer, Stopped, contained
 from agentkit.handlers import SkillHandler, takes_slot
 from agentkit.messages import Artifact, Message, Part, text_part
-from agentkit.outcomes import Completed, Failed, InputRequired, Outcome, Rejected, as_outcome
+from agentkit.outcomes import CLARIFY, Completed, Failed, InputRequired, Outcome, Rejected, as_outcome, with_error_code
 from agentkit.selecting import (
     SKILL_ID,
     Always,
@@ -92,7 +92,7 @@ class Answer:
 
     @classmethod
     def error(cls, said: str, code: str) -> "Answer":
-        return cls([text_part(said)], {"error": {"code": code}})
+        return cls([text_part(said)], with_error_code({}, code))
 
 
 async def answer(
@@ -123,12 +123,10 @@ async def answer(
     outcome = await drive(handler, task, executor=executor)
     delivered = outcome.artifacts if isinstance(outcome, Completed) else ()
     parts = outcome.parts or [part for artifact in delivered for part in artifact.parts]
-    failed = isinstance(outcome, Failed | Rejected)
-    code = outcome.code if isinstance(outcome, Failed) else "rejected"
     if isinstance(outcome, Failed) and outcome.detail:
         logger.warning("%s could not answer: %s", type(handler).__name__, outcome.code)
-    metadata = asked.metadata | outcome.metadata | ({"error": {"code": code}} if failed else {})
-    return Answer(parts or [text_part("It could not be done." if failed else "Done.")], metadata)
+    nothing = "It could not be done." if isinstance(outcome, Failed | Rejected) else "Done."
+    return Answer(parts or [text_part(nothing)], asked.metadata | outcome.message_metadata)
 
 
 def needs_thread(handler: SkillHandler, *, answers_slot: bool = False, skill: str | None = None) -> bool:
@@ -371,7 +369,8 @@ async def choose_skill(
     match await decide(handler, task.message, executor=executor):
         case Clarify(question):
             choices = [{"const": one.id, "title": one.name} for one in handler.skills]
-            return InputRequired(question, SKILL_SLOT, {"type": "string", "oneOf": choices} if choices else None)
+            schema = {"type": "string", "oneOf": choices} if choices else None
+            return InputRequired(question, SKILL_SLOT, schema, with_error_code({}, CLARIFY))
         case Reject(reason):
             return Rejected(reason)
         case Start(skill):

@@ -180,7 +180,7 @@ async def test_a_handler_may_decide_by_itself_in_any_way(is_async):
     kind = type("Deciding", (Office,), {"negotiate": awaited if is_async else decided})
     assert isinstance((await testing.run(kind, "no")).outcome, Rejected)
     assert (await testing.run(kind, "hm")).outcome == InputRequired(
-        "What?", "which-skill", {"type": "string", "oneOf": CHOICES}
+        "What?", "which-skill", {"type": "string", "oneOf": CHOICES}, {"error": {"code": "clarify"}}
     )
     assert (await testing.run(kind, "bill")).skill == "trip"
     assert {one is threading.main_thread() for one in threads} == {is_async}

@@ -17,10 +17,10 @@ ENDS = {
     "asking": ("INPUT_REQUIRED", "which?", {"kind": "test"}, None),
     "credential": ("AUTH_REQUIRED", "key?", {"kind": "test"}, None),
     "failed": ("FAILED", "no", {"kind": "test"}, "broken"),
-    "rejected": ("REJECTED", "never", {"kind": "test"}, None),
+    "rejected": ("REJECTED", "never", {"kind": "test"}, "rejected"),
     "raises failure": ("FAILED", "no", None, "broken"),
     "raises error": ("FAILED", "The agent stopped because of an internal error", None, "agent_error"),
-    "wrong type": ("FAILED", "", None, ...),
+    "wrong type": ("FAILED", "", None, "invalid_agent_response"),
     "text": ("COMPLETED", "words", None, None),
     "dict": ("COMPLETED", "Here is answer.", None, None),
     "state": ("INPUT_REQUIRED", "which?", {"prompt": "which?", "service": "test"}, None),
@@ -41,8 +41,9 @@ async def test_every_end_is_recorded(ada, agent_at, worker, said):
         status = task["status"]
         assert status["state"] == f"TASK_STATE_{state}", text
         assert words in status["message"]["parts"][0]["text"], text
-        assert status["message"]["metadata"] == (metadata or {}) | {"agent": agent.slug}, text
+        error = {"error": {"code": code}} if code else {}
+        assert status["message"]["metadata"] == (metadata or {}) | {"agent": agent.slug} | error, text
         assert bool(task["artifacts"]) is (state == "COMPLETED"), text
-        assert code is ... or (run.error or {}).get("code") == code, text
+        assert state == "REJECTED" or (run.error or {}).get("code") == code, text
         assert differences == []
     assert await db.run(Task.objects.count) == len(ENDS)
