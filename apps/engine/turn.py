@@ -23,7 +23,7 @@ from django.utils.module_loading import import_string
 from opentelemetry.trace import get_current_span
 
 import db
-from agentkit import Failed, HandlerError, Outcome, Progress, Session, Suspended, TaskContext
+from agentkit import Completed, Failed, HandlerError, Outcome, Progress, Session, Suspended, TaskContext
 from agentkit.context import bookmarks
 from agentkit.errors import Escaped, contained
 from apps.agents import versions
@@ -307,6 +307,9 @@ async def _finish_turn(
             span=assignment.span,
         )
         following = await db.persist(finish.finish, assignment.task, assignment.message, ending)
+    if _has_no_answer(ending) and agent.kind == Agent.Kind.HOSTED:
+        log.warning("agent %s returned no answer", agent.slug)
+        await db.run(runs.add_note, assignment.lease.run_id, NO_ANSWER_NOTE)
     if tracing.is_on():
         _mark_span(ending)
     _count_end(assignment, ending)
@@ -315,6 +318,14 @@ async def _finish_turn(
         await db.run(_release_children, assignment.task.pk, ending)
     if following is not None:  # last, so that the next turn's children are not canceled
         await db.run(publish, following)
+
+
+NO_ANSWER_NOTE = "The agent's code returned nothing and said nothing. Does it lack a return?"
+
+
+def _has_no_answer(ending: Ending) -> bool:
+    outcome = ending.outcome
+    return isinstance(outcome, Completed) and not (outcome.parts or outcome.artifacts or ending.streamed)
 
 
 def _mark_span(ending: Ending) -> None:

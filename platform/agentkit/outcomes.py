@@ -88,6 +88,7 @@ type Words = str | list[Part] | None
 RETURNABLE = "an outcome (Completed, InputRequired, …), text, a dict, an Artifact, a list of Artifacts, or None"
 
 
+NO_ANSWER = "Completed without an answer."
 CLARIFY, REJECTED = "clarify", "rejected"
 """The codes of negotiation's questions and of refusals, in `metadata.error.code` of their messages."""
 

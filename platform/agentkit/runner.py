@@ -24,7 +24,17 @@ from agentkit.emissions import Chunk, Emission, SkillChosen, Token, Usage
 from agentkit.errors import AgentFailure, HandlerError, InvalidAnswer, Stopped, contained
 from agentkit.handlers import SkillHandler, takes_slot
 from agentkit.messages import Artifact, Message, Part, text_part
-from agentkit.outcomes import CLARIFY, Completed, Failed, InputRequired, Outcome, Rejected, as_outcome, with_error_code
+from agentkit.outcomes import (
+    CLARIFY,
+    NO_ANSWER,
+    Completed,
+    Failed,
+    InputRequired,
+    Outcome,
+    Rejected,
+    as_outcome,
+    with_error_code,
+)
 from agentkit.selecting import (
     SKILL_ID,
     Always,
@@ -125,7 +135,9 @@ async def answer(
     parts = outcome.parts or [part for artifact in delivered for part in artifact.parts]
     if isinstance(outcome, Failed) and outcome.detail:
         logger.warning("%s could not answer: %s", type(handler).__name__, outcome.code)
-    nothing = "It could not be done." if isinstance(outcome, Failed | Rejected) else "Done."
+    if not parts and isinstance(outcome, Completed):
+        logger.warning("%s returned no answer", type(handler).__name__)
+    nothing = "It could not be done." if isinstance(outcome, Failed | Rejected) else NO_ANSWER
     return Answer(parts or [text_part(nothing)], asked.metadata | outcome.message_metadata)
 
 

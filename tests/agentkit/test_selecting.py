@@ -141,6 +141,6 @@ async def test_an_answer_is_made_of_artifacts_where_there_are_no_words_and_progr
     for handler, parts in (
         (greet, [{"text": "Hello, Ada"}]),
         (lambda text: artifact, [{"data": [1]}]),
-        (lambda text: None, [{"text": "Done."}]),
+        (lambda text: None, [{"text": "Completed without an answer."}]),
     ):
         assert await answer(as_handler(handler), user_message("Ada")) == Answer(parts)

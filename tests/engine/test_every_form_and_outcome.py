@@ -9,6 +9,7 @@ from apps.engine import send
 from apps.record import projection, wire
 from apps.record.execution import Run
 from apps.record.models import Task
+from tests.engine.delegating import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -24,7 +25,7 @@ ENDS = {
     "text": ("COMPLETED", "words", None, None),
     "dict": ("COMPLETED", "Here is answer.", None, None),
     "state": ("INPUT_REQUIRED", "which?", {"prompt": "which?", "service": "test"}, None),
-    "nothing": ("COMPLETED", "", None, None),
+    "nothing": ("COMPLETED", "Completed without an answer.", None, None),
 }
 
 
@@ -47,3 +48,17 @@ async def test_every_end_is_recorded(ada, agent_at, worker, said):
         assert state == "REJECTED" or (run.error or {}).get("code") == code, text
         assert differences == []
     assert await db.run(Task.objects.count) == len(ENDS)
+
+
+async def test_streamed_text_is_the_answer_without_a_return(ada, agent_at, worker, said):
+    task, (run, _) = await ended(ada, await agent_at("tests.engine.forms:Forgetting"), said("Good day"))
+    assert task["status"]["message"]["parts"] == [{"text": "Good day"}]
+    assert [one["name"] for one in task["artifacts"]] == ["answer", "log.txt"]
+    assert run.notes == []
+
+
+async def test_nothing_at_all_warns_the_author(ada, agent_at, worker, said, caplog):
+    agent = await agent_at("tests.engine.forms:function")
+    task, _ = await ended(ada, agent, said("nothing"))
+    await until(lambda: "lack a return" in str(Run.objects.get(task=task["id"]).notes))
+    assert f"{agent.slug} returned no answer" in caplog.text
