@@ -36,7 +36,7 @@ from agentkit import (
 )
 from agentkit.errors import Escaped
 from agentkit.outcomes import CLARIFY, REJECTED
-from agentkit.runner import constant_response_type, selector_takes_task
+from agentkit.runner import NeedsTask, constant_response_type, selector_takes_task
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents import versions
 from apps.agents.models import Agent
@@ -95,8 +95,11 @@ async def send(
     if not require_task and not message.get("taskId") and question is None:
         choice = await _choose(principal, agent, message, finds_question)
         if choice is not None and choice.is_message:
-            answered = await answer_with_message(principal, agent, message, choice.answer)
-            return Sent(answered.context, answered.index, answer=answered.message, repeated=answered.repeated)
+            try:
+                answered = await answer_with_message(principal, agent, message, choice.answer)
+                return Sent(answered.context, answered.index, answer=answered.message, repeated=answered.repeated)
+            except NeedsTask:
+                choice = BY_TASK
         if choice is not None:
             skill, question_index, finds_question = choice.skill, choice.asked, choice.asked is not None
     since = feed.start_listening()
@@ -271,7 +274,7 @@ async def answer_with_message(
     """Record the message with the agent's answer, or with `given`.
 
     If the agent fails, the answer is an error: a sentence, and a code in `metadata.error`.
-    Raises errors.Refusal if the agent is not asked; then nothing is stored.
+    Raises errors.Refusal if the agent is not asked, and NeedsTask; then nothing is stored.
     """
     body_hash = digest_of(message)
     while (earlier := await db.run(_claim_message, principal, agent, message, body_hash)) is not None:
@@ -312,6 +315,8 @@ async def _ask_within_deadline(agent: Agent, message: JSON, conversation: Conver
     try:
         async with asyncio.timeout(settings.ANSWER_SECONDS) as limit:
             return await handlers.answer(agent, received, history=history, references=references, session=session)
+    except NeedsTask:
+        raise
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():
             late = f"The agent did not answer within {settings.ANSWER_SECONDS:g} seconds. Try again, or ask for less."
@@ -351,7 +356,7 @@ def _claim_message(principal: Principal, agent: Agent, message: JSON, body_hash:
     if accepted.answer is not None:
         return _earlier_answer(accepted.answer)
     if accepted.task_id is not None:
-        raise InvalidParams("This messageId led to a task. Use a new messageId.", "messageId")
+        raise NeedsTask
     if accepted.claimed_until is None:
         raise InvalidParams(
             "This messageId was sent in a conversation that was cleared. Use a new messageId.", "messageId"

@@ -20,13 +20,14 @@ from typing import Any
 from agentkit import slots
 from agentkit.context import Call, ChildResult, SyncTaskContext, TaskContext
 from agentkit.directives import directive_in
-from agentkit.emissions import Chunk, Emission, SkillChosen, Token, Usage
+from agentkit.emissions import Chunk, Emission, SkillChosen, Token, Usage, WholeAnswer
 from agentkit.errors import AgentFailure, HandlerError, InvalidAnswer, Stopped, contained
 from agentkit.handlers import SkillHandler, takes_slot
 from agentkit.messages import Artifact, Message, Part, text_part
 from agentkit.outcomes import (
     CLARIFY,
     NO_ANSWER,
+    AuthRequired,
     Completed,
     Failed,
     InputRequired,
@@ -36,6 +37,7 @@ from agentkit.outcomes import (
     with_error_code,
 )
 from agentkit.selecting import (
+    RESPONSE_TYPE,
     SKILL_ID,
     Always,
     Clarify,
@@ -44,6 +46,7 @@ from agentkit.selecting import (
     Reject,
     ResponseType,
     Start,
+    by_result,
     by_rules,
     is_async_callable,
 )
@@ -105,6 +108,10 @@ class Answer:
         return cls([text_part(said)], with_error_code({}, code))
 
 
+class NeedsTask(Exception):
+    """What the handler returned takes a task: a question, or metadata with `{"responseType": "task"}`."""
+
+
 async def answer(
     handler: SkillHandler,
     message: Message,
@@ -116,10 +123,13 @@ async def answer(
 ) -> Answer:
     """The answer to `message`, for `ResponseType.MESSAGE`; it is never empty.
 
-    The handler's reports are dropped. Without a text, the artifacts become the answer. The metadata names the language
-    models asked. The host stores the memory of the `session`.
+    Its parts are the text that the handler returned or else streamed, and its artifacts. The metadata names the
+    language models asked. The host stores the memory of the `session`.
+
+    Raises:
+        NeedsTask: there is no such answer. The host begins a task, which calls the handler again.
     """
-    asked = ModelNames()
+    heard = Heard()
     task = TaskContext(
         task_id="",
         context_id=str(message.wire.get("contextId", "")),
@@ -127,18 +137,20 @@ async def answer(
         history=history,
         references=references,
         session=session or Session(),
-        emit=asked.emit,
+        emit=heard.emit,
         delegate=_no_delegate,
     )
     outcome = await drive(handler, task, executor=executor)
-    delivered = outcome.artifacts if isinstance(outcome, Completed) else ()
-    parts = outcome.parts or [part for artifact in delivered for part in artifact.parts]
+    wanted = outcome.metadata.get(RESPONSE_TYPE, "task" if handler.selector is by_result else "message")
+    if isinstance(outcome, InputRequired | AuthRequired) or wanted == "task":
+        raise NeedsTask
+    parts = heard.answer_parts(outcome) if isinstance(outcome, Completed) else outcome.parts
     if isinstance(outcome, Failed) and outcome.detail:
         logger.warning("%s could not answer: %s", type(handler).__name__, outcome.code)
     if not parts and isinstance(outcome, Completed):
         logger.warning("%s returned no answer", type(handler).__name__)
     nothing = "It could not be done." if isinstance(outcome, Failed | Rejected) else NO_ANSWER
-    return Answer(parts or [text_part(nothing)], asked.metadata | outcome.message_metadata)
+    return Answer(parts or [text_part(nothing)], heard.metadata | outcome.message_metadata)
 
 
 def needs_thread(handler: SkillHandler, *, answers_slot: bool = False, skill: str | None = None) -> bool:
@@ -312,14 +324,37 @@ async def _no_delegate(call: Call) -> ChildResult:
 
 
 @dataclass
-class ModelNames:
-    """An `emit` that keeps only the names of the models asked."""
+class Heard:
+    """An `emit` that keeps what belongs to a message: streamed text and artifacts, and the names of the models."""
 
     models: list[str] = field(default_factory=list)
+    text: str = ""
+    streamed: dict[str, Artifact] = field(default_factory=dict)
 
     async def emit(self, emission: Emission) -> None:
-        if isinstance(emission, Usage) and emission.model not in self.models:
-            self.models.append(emission.model)
+        match emission:
+            case Usage(model=model) if model not in self.models:
+                self.models.append(model)
+            case Token(text):
+                self.text += text
+            case WholeAnswer(text):
+                self.text = text
+            case Chunk(artifact_id=key):
+                before = self.streamed[key].parts if emission.append and key in self.streamed else ()
+                self.streamed[key] = Artifact([*before, *emission.parts], emission.name, artifact_id=key)
+
+    def answer_parts(self, outcome: Completed) -> list[Part]:
+        """The parts of the message and its artifacts, without a text that is said already."""
+        parts = outcome.parts or ([text_part(self.text)] if self.text else [])
+        said = "".join(part.get("text", "") for part in parts).strip()
+        for artifact in (*self.streamed.values(), *outcome.artifacts):
+            own = artifact.parts
+            if all("text" in part and "filename" not in part for part in own):
+                text = "".join(part["text"] for part in own)
+                name: Part = {"filename": artifact.name} if "." in artifact.name else {}
+                own = [{**own[0], "text": text, **name}] if own and text.strip() != said else []
+            parts += own
+        return parts
 
     @property
     def metadata(self) -> dict[str, Any]:

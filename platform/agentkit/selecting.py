@@ -64,6 +64,13 @@ always_message = Always(ResponseType.MESSAGE)
 always_task = Always(ResponseType.TASK)
 """A selector: each message begins or continues a task."""
 
+RESPONSE_TYPE = "responseType"
+"""The key in an outcome's metadata by which a handler that answers at once chooses "message" or "task"."""
+
+by_result = Always(ResponseType.MESSAGE)
+"""A selector: a message if the handler returns metadata with `{"responseType": "message"}`, else a task, which calls it
+again."""
+
 type Condition = Callable[[Message], object]
 
 
