@@ -12,7 +12,6 @@ from agentkit import (
     ExistingTask,
     Failed,
     HandlerError,
-    InputRequired,
     Rejected,
     ResponseType,
     SkillHandler,
