@@ -1,9 +1,21 @@
 """The exceptions of agents' code. Their texts say what to do."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
+
+
+def near_miss(name: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant; "" if none is close."""
+    return next(iter(get_close_matches(name, list(known), 1, 0.8)), "")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of an error's text: a question, with a space before it; "" if no name is close."""
+    near = near_miss(name, known)
+    return f" Did you mean {near!r}?" if near else ""
 
 
 class HandlerError(Exception):

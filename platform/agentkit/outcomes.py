@@ -225,6 +225,8 @@ def as_outcome(value: object) -> Outcome:
     if isinstance(value, str):
         return text_outcome(value)
     if isinstance(value, dict):
+        if mistake := directives.mistake_in(value):
+            raise InvalidAnswer(mistake)
         return Completed(artifacts=[Artifact.json("answer", value)])
     if isinstance(value, Artifact):
         return Completed(artifacts=[value])
@@ -249,5 +251,7 @@ def _directive_outcome(directive: directives.Directive) -> Outcome:
             return Failed(said, directive.code or "failed", metadata)
         case "rejected":
             return Rejected(said, metadata)
+        case "completed" if directive.data is not None:
+            return Completed(said, [Artifact.json("answer", directive.data)], metadata)
         case "completed":
             return text_outcome(said)

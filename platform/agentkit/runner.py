@@ -19,7 +19,7 @@ from typing import Any
 
 from agentkit import slots
 from agentkit.context import Call, ChildResult, SyncTaskContext, TaskContext
-from agentkit.directives import directive_in
+from agentkit.directives import directive_in, mistake_in
 from agentkit.emissions import Chunk, Emission, SkillChosen, Token, Usage, WholeAnswer
 from agentkit.errors import AgentFailure, HandlerError, InvalidAnswer, Stopped, contained
 from agentkit.handlers import SkillHandler, takes_slot
@@ -306,6 +306,8 @@ def _emission_of(item: object, tokens: list[str]) -> Emission:
     if isinstance(item, str):
         item = Token(item)
     if isinstance(item, dict):
+        if mistake := mistake_in(item):
+            raise InvalidAnswer(mistake)
         item = Artifact.json("answer", item)
     if isinstance(item, Artifact):
         return Chunk.whole(item)
