@@ -205,8 +205,7 @@ async def _select_response_type(
             task = await db.run(_newest_task, principal, agent, received.wire) if takes_task else None
             return await handlers.select_response_type(agent, received, task)
     except Exception as error:
-        kind = logs.describe(error, texts="none")
-        log.warning("agent %s chose no response type, so there is a task: %s", agent.slug, kind)
+        log.warning("agent %s chose no response type, so there is a task: %s", agent.slug, logs.describe(error))
         return ResponseType.TASK
 
 

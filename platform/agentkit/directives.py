@@ -7,9 +7,9 @@
 - `input-required` and `auth-required`, with any other members. Used are `prompt` (or `message`, or `question`: the text
   for the person), `auth_type`, `service`, `slot` and `schema`. The status message's metadata also has `prompt`,
   `auth_type` and `service`, and all members that are not used.
-- `completed`, `failed` and `rejected`, only with a text (`prompt` or `message`), as the whole answer. Besides `code` and
-  `metadata`, a dict may have others: they are delivered as data (`data` alone as it is), or are metadata of a failure.
-  JSON in text may not, so that a report about a task remains data.
+- `completed`, `failed` and `rejected`, only with a text (`prompt` or `message`), as the whole answer. Members besides
+  `code` and `metadata` make JSON in text data, such as a report about a task. Those of a dict are delivered as data
+  (`data` alone as it is), or become metadata of a failure.
 
 A dict with a text and another state, or with a misspelled one, is an error (`mistake_in`).
 

@@ -49,6 +49,7 @@ from agentkit.selecting import (
     by_result,
     by_rules,
     is_async_callable,
+    response_type_of,
 )
 from agentkit.slots import NotAnswered, schema_of
 from agentkit.turns import ReferencedTask, Session
@@ -468,7 +469,7 @@ def constant_response_type(handler: SkillHandler) -> ResponseType | None:
     selector = _selector_of(handler)
     if isinstance(selector, Always):
         return selector.choice
-    return None if callable(selector) else _as_response_type(selector)
+    return None if callable(selector) else response_type_of(selector)
 
 
 def selector_takes_task(handler: SkillHandler) -> bool:
@@ -487,7 +488,7 @@ async def select_response_type(
     """
     selector = _selector_of(handler)
     if not callable(selector):
-        return _as_response_type(selector)
+        return response_type_of(selector)
     arguments = (message, task)[: _argument_count(selector)]
     choice: Any
     if isinstance(selector, Always | by_rules) or is_async_callable(selector):
@@ -495,20 +496,13 @@ async def select_response_type(
     else:
         call = contextvars.copy_context().run
         choice = await asyncio.get_running_loop().run_in_executor(executor, call, selector, *arguments)
-    return _as_response_type(await choice if inspect.isawaitable(choice) else choice)
+    return response_type_of(await choice if inspect.isawaitable(choice) else choice)
 
 
 def _selector_of(handler: SkillHandler) -> Callable[..., Any] | object:
     if type(handler).select_response_type is not SkillHandler.select_response_type:
         return handler.select_response_type
     return handler.selector
-
-
-def _as_response_type(choice: object) -> ResponseType:
-    try:
-        return ResponseType(choice)
-    except ValueError:
-        raise HandlerError(f'A response type is "task" or "message"; this is {choice!r}.') from None
 
 
 def _argument_count(selector: Callable[..., Any]) -> int:

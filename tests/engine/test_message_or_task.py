@@ -194,6 +194,7 @@ async def test_a_handler_that_cannot_choose_gets_a_task_and_a_line_in_the_log(ad
             caplog.clear()
             assert (await send(ada.principal, failing, said(text))).task is not None
             assert "agent failing chose no response type" in caplog.text
+            assert ('A response type is "task" or "message"' in caplog.text) is (text == "nonsense")
     Failing.let_go.set()
 
 
