@@ -29,6 +29,7 @@ from agentkit import (
     Token,
     WholeAnswer,
 )
+from agentkit.errors import Escaped
 from apps.record.content import blobs
 from apps.record.errors import StorageFull
 from apps.record.events import JSON
@@ -326,6 +327,8 @@ INVALID_RESPONSE = "invalid_agent_response"  # as in A2A
 
 
 def error_code(error: Exception) -> str:
+    if isinstance(error, Escaped):
+        return error.code
     if isinstance(error, InvalidAnswer):
         return INVALID_RESPONSE
     return "agent_unavailable" if isinstance(error, HandlerError) else "agent_error"

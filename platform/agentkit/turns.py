@@ -40,8 +40,12 @@ class ReferencedTask:
 
     task_id: str
     state: str
-    messages: list[Message]
-    artifacts: list[ReceivedArtifact]
+    messages: Sequence[Message]
+    artifacts: Sequence[ReceivedArtifact]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "messages", tuple(self.messages))
+        object.__setattr__(self, "artifacts", tuple(self.artifacts))
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any], load: Loader | None = None) -> Self:
@@ -87,6 +91,10 @@ class Turn:
     attempt: int = 1
     caller: str | None = None
     stop_signal: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "history", tuple(self.history))
+        object.__setattr__(self, "references", tuple(self.references))
 
     @property
     def cancelled(self) -> bool:
@@ -169,13 +177,13 @@ class Thread(Sequence[Message]):
             return type(self)((*self.messages, message))
         if message not in ROLES:
             raise ValueError(f"A message is of the role user or agent, not {message!r}.")
-        parts = [text_part(text)] if isinstance(text, str) else [copy.deepcopy(part) for part in text]
+        parts = [text_part(text)] if isinstance(text, str) else [*text]
         return type(self)((*self.messages, Message.from_wire({"role": ROLES[message], "parts": parts})))
 
     @classmethod
     def from_a2a(cls, messages: Iterable[dict[str, Any]]) -> Self:
         """From A2A 1.0 JSON messages, such as a Task's `history`."""
-        return cls(tuple(Message.from_wire(copy.deepcopy(message)) for message in messages))
+        return cls(tuple(map(Message.from_wire, messages)))
 
     def to_a2a(self) -> list[dict[str, Any]]:
         """A2A 1.0 JSON (§4.1.4). An added message gets an id derived from its content."""

@@ -18,6 +18,7 @@ from kombu.exceptions import OperationalError
 
 import db
 from agentkit.emissions import Usage
+from agentkit.errors import contained
 from agentkit.llm import has_model
 from agentkit.llm.models import import_in_thread, open_model
 from apps.engine.assignment import spends_for
@@ -82,7 +83,8 @@ async def suggest_title(context_id: uuid.UUID) -> None:
         return
     spends_for.set(Lane(exchange.task.workspace_id, exchange.task.agent_id))
     try:
-        title = await _ask_model(context_id, exchange)
+        with contained():
+            title = await _ask_model(context_id, exchange)
     except Exception as error:  # whatever it was: the session has a title already
         log.warning("the model gave session %s no title: %s", context_id, error)
         return
