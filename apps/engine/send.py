@@ -97,7 +97,8 @@ async def send(
             answered = await answer_with_message(principal, agent, message, choice.answer)
             return Sent(answered.context, answered.index, answer=answered.message, repeated=answered.repeated)
         if choice is not None:
-            skill, question_index, finds_question = choice.skill, choice.asked, choice.asked is not None
+            skill, finds_question = choice.skill, choice.asked is not None
+            question_index = question_index or choice.asked
     since = feed.start_listening()
     receipt = await db.run(
         accept_and_publish,
