@@ -102,6 +102,7 @@ def _restore_status(row: Task, index: int) -> None:
     event = statuses.order_by("-index").first()
     row.state = TaskState(event.payload["state"]) if event else TaskState.SUBMITTED
     row.status_message = event.payload.get("message") if event else None
+    row.slot = event.payload.get("slot") if event else None
     row.status_at = event.at if event else row.created_at
 
 
