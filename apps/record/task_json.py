@@ -42,6 +42,13 @@ class TaskText:
     def json(self) -> str:
         return _text(self.pk, self.status_at, *self.columns)
 
+    def json_with(self, metadata: JSON) -> str:
+        """The same with more metadata."""
+        *first, own, history, artifacts = self.columns
+        merged = (json.loads(own) if own else None) or {}
+        columns = [*first, wire.json_text(merged | metadata), history, artifacts]
+        return _text(self.pk, self.status_at, *columns)
+
     def is_seen_by(self, principal: Principal) -> bool:
         """As `Task.objects.visible_to`."""
         if any(principal.owns(owner, self.workspace_id) for owner in (self.owner_id, self.context_owner)):
