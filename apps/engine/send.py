@@ -101,7 +101,8 @@ async def send(
             except NeedsTask:
                 choice = BY_TASK
         if choice is not None:
-            skill, question_index, finds_question = choice.skill, choice.asked, choice.asked is not None
+            skill, finds_question = choice.skill, choice.asked is not None
+            question_index = question_index or choice.asked
     since = feed.start_listening()
     receipt = await db.run(
         accept_and_publish,

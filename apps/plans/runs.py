@@ -20,6 +20,7 @@ from django.utils import timezone
 import db
 from agentkit import AgentFailure, Failed, HandlerError, InputRequired, Outcome, Progress, TaskContext
 from agentkit.messages import is_file, kind_of
+from agentkit.slots import from_text
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent, AgentVersion
 from apps.engine import delegation, finish
@@ -199,28 +200,15 @@ def _inputs_from(plan: CompiledPlan, messages: list[Message], earlier: JSON) -> 
         if number == 0:
             given = {"text": "\n".join(text).strip(), **given}
         else:
-            given |= _input_from_text("\n".join(text).strip(), schema_of_missing(plan.definition, given))
+            asked, said = schema_of_missing(plan.definition, given), "\n".join(text).strip()
+            value = from_text(asked, said, strict_json.read_text) if said and asked else None
+            given |= value if isinstance(value, dict) else {}
     given["files"] = files
     whole, problems = complete_inputs(plan.definition, given)
     if problems:
         sentence = f"The plan needs these inputs to start: {' '.join(problems)}"
         raise MissingInputs(sentence, schema_of_missing(plan.definition, given))
     return whole
-
-
-def _input_from_text(text: str, asked: JSON) -> JSON:
-    """The only requested input, from a text; types other than string are parsed as JSON.
-
-    A value that cannot be stored, such as NaN, stays text, which the schema refuses.
-    """
-    fields: JSON = asked.get("properties", {})
-    if not text or len(fields) != 1:
-        return {}
-    ((name, schema),) = fields.items()
-    if isinstance(schema, dict) and schema.get("type", "string") != "string":
-        with suppress(strict_json.InvalidJSON, ValueError):
-            return {name: strict_json.to_storable(strict_json.parse(text.encode(errors="replace")))}
-    return {name: text}
 
 
 def _first_steps(run: PlanRun, plan: CompiledPlan, earlier: PlanRun | None, from_step: str) -> list[Step]:

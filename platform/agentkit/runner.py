@@ -253,8 +253,9 @@ class _Turn:
     def same_question(self, missing: NotAnswered) -> InputRequired:
         """The question again, with what is wrong in the answer."""
         asked = self.task.asked
-        schema = asked.get("schema") or schema_of(missing.model)
-        return InputRequired(str(missing), self.task.slot or missing.model, schema, value=asked.get("value"))
+        schema = asked.get("schema") or (schema_of(missing.model) if missing.model else None)
+        slot = self.task.slot or missing.model or "input"
+        return InputRequired(str(missing), slot, schema, value=asked.get("value"))
 
     async def stop(self, work: asyncio.Future[Any]) -> None:
         self.task.stop_signal.set()
@@ -418,8 +419,7 @@ async def choose_skill(
         return dataclasses.replace(task, skill=only) if only is not None else task
     match await decide(handler, task.message, executor=executor):
         case Clarify(question):
-            choices = [{"const": one.id, "title": one.name} for one in handler.skills]
-            schema = {"type": "string", "oneOf": choices} if choices else None
+            schema = _skill_schema(handler) if handler.skills else None
             return InputRequired(question, SKILL_SLOT, schema, with_error_code({}, CLARIFY))
         case Reject(reason):
             return Rejected(reason)
@@ -444,9 +444,12 @@ def slot_for(handler: SkillHandler, task: TaskContext) -> tuple[Any, ...]:
 
 def _named_skill(handler: SkillHandler, message: Message) -> str:
     """The id of the skill that an answer names by its id or name; "" for none."""
-    chosen = [value[SKILL_SLOT] for value in message.data if isinstance(value, dict) and SKILL_SLOT in value]
-    said = str(chosen[0] if chosen else message.text).strip().casefold()
-    return next((one.id for one in handler.skills if said in (one.id.casefold(), one.name.casefold())), "")
+    given = slots.answer_of({"name": SKILL_SLOT, "schema": _skill_schema(handler)}, message)
+    return next((one.id for one in handler.skills if given == one.id), "")
+
+
+def _skill_schema(handler: SkillHandler) -> dict[str, Any]:
+    return {"type": "string", "oneOf": [{"const": one.id, "title": one.name} for one in handler.skills]}
 
 
 def _before_the_question(task: TaskContext) -> TaskContext:

@@ -124,6 +124,19 @@ class Turn:
         return slots.answer_in(self.message, model)
 
     @property
+    def answer(self) -> Any:
+        """The answer to the question (`asked`) in the type of its schema: from data, or from the text, such as a
+        choice's title or JSON. Without a schema, the text.
+
+        Raises:
+            LookupError: the turn answers no question.
+            NotAnswered: it has another type, or is none of the choices. If you let it pass, the question is repeated.
+        """
+        if self.slot is None:
+            raise LookupError("This turn answers no question.")
+        return slots.checked_answer({"name": self.slot, **self.asked}, self.message)
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """The message's metadata."""
         return self.message.metadata

@@ -41,6 +41,14 @@ def parse(body: bytes) -> Any:
     return value
 
 
+def read_text(text: str) -> Any:
+    """The storable value of a JSON text. Raises ValueError."""
+    try:
+        return to_storable(parse(text.encode(errors="replace")))
+    except InvalidJSON as error:
+        raise ValueError(str(error)) from None
+
+
 def to_storable(value: Any, *, repair: bool = False) -> Any:
     """A JSON value that the database can store: an integer beyond 2**53 becomes the nearest double.
 

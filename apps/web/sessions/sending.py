@@ -304,7 +304,7 @@ def message_from_form(
     fields = questions.fields_of(slot) if "answers" in request.POST else []
     words = request.POST.get("text", "").replace("\x00", "").strip()
     parts: list[JSON] = [{"text": words}] if words else []
-    if (answer := questions.answer_from(fields, dict(request.POST.lists()))) is not None:
+    if (answer := questions.answer_data(slot, fields, dict(request.POST.lists()))) is not None:
         parts.append({"data": answer})
     sample = questions.chosen_sample(fields, request.POST.get("sample", ""))
     asked = [field for field in fields if sample is None or field is not sample.field]
