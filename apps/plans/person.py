@@ -6,7 +6,6 @@ question once, at the task where they can answer it.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -24,7 +23,7 @@ from apps.plans.definitions import Check, StepDefinition
 from apps.plans.models import GivenAnswer, PlanRun, Step
 from apps.plans.run_state import RunState, artifact_result, check_problem
 from apps.record import lookup
-from apps.record.content import json_schema
+from apps.record.content import json_schema, strict_json
 from apps.record.errors import InvalidParams
 from apps.record.events import JSON, EventType
 from apps.record.models import INTERRUPTED_STATES, Context, Event, Message, Task, TaskQuerySet, TaskState
@@ -117,8 +116,8 @@ def _form_answer(given: list[Any], text: str, schema: dict[str, Any]) -> Any:
 
 
 def _read_json(text: str) -> list[Any]:
-    with suppress(ValueError, RecursionError):
-        if isinstance(value := json.loads(text), dict | list):
+    with suppress(ValueError):
+        if isinstance(value := strict_json.read(text), dict | list):
             return [value]
     return []
 

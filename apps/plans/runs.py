@@ -218,8 +218,8 @@ def _input_from_text(text: str, asked: JSON) -> JSON:
         return {}
     ((name, schema),) = fields.items()
     if isinstance(schema, dict) and schema.get("type", "string") != "string":
-        with suppress(strict_json.InvalidJSON, ValueError):
-            return {name: strict_json.to_storable(strict_json.parse(text.encode(errors="replace")))}
+        with suppress(ValueError):
+            return {name: strict_json.read(text)}
     return {name: text}
 
 
