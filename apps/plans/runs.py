@@ -196,16 +196,28 @@ def _inputs_from(plan: CompiledPlan, messages: list[Message], earlier: JSON) -> 
                 files.append(part)
             else:
                 text.append(blobs.content_of(part).decode())
-        if number == 0:
-            given = {"text": "\n".join(text).strip(), **given}
+        words = "\n".join(text).strip()
+        if written := _inputs_in_text(words, plan.definition):
+            given |= {"text": ""} | written if number == 0 else written
+        elif number == 0:
+            given = {"text": words, **given}
         else:
-            given |= _input_from_text("\n".join(text).strip(), schema_of_missing(plan.definition, given))
+            given |= _input_from_text(words, schema_of_missing(plan.definition, given))
     given["files"] = files
     whole, problems = complete_inputs(plan.definition, given)
     if problems:
         sentence = f"The plan needs these inputs to start: {' '.join(problems)}"
         raise MissingInputs(sentence, schema_of_missing(plan.definition, given))
     return whole
+
+
+def _inputs_in_text(text: str, definition: PlanDefinition) -> JSON:
+    """The inputs that a text gives as a JSON object; empty if it names no input of the plan."""
+    with suppress(ValueError):
+        value = strict_json.read(text)
+        if isinstance(value, dict) and value.keys() & definition.inputs.get("properties", {}).keys():
+            return value
+    return {}
 
 
 def _input_from_text(text: str, asked: JSON) -> JSON:
