@@ -25,7 +25,7 @@ SERVICES = {
 }
 """Where the services are, unless the environment names others."""
 REDIS_AS_BROKER = ("tests/engine", "tests/faults")
-LARGE = {"HYPOTHESIS_PROFILE": "large"}
+LARGE = {"HYPOTHESIS_PROFILE": "large"}  # more examples, and new ones each time
 SLOWEST = ("--durations=30", "--durations-min=2")  # shown at the end
 
 

@@ -251,9 +251,10 @@ IS_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def words_of(text: str) -> list[str]:
-    """Lower case, in order, without stop words and stemming."""
+    """Lower case, in order, without stop words, bare numbers and stemming."""
     folded = unicodedata.normalize("NFKC", text).casefold()
-    return [word for found in WORD.findall(folded) for word in _bigrams(found.strip("_")) if word not in _stop_words()]
+    found = (word for run in WORD.findall(folded) for word in _bigrams(run.strip("_")))
+    return [word for word in found if not word.isdigit() and word not in _stop_words()]
 
 
 @lru_cache(maxsize=10_000)

@@ -486,6 +486,8 @@ def _payload_json(payload: JSON, session: uuid.UUID, slugs: Slugs) -> JSON:
     for holder in ("message", "artifact"):
         if holder in shown:
             shown[holder] = {**shown[holder], "parts": parts_json(shown[holder]["parts"], session)}
+    if "role" in shown.get("message", ()):
+        shown["message"]["role"] = shown["message"]["role"].removeprefix("ROLE_").lower()  # as in messages
     return shown
 
 

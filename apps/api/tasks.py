@@ -345,6 +345,36 @@ class RunShape(Shape):
     traceparent = serializers.CharField(help_text="The run's span (W3C Trace Context).")
 
 
+class RunListing(Listing):
+    session = serializers.UUIDField(required=False, help_text="Only runs of tasks in this session, by its id.")
+    task = serializers.UUIDField(required=False, help_text="Only runs of this task, by its id.")
+    state = serializers.ListField(child=Choice(Run.State.choices), required=False)
+
+
+class Runs(Endpoint):
+    @documented(
+        "runs_list",
+        "List the runs of your tasks, newest first",
+        query=RunListing,
+        answers={200: page_of(RunShape)},
+        refuses=[404],
+    )
+    def get(self, request: Request) -> Response:
+        asked = self.query(RunListing)
+        bound = [str(asked.get(name)) for name in ("session", "task", "state")]
+        tasks = Task.objects.visible_to(self.principal) if "task" in asked else Task.objects.of(self.principal)
+        if "session" in asked:
+            tasks = lineage.tasks(find_session(self.principal, asked["session"]))
+        if "task" in asked:
+            tasks = tasks.filter(pk=find_task(self.principal, asked["task"]).pk)
+        rows = Run.objects.select_related("agent", "task__agent").filter(task__in=tasks)
+        if states := asked.get("state"):
+            rows = rows.filter(state__in=states)
+        return self.page(
+            rows, ("-queued_at", "-id"), asked, lambda shown: [run_json(one) for one in shown], "runs", *bound
+        )
+
+
 class OneRun(Endpoint):
     @documented("runs_retrieve", "Retrieve a run of one of your tasks", answers={200: RunShape})
     def get(self, request: Request, run: uuid.UUID) -> Response:
@@ -366,5 +396,6 @@ urlpatterns = [
     path("approvals", CallsOfOthers.as_view(), name="approvals"),
     path("approvals/<uuid:task>", Decide.as_view(), name="decide"),
     path("tasks/<uuid:task>/feedback", Feedback.as_view(), name="feedback"),
+    path("runs", Runs.as_view(), name="runs"),
     path("runs/<uuid:run>", OneRun.as_view(), name="run"),
 ]

@@ -6,7 +6,6 @@ import base64
 import binascii
 import dataclasses
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -31,10 +30,10 @@ from agentkit import (
 )
 from agentkit.errors import Escaped
 from apps.record.content import blobs
+from apps.record.content.strict_json import UNSTORABLE, check_scalar
 from apps.record.errors import StorageFull
 from apps.record.events import JSON
 
-UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 CONTENT_FIELDS = ("text", "raw", "url", "data", "stored")
 LABEL_TYPES: dict[str, type] = {"filename": str, "mediaType": str, "metadata": dict}
 FindStored = Callable[[str], JSON | None]
@@ -49,11 +48,8 @@ def clean(value: Any) -> Any:
         return {clean(str(name)): clean(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [clean(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("NaN and infinity cannot be sent: JSON has no such numbers.")
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    raise ValueError(f"A {type(value).__name__} cannot be sent: use text, numbers, lists, dicts and None.")
+    check_scalar(value)
+    return value
 
 
 def no_stored_file(sha256: str) -> None:

@@ -32,6 +32,7 @@ from apps.engine import cancel, delegation, finish, handlers
 from apps.engine.approvals import TurnApprovals
 from apps.engine.assignment import Assignment, ReleaseSlot
 from apps.engine.delegation import Delegation, principal_of
+from apps.engine.effects import TaskEffects
 from apps.engine.finish import Ending, Ongoing
 from apps.engine.handlers import Blocked
 from apps.engine.output import (
@@ -129,6 +130,7 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
         emit=recorder.emit,
         lend=partial(hook("CREDENTIAL_LENDER"), assignment),
         delegate=calls,
+        effects=TaskEffects(assignment),
         approvals=TurnApprovals(assignment, recorder),
         model=assignment.options.get("model") if assignment.agent.offers_models else None,
     )

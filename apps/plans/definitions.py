@@ -33,6 +33,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from apps.agents.definitions import Line, Name, SkillDefinition, StrictModel, Text, clean_text
 from apps.agents.models import Agent
+from apps.engine.output import clean
 from apps.record.content import json_schema
 from apps.record.events import JSON
 
@@ -495,7 +496,7 @@ class _Dumper(yaml.SafeDumper):
 def read_yaml(text: str) -> Any:
     """The JSON value of a YAML text. Raises InvalidYaml."""
     try:
-        return yaml.load(text, _Loader)  # noqa: S506 - it makes nothing but JSON
+        return clean(yaml.load(text, _Loader))  # noqa: S506 - it makes nothing but JSON
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise InvalidYaml(error.problem or "it cannot be read", mark.line + 1 if mark else 0) from None
@@ -504,7 +505,7 @@ def read_yaml(text: str) -> Any:
     except yaml.YAMLError as error:  # a character that YAML does not have
         line = text.count("\n", 0, at) + 1 if isinstance(at := getattr(error, "position", None), int) else 0
         raise InvalidYaml(getattr(error, "reason", "") or str(error), line) from None
-    except (LookupError, AttributeError, ValueError):  # of values such as `!!bool maybe`, and of very long numbers
+    except (LookupError, AttributeError, ValueError):  # of values such as `!!bool maybe` and `!!float .inf`
         raise InvalidYaml("a value is not of its tag, or a number is too long") from None
 
 

@@ -103,7 +103,7 @@ def _outcome_of(task: SyncTaskContext, wanted: dict[str, Any]) -> Outcome:
 
 def _form_answer(message: Said, schema: dict[str, Any]) -> Any:
     """The answer, checked by its schema. Raises _InvalidAnswer."""
-    value = answer_of({"name": ANSWER, "schema": schema}, message, strict_json.read_text)
+    value = answer_of({"name": ANSWER, "schema": schema}, message, strict_json.read)
     if value is None or (isinstance(value, str) and not asks_value(schema)):
         raise _InvalidAnswer("Please fill in the form.")
     try:

@@ -6,7 +6,6 @@ import base64
 import csv
 import datetime
 import io
-import json
 import time
 import uuid
 from collections import Counter, defaultdict
@@ -25,7 +24,7 @@ from apps.plans.definitions import Check, listed
 from apps.plans.graphs import CompiledPlan, plan_at
 from apps.plans.models import PlanRun, Step
 from apps.plans.sql import ENDED_STEPS, STEPS_OF_KEY, WAITING_STEPS
-from apps.record.content import blobs, json_schema
+from apps.record.content import blobs, json_schema, strict_json
 from apps.record.content.parts import declared_media_type, size_of
 from apps.record.events import JSON
 from apps.record.models import Artifact
@@ -403,8 +402,8 @@ def artifact_result(parts: Sequence[JSON], name: str) -> ArtifactResult:
     data = read.data
     if data is None and read.media_type == JSON_TYPE:
         part = next(part for part in parts if declared_media_type(part) == JSON_TYPE)
-        with suppress(ValueError, RecursionError):
-            data = json.loads(read.text or blobs.head_of(part, MOST_BYTES))
+        with suppress(ValueError):
+            data = strict_json.read(read.text or blobs.head_of(part, MOST_BYTES))
     return replace(read, data=data, parts=tuple(parts))
 
 

@@ -197,11 +197,14 @@ def _inputs_from(plan: CompiledPlan, messages: list[Message], earlier: JSON) -> 
                 files.append(part)
             else:
                 text.append(blobs.content_of(part).decode())
-        if number == 0:
-            given = {"text": "\n".join(text).strip(), **given}
+        words = "\n".join(text).strip()
+        if written := _inputs_in_text(words, plan.definition):
+            given |= {"text": ""} | written if number == 0 else written
+        elif number == 0:
+            given = {"text": words, **given}
         else:
-            asked, said = schema_of_missing(plan.definition, given), "\n".join(text).strip()
-            value = from_text(asked, said, strict_json.read_text) if said and asked else None
+            asked = schema_of_missing(plan.definition, given)
+            value = from_text(asked, words, strict_json.read) if words and asked else None
             given |= value if isinstance(value, dict) else {}
     given["files"] = files
     whole, problems = complete_inputs(plan.definition, given)
@@ -209,6 +212,15 @@ def _inputs_from(plan: CompiledPlan, messages: list[Message], earlier: JSON) -> 
         sentence = f"The plan needs these inputs to start: {' '.join(problems)}"
         raise MissingInputs(sentence, schema_of_missing(plan.definition, given))
     return whole
+
+
+def _inputs_in_text(text: str, definition: PlanDefinition) -> JSON:
+    """The inputs that a text gives as a JSON object; empty if it names no input of the plan."""
+    with suppress(ValueError):
+        value = strict_json.read(text)
+        if isinstance(value, dict) and value.keys() & definition.inputs.get("properties", {}).keys():
+            return value
+    return {}
 
 
 def _first_steps(run: PlanRun, plan: CompiledPlan, earlier: PlanRun | None, from_step: str) -> list[Step]:

@@ -236,10 +236,13 @@ def _kind_and_sentence(error: type[Exception]) -> tuple[Kind, str]:
 
 
 def violations_of(error: Exception) -> Sequence[tuple[str, str]]:
-    """The paths of invalid fields, each with a sentence."""
+    """The paths of invalid fields, each with a sentence that does not repeat the field."""
     if isinstance(error, InvalidFields):
         return error.violations
-    return [(error.field, str(error))] if isinstance(error, InvalidParams) and error.field else []
+    if not isinstance(error, InvalidParams) or not error.field:
+        return []
+    sentence = str(error).removeprefix(f"{error.field}: ").removeprefix(f"{error.field.rpartition('.')[2]}: ")
+    return [(error.field, sentence)]
 
 
 def exceeded_by(error: Exception) -> Exceeded | None:

@@ -133,6 +133,24 @@ class Suspension(models.Model):
         return f"{self.task_id} waits for {self.child_id}"
 
 
+class Effect(models.Model):
+    """An outside effect of a task, which happens at most once (see `engine.effects`). Not part of replay."""
+
+    task = models.ForeignKey("record.Task", on_delete=models.CASCADE, db_index=False, related_name="effects")
+    name = models.CharField(max_length=100)
+    key = models.CharField(max_length=200)
+    claim = models.UUIDField(unique=True, help_text="Of the attempt that runs it; the id of its tool call in the log.")
+    result = models.JSONField(null=True)
+    started_at = models.DateTimeField(default=timezone.now)
+    finished_at = models.DateTimeField(null=True, help_text="Empty: it is under way, or unknown.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["task", "name", "key"], name="an_effect_happens_once")]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.key}"
+
+
 class Accepted(models.Model):
     """Idempotency: the result of a known sender's message. Not on Message, because forks share messages."""
 

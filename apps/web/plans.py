@@ -169,8 +169,8 @@ def _json_inputs(request: HttpRequest) -> list[JSON]:
     if not text:
         return []
     try:
-        given = strict_json.to_storable(strict_json.parse(text.encode(errors="replace")))
-    except (strict_json.InvalidJSON, ValueError):
+        given = strict_json.read(text)
+    except ValueError:
         given = None
     if not isinstance(given, dict):
         raise InvalidParams('Write the inputs as a JSON object, such as {"city": "Lisbon"}.', "inputs")

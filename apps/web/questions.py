@@ -22,6 +22,7 @@ from django.core.validators import validate_email
 
 from agentkit.llm.approvals import ARGUMENTS, DECISION, REFUSE
 from agentkit.slots import SAMPLES, asks_value, choices_of, value_in
+from apps.record.content import strict_json
 from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 
@@ -172,8 +173,8 @@ class Field:
 
     def _json(self, text: str) -> Any:
         try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
+            return strict_json.read(text)
+        except ValueError:
             raise self._refuse("write JSON.") from None
 
     def _text(self, text: str) -> str:

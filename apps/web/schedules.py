@@ -57,20 +57,8 @@ def _zones() -> list[str]:
     return sorted(zoneinfo.available_timezones())
 
 
-class InputsField(forms.JSONField):
+class InputsField(strict_json.FormField):
     """A JSON object, or nothing."""
-
-    def prepare_value(self, value: Any) -> Any:
-        return "" if value is None else super().prepare_value(value)
-
-    def to_python(self, value: Any) -> Any:
-        """Strictly: what the database or a client cannot take is refused here."""
-        if value in self.empty_values:
-            return None
-        try:
-            return strict_json.to_storable(strict_json.parse(str(value).encode(errors="replace")))
-        except (strict_json.InvalidJSON, ValueError) as error:
-            raise forms.ValidationError(str(error).replace("The body", "This")) from None
 
     def clean(self, value: Any) -> Any:
         given = super().clean(value)

@@ -163,7 +163,7 @@ def _trial(request: HttpRequest, user: User) -> dict[str, Any]:
         return {"problems": problems}
     try:
         count_act(user.principal)
-        body = strict_json.to_storable(strict_json.parse(request.POST.get("sample", "").encode()))
+        body = strict_json.read(request.POST.get("sample", ""))
         form.cleaned_data = {"name": "", "scheme": "bearer", **form.cleaned_data}
         webhook = form.fill(IncomingWebhook())
         incoming.check_templates(webhook)
@@ -174,7 +174,7 @@ def _trial(request: HttpRequest, user: User) -> dict[str, Any]:
         return {"problems": [str(problem)]}
     except QuotaExceeded as exceeded:
         return {"problems": [str(exceeded)]}
-    except (strict_json.InvalidJSON, ValueError) as error:
+    except ValueError as error:
         return {"problems": [f"The sample cannot be read. {error}"]}
     return {
         "filled": filled,

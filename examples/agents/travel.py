@@ -10,6 +10,8 @@ import re
 from enum import Enum
 from typing import Annotated, Any
 
+import dateparser
+from dateparser.search import search_dates
 from pydantic import BaseModel, BeforeValidator, Field
 
 from agentkit import Artifact, AuthRequired, Completed, InputRequired, Outcome, Skill, SkillHandler, TaskContext
@@ -33,6 +35,10 @@ MONTHS = {
     for at, name in enumerate(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1)
 }
 DAY = re.compile(rf"\b(\d{{1,2}})\.?\s+({'|'.join(MONTHS)})[a-z]*(?:,?\s+(\d{{4}}))?\b", re.IGNORECASE)
+RELATIVE_DAY = re.compile(
+    r"\b(?:today|tomorrow|next|(?:mon|tues|wednes|thurs|fri|satur|sun)day|in \w+ (?:day|week|month)s?)\b", re.IGNORECASE
+)
+"""Words that name a day for sure, unlike “may” and “sat”."""
 ISO_DAY = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 NUMBER = re.compile(rf"-?\d{{1,9}}|\b(?:{'|'.join(NUMBERS)})\b")
 PEOPLE = re.compile(
@@ -43,12 +49,12 @@ WITHOUT_PAYMENT = re.compile(r"\b(?:without|no)\s+(?:any\s+)?pay(?:ment|ing)\b",
 
 
 def read_day(value: object) -> object:
-    """A date such as 2027-05-03, 3 May or tomorrow. Raises ValueError if it is not possible."""
+    """A date such as 2027-05-03, 3 May or next Monday. Raises ValueError if it is not possible."""
     if not isinstance(value, str):
         return value
     day, today = day_in(value), datetime.date.today()
     if day is None:
-        raise ValueError("I did not find a date. Write it like 3 May, 2027-05-03 or “tomorrow”")
+        raise ValueError("I did not find a date. Write it like 3 May, 2027-05-03 or “next Monday”")
     shown = f"{day.day} {day:%B %Y}"
     if day < today:
         raise ValueError(f"{shown} is in the past")
@@ -60,12 +66,10 @@ def read_day(value: object) -> object:
 def day_in(text: str) -> datetime.date | None:
     """The day; without a year, the next such day. Raises ValueError for impossible days."""
     today = datetime.date.today()
-    if "tomorrow" in text.casefold():
-        return today + datetime.timedelta(1)
     if found := ISO_DAY.search(text):
         return datetime.date.fromisoformat(found[0])
     if not (found := DAY.search(text)):
-        return None
+        return _day_in_words(text, today)
     month = MONTHS[found[2][:3].casefold()]
     years = [int(found[3])] if found[3] else range(today.year, today.year + 5)
     for year in years:
@@ -76,6 +80,17 @@ def day_in(text: str) -> datetime.date | None:
         if found[3] or day >= today:
             return day
     raise ValueError(f"There is no {found[0]}")
+
+
+def _day_in_words(text: str, today: datetime.date) -> datetime.date | None:
+    """The day of “next Monday”, “May 3rd” or “in two weeks”."""
+    start = datetime.datetime.combine(today, datetime.time())
+    how: Any = {"languages": ["en"], "settings": {"PREFER_DATES_FROM": "future", "RELATIVE_BASE": start}}
+    for words in (text, *(found for found, _ in search_dates(text, **how) or ())):
+        is_day = RELATIVE_DAY.search(words) or (re.search(r"\d", words) and not NUMBER.fullmatch(words.strip()))
+        if is_day and (found := dateparser.parse(words, **how)):
+            return datetime.date(found.year, found.month, found.day)
+    return None
 
 
 def read_number(value: object) -> object:
@@ -112,7 +127,7 @@ class Step(Enum):
 
 QUESTIONS: dict[type[BaseModel], str] = {
     Destination: "Where would you like to go?",
-    Departure: "When would you like to be in {destination}? A date such as 3 May, or “tomorrow”.",
+    Departure: "When would you like to be in {destination}? A date such as 3 May, or “next Monday”.",
     Travellers: "How many people will travel? I plan for one to nine.",
 }
 
@@ -130,7 +145,7 @@ def read_trip(text: str) -> Trip:
         known["destination"] = place[1].strip()
     if people := PEOPLE.search(text):
         known["travellers"] = people[1]
-    if ISO_DAY.search(text) or DAY.search(text) or "tomorrow" in text.casefold():
+    if ISO_DAY.search(text) or DAY.search(text) or RELATIVE_DAY.search(text):
         known["date"] = text
     sound: Trip = {}
     for question in QUESTIONS:
@@ -152,7 +167,7 @@ class Travel(SkillHandler):
             "Asks for the destination, the date and the number of travelers if you did not say them, then for a key to "
             "pay with, and plans three days. A demo: nothing is booked or paid.",
             tags=["travel", "booking", "questions", "credentials", "demo"],
-            examples=["I want to go away", "Two of us to Lisbon on 3 May", "Without payment"],
+            examples=["I want to go away", "Two of us to Lisbon on 3 May", "Without payment", "Book a flight"],
             output_modes=["text/markdown"],
         ),
     )

@@ -6,6 +6,7 @@ Without a language model it picks sentences from notes, or gives a frame if ther
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel, Field
 from agentkit import Artifact, Completed, InputRequired, Outcome, ReceivedArtifact, Skill, SkillHandler, TaskContext
 from agentkit.llm import has_model
 from examples import texts
+from examples.pages import escape
 from examples.steps import Step, noted
 from examples.texts import counted, cut, key_sentences, sentences, terms, words
 
@@ -21,18 +23,21 @@ NAME = "text.md"
 MOST_ROUNDS = 3
 MOST_SECTIONS = 4
 PER_SECTION = 3  # sentences
+LONGEST_ROUND = 200  # characters
 LONGEST_WISH = 300  # characters; a longer message is a new text
 BEGINS_ANEW = re.compile(r"\s*(please\s+)?(write|draft|compose)\b", re.IGNORECASE)
 LEAD = re.compile(
     r"^(please )?(write|draft|compose)( me)?( an?| the| some)?( \w+)??( about| on| of| from)? ", re.IGNORECASE
 )
 FILLER = re.compile(r"\b(?:very|really|quite|actually|basically|simply|just)\s+", re.IGNORECASE)
+LEAVE_OUT = "Leave out"
+SHORT = 4  # words; shorter sentences may be repeated
 FRAME = {
-    "In short": "[Say in two sentences what a reader must know of {}. Give one number that can be checked.]",
-    "Why it matters": "[Name somebody to whom {} makes a difference. Tell what happens to them.]",
+    "In short": "[Say what a reader really must know of {}. Give a number that can be checked. Stop there.]",
+    "Why it matters": "[Name somebody to whom {} makes a difference. Give a number that can be checked. Tell of them.]",
     "Where to begin": "[Give the first step that a reader of this can take today. Then say where to read on about {}.]",
 }
-"""What is written where there is only a topic: what a person would have to say."""
+"""What is drafted where there is only a topic: what a person would have to say, with something to polish."""
 
 
 class Outline(BaseModel):
@@ -67,12 +72,27 @@ def offline_draft(brief: str, notes: str, outline: dict[str, object]) -> str:
 
 
 def offline_polish(text: str, remarks: Sequence[str]) -> str:
-    return _rewritten(text, lambda body: FILLER.sub("", body))
+    if any(one.startswith(LEAVE_OUT) for one in remarks):
+        return _rewritten(text, lambda body: FILLER.sub("", body))
+    said: set[str] = set()
+
+    def said_once(body: str) -> str:
+        kept = [one for one in sentences(body) if one not in said or len(words(one)) < SHORT]
+        said.update(kept)
+        return " ".join(kept)
+
+    return _rewritten(text, said_once)
 
 
 def offline_judgement(text: str) -> Verdict:
+    """Looks for filler words first, and then for sentences that are there twice."""
     fillers = [found.strip() for found in FILLER.findall(text)]
-    return Verdict(is_good=not fillers, remarks=[f"Leave out “{one}”." for one in dict.fromkeys(fillers)][:10])
+    counts = Counter(one for one in sentences(text) if len(words(one)) >= SHORT and not one.startswith("#"))
+    repeated = [one for one, times in counts.items() if times > 1]
+    remarks = [f"{LEAVE_OUT} “{one}”." for one in dict.fromkeys(fillers)] or [
+        f"Say only once: “{one}”" for one in repeated
+    ]
+    return Verdict(is_good=not remarks, remarks=remarks[:10])
 
 
 def offline_change(text: str, wish: str) -> str:
@@ -152,13 +172,17 @@ class Writer(SkillHandler):
         outline = await OUTLINE(task, brief=brief, notes=notes)
         await task.progress(f"Drafting {counted(len(outline.points), 'section')}…")
         text = await DRAFT(task, brief=brief, notes=notes, outline=outline.model_dump())
+        rounds: list[str] = []
         for number in range(1, MOST_ROUNDS + 1):
             verdict = await JUDGE(task, text=text)
             if verdict.is_good:
                 break
-            await task.progress(f"Polishing, round {number}: {counted(len(verdict.remarks), 'remark')}…")
+            rounds.append(f"Round {number}: {' '.join(verdict.remarks) or 'Plainer.'}")
+            await task.progress(f"Polishing. {rounds[-1]}", number, MOST_ROUNDS)
             text = await POLISH(task, text=text, remarks=verdict.remarks)
         said = f"Here is “{outline.title}”: {counted(len(outline.points), 'section')}, {_length(text)}."
+        if rounds:
+            said += "\n\n" + "\n".join(f"- {escape(cut(one, LONGEST_ROUND))}" for one in rounds)
         return Completed(await noted(said), [Artifact.text(NAME, text, "text/markdown", description=outline.title)])
 
     async def _change(self, task: TaskContext, earlier: ReceivedArtifact) -> Outcome:

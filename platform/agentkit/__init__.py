@@ -4,6 +4,7 @@ It needs no database and no framework: `drive` runs an agent anywhere, `testing.
 """
 
 from agentkit.context import Call, ChildFailed, ChildResult, Emit, Suspended, SyncTaskContext, TaskContext
+from agentkit.effects import EffectUnknown, NotDone
 from agentkit.emissions import (
     ArtifactStream,
     Chunk,
@@ -57,6 +58,7 @@ __all__ = [
     "Completed",
     "Credential",
     "Decision",
+    "EffectUnknown",
     "Emission",
     "Emit",
     "ExistingTask",
@@ -68,6 +70,7 @@ __all__ = [
     "InvalidAnswer",
     "Message",
     "NotAnswered",
+    "NotDone",
     "Outcome",
     "Part",
     "Progress",

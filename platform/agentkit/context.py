@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Any, Concatenate, Protocol, Self, Unpack, cast
 from uuid import uuid4
 
+from agentkit.effects import Effects, perform, perform_in_thread
 from agentkit.emissions import (
     ArtifactStream,
     Emission,
@@ -177,6 +178,7 @@ class TaskContext(Turn):
     emit: Emit = field(repr=False, compare=False)
     lend: Lend = field(default=lend_none, repr=False, compare=False)
     delegate: Delegate | None = field(default=None, repr=False, compare=False)
+    effects: Effects | None = field(default=None, repr=False, compare=False)
     approvals: Approvals = field(default_factory=DeclaredApprovals, repr=False, compare=False)
     model: str | None = field(default=None, repr=False, compare=False)  # that people chose (see `offers_models`)
 
@@ -189,6 +191,35 @@ class TaskContext(Turn):
         if self.cancelled:
             raise Stopped
         return await self.lend(service)
+
+    async def effect(
+        self,
+        name: str,
+        key: str,
+        run: Callable[[], Awaitable[Any]],
+        *,
+        find: Callable[[], Awaitable[Any]] | None = None,
+    ) -> Any:
+        """Run an outside effect, such as a payment, at most once in this task, however often the turn is repeated.
+
+        The claim is stored before `run`, and its result after it. Returns the result, of an earlier attempt too: at
+        most 64 KiB of JSON. If `run` is cut off by a crash or a stop, or raises anything but `NotDone`, nobody knows
+        whether the effect happened: it never runs again by itself.
+
+        Args:
+            name: what happens, for people.
+            key: which one, such as an order's number.
+            find: asks the other side whether an unknown effect happened: returns its result, or raises `NotDone`, and
+                then it runs.
+
+        Raises:
+            EffectUnknown: it began earlier and may have happened, and there is no `find`.
+            NotDone: `run` says that it did not happen. It may run again.
+            AgentFailure: this is an answer without a task.
+        """
+        if self.cancelled:
+            raise Stopped
+        return await perform(self.effects, self.say, name, key, run, find)
 
     async def call(
         self,
@@ -327,6 +358,10 @@ class SyncTaskContext(Turn):
     tool_result = _waiting(TaskContext.tool_result)
     usage = _waiting(TaskContext.usage)
     say = _waiting(TaskContext.say)
+
+    def effect(self, name: str, key: str, run: Callable[[], Any], *, find: Callable[[], Any] | None = None) -> Any:
+        """`TaskContext.effect` with plain functions, which run in this thread."""
+        return perform_in_thread(self.on_loop.effects, self.say, self.wait_for, name, key, run, find)
 
     def as_completed(self, *calls: Call, check: bool = True) -> Iterator[ChildResult]:
         """Make calls side by side; yields each result when it arrives. Raises like `call`."""

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from agentkit.context import Call, ChildResult, Emit, NeedsApproval, Suspended, TaskContext, bookmarks
+from agentkit.effects import RememberedEffects
 from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Token
 from agentkit.errors import AgentFailure
 from agentkit.handlers import as_handler
@@ -155,7 +156,7 @@ class Run:
             raise ValueError("An agent that was called asked this: answer it in a run of its own.")
         asked = Message.from_wire({"messageId": str(uuid4()), "role": "ROLE_AGENT", "parts": question.parts})
         fields: dict[str, Any] = {"slot": question.slot, "asked": _asked(question), "skill": self.skill}
-        fields |= {"references": self.task.references, "memory": deepcopy(self.memory)}
+        fields |= {"references": self.task.references, "memory": deepcopy(self.memory), "effects": self.task.effects}
         if isinstance(question, InputRequired) and question.calls:
             given = message if isinstance(message, Message) else user_message(message or "")
             return await self._decided(question, given)
@@ -179,7 +180,7 @@ class Run:
         return await _turn(self.handler, self.task.message, self.agents, **fields)
 
 
-REPEATED = ("slot", "asked", "skill", "history", "references", "session", "lend", "resumed")
+REPEATED = ("slot", "asked", "skill", "history", "references", "session", "lend", "resumed", "effects")
 
 
 def _asked(question: InputRequired | AuthRequired) -> dict[str, Any]:
@@ -236,6 +237,7 @@ async def run(
     references: Sequence[ReferencedTask] = (),
     credentials: Mapping[str, Given] | None = None,
     agents: Agents | None = None,
+    effects: RememberedEffects | None = None,
 ) -> Run:
     """Run one turn of a handler (anything that `as_handler` accepts).
 
@@ -250,12 +252,14 @@ async def run(
         options: the conversation's settings.
         credentials: what `task.credential` returns, by service.
         agents: agents that the handler can call, by slug. They run here too. If one asks, its question is the outcome.
+        effects: the task's effects; give the same `testing.RememberedEffects()` to each attempt of a turn.
     """
     said = message if isinstance(message, Message) else user_message(message, files)
     asked = stored_slot(slot) if slot is not None else {}
     fields: dict[str, Any] = {"slot": asked.get("name"), "asked": asked, "skill": skill, "resumed": resumed}
     fields |= {"history": history, "references": references, "lend": lender_of(credentials or {})}
     fields["memory"] = memory if memory is not None else {}
+    fields["effects"] = effects or RememberedEffects()
     fields["session"] = Session(session if session is not None else {}, options or {})
     return await _turn(handler, said, agents or {}, **fields)
 

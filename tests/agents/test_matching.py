@@ -23,7 +23,7 @@ def test_words_are_those_that_tell_something_in_any_script():
     for text, words in [
         ("Translate the TEXT, please!", ["translate", "text"]),
         ("Straße CAFÉ файл", ["strasse", "café", "файл"]),
-        ("ﬁle x_y _z_ 3.5", ["file", "x_y", "z", "3", "5"]),
+        ("ﬁle x_y _z_ 3.5", ["file", "x_y", "z"]),
         ("翻訳して", ["翻訳", "訳し", "して"]),
         ("猫 cat猫", ["猫", "cat", "猫"]),
         ("don't", []),

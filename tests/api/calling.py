@@ -36,6 +36,9 @@ class Answer:
 
     @property
     def fields(self) -> list[str]:
+        """The fields that a problem is about; checks that no message repeats its field."""
+        for one in self.body.get("errors", []):
+            assert not one["field"] or f"{one['field'].rpartition('.')[2]}: " not in one["message"], one
         return [one["field"] for one in self.body.get("errors", [])]
 
 

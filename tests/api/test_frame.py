@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from apps.api.framework import problems
+from apps.record.errors import InvalidParams
+
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.api.probe")]
 
 
@@ -72,6 +75,12 @@ async def test_what_is_wrong_with_a_body_is_said(ada_calls):
     for body, status, code, fields in WRONG:
         answer = await ada_calls.post("/mirror", body)
         assert (answer.status, answer.code, answer.fields) == (status, code, fields), body
+
+
+def test_messages_of_errors_leave_out_their_field():
+    told = problems.problem(InvalidParams("tone: This is no choice.", "options.tone"))
+    assert told.errors == [{"field": "options.tone", "message": "This is no choice."}]
+    assert told.detail == "tone: This is no choice."
 
 
 async def test_a_body_is_json_and_says_so(ada_calls):

@@ -44,6 +44,32 @@ async def test_a_task_says_where_it_stands_what_it_asks_and_what_it_made(ada_cal
     assert shown["artifacts"] == []
 
 
+async def test_runs_are_listed_and_narrowed(ada_calls: Caller, bob_calls: Caller, made: Making) -> None:
+    one, two = await made.delivered(), await made.asking()
+    runs = {one.task: str(one.run), two.task: str(two.run)}
+    for query, expected in {
+        "": [two.task, one.task],
+        f"?session={one.context}": [one.task],
+        f"?task={two.task}": [two.task],
+        f"?session={one.context}&task={two.task}": [],
+        "?state=failed": [],
+    }.items():
+        found = (await ada_calls.get(f"/runs{query}")).body["items"]
+        assert [run["id"] for run in found] == [runs[task] for task in expected], query
+    assert (await bob_calls.get("/runs")).body["items"] == []
+    for query in (f"session={one.context}", f"task={one.task}"):
+        assert (await bob_calls.get(f"/runs?{query}")).status == 404
+
+
+async def test_events_and_messages_share_their_roles(ada_calls: Caller, made: Making) -> None:
+    session = f"/sessions/{(await made.delivered()).context}"
+    messages = (await ada_calls.get(f"{session}/messages")).body["items"]
+    said = [one["payload"].get("message", {}) for one in (await ada_calls.get(f"{session}/events")).body["items"]]
+    roles = {one["messageId"]: one["role"] for one in said if one}
+    for message in messages:
+        assert roles[message["metadata"]["messageId"]] == message["role"]
+
+
 async def test_tasks_are_listed_the_newest_first_and_narrowed(
     ada_calls: Caller, made: Making, countdown: Agent
 ) -> None:

@@ -354,3 +354,11 @@ def test_a_session_goes_on_with_another_agent_and_pulls_nobody_away(page: Page) 
         assert page.locator(".from-agent .who").all_text_contents() == ["Echo", "Asking", "Asking"]
         page.reload()
         heard(page, "Noted.")
+
+    # Who comes back finds their place
+    place.evaluate("element => element.scrollTop = 300")
+    expect(page.locator("#to-end")).to_be_hidden()
+    until(page, "() => document.getElementById('transcript').scrollTop === 300")
+    page.reload()
+    heard(page, "Noted.")
+    until(page, "() => Math.abs(document.getElementById('transcript').scrollTop - 300) < 2")

@@ -14,7 +14,7 @@ from tests.docs.pages import page_at
 from tests.stack import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "agentkit.md"
-TESTING = ("Recorder", "Run", "response_type", "run", "task_for", "user_message")
+TESTING = ("Recorder", "RememberedEffects", "Run", "response_type", "run", "task_for", "user_message")
 PUBLIC = [
     *(f"agentkit.{name}" for name in agentkit.__all__),
     *(f"agentkit.llm.{name}" for name in llm.__all__),

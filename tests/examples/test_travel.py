@@ -16,10 +16,22 @@ def test_what_was_said_at_once_is_understood():
         (f"from Berlin to New York for 4 people on {YEAR}-05-05", "New York", f"{YEAR}-05-05", 4),
         ("Oslo, for 2 adults", "Oslo", None, 2),
         ("Two of us to Rome on 30 February", "Rome", None, 2),
+        ("I may go to Oslo, where we sat for a week", "Oslo", None, None),
         ("I want to go away", None, None, None),
     ):
         trip = read_trip(text)
         assert (trip.get("destination"), trip.get("date"), trip.get("travellers")) == (place, date, travelers), text
+
+
+async def test_days_in_words_are_understood():
+    today = datetime.date.today()
+    run = await turn(await turn(await turn(None, "Book a flight"), "Helsinki"), "next Monday")
+    monday = today + datetime.timedelta(7 - today.weekday())
+    assert run.memory["trip"] == {"destination": "Helsinki", "date": monday.isoformat()}
+    for text, days in (("the day after tomorrow", 2), ("in two weeks", 14), ("two", 0), ("2", 0), ("May", 0)):
+        run = await testing.run(Travel, text, slot=Departure, memory={"trip": {}})
+        found = {"date": (today + datetime.timedelta(days)).isoformat()} if days else {}
+        assert run.memory["trip"] == found, text
 
 
 async def test_what_cannot_be_is_told_with_the_reason_and_asked_again():

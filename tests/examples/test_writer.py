@@ -18,10 +18,13 @@ RECEIVED = ReceivedArtifact.from_wire(Artifact.text("text.md", NOTES, "text/mark
 DELIVERED = ReferencedTask("earlier", "completed", [], [RECEIVED])
 
 
-async def test_three_steps_lead_to_a_text():
+async def test_it_polishes_in_rounds_and_shows_them():
     run = await testing.run(Writer, "Write about the tides")
-    assert run.recorder.progress == ["Outlining…", "Drafting 3 sections…"]
+    rounds = ["Round 1: Leave out “really”.", "Round 2: Say only once: “Give a number that can be checked.”"]
+    assert run.recorder.progress == ["Outlining…", "Drafting 3 sections…", *(f"Polishing. {one}" for one in rounds)]
+    assert all(f"- {one}" in run.said for one in rounds)
     text = content(run, "text.md")
+    assert (text.count("really"), text.count("Give a number")) == (0, 1)
     assert text.startswith("# The tides\n\n## In short\n\n")
     assert run.said.endswith(NOTE)
     other = await testing.run(Writer, "Write about bees", references=[run.as_reference()])
@@ -36,7 +39,7 @@ async def test_from_notes_it_takes_their_own_sentences():
         assert text.count("## ") == 3
         assert "Then the corals turn white." in text
         assert "is very" not in text
-    assert "Polishing, round 1: 1 remark…" in from_file.recorder.progress
+    assert "Polishing. Round 1: Leave out “very”." in from_file.recorder.progress
 
 
 async def written(text: str = NOTES):

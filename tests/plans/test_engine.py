@@ -109,6 +109,13 @@ def test_a_plan_that_is_started_twice_with_the_same_id_runs_once(play):
         play.send(agent, "something else", **message)
 
 
+def test_inputs_may_be_json_text(play):
+    dose = {"inputs": {"type": "object", "properties": {"dose": {"type": "number"}}, "required": ["dose"]}}
+    for text, given in (('{"dose": 2}', {"text": "", "dose": 2, "files": []}), ('{"other": 2}', None), ("{", None)):
+        task = play(TWO, text, **dose)
+        assert (PlanRun.objects.filter(pk=task.pk).values_list("inputs", flat=True).first()) == given, text
+
+
 def test_a_step_whose_task_nobody_has_heard_of_is_not_sent_twice(play):
     task = play({"one": PATIENT["one"] | {"time_limit": 60}})
     now, half = timezone.now(), datetime.timedelta(seconds=30)

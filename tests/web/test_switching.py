@@ -58,6 +58,15 @@ def test_a_person_switches_to_listed_agents_and_keeps_the_sessions_own(page, tal
     assert shown.context["agents"] == [echo]
 
 
+def test_agents_of_one_name_show_their_slugs(page, talk, echo, countdown):
+    address = reverse("web:session", args=[talk.context])
+    assert "@countdown" not in page.get(address).content.decode().split('id="switch-to"')[1].split("</header>")[0]
+    Agent.objects.update(name="Twin")
+    shown = page.get(address).content.decode().split('id="switch-to"')[1].split("</header>")[0]
+    assert "@echo" in shown
+    assert "@countdown" in shown
+
+
 def test_a_session_whose_agent_is_gone_goes_on_with_another(page, talk, echo, countdown):
     end(begin(talk.run), Completed("mine"))
     Agent.objects.filter(pk=echo.pk).update(is_enabled=False)

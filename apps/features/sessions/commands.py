@@ -120,7 +120,7 @@ def read_options(agent: Agent, options: JSON) -> JSON:
         return agent_options.read_options(agent, options)
     except ValidationError as error:
         field, (sentence, *_) = next(iter(error.message_dict.items()))
-        raise InvalidParams(f"{field}: {sentence}", "options") from None
+        raise InvalidParams(f"{field}: {sentence}", f"options.{field}") from None
 
 
 def rename_session(principal: Principal, session: uuid.UUID, title: str) -> Context:

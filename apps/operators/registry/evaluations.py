@@ -19,6 +19,7 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.features.evaluations import evaluating
 from apps.features.evaluations.models import Evaluation, Example, Result
+from apps.record.content import strict_json
 from apps.record.models import Task
 from console import cells
 from console.admin import ConsoleAdmin, ReadOnlyAdmin, column, related_cell, time_cell
@@ -38,21 +39,12 @@ DIALOG = {
 }
 
 
-class OptionalJSON(forms.JSONField):
-    """Empty, not `null`, if there is none."""
-
-    widget = UnfoldAdminTextareaWidget
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, required=False, **kwargs)
-
-    def prepare_value(self, value: Any) -> Any:
-        return "" if value is None else super().prepare_value(value)
+def _optional_json(field: Any) -> forms.Field:
+    return strict_json.FormField(required=False, help_text=field.help_text, widget=UnfoldAdminTextareaWidget)
 
 
 class ExampleForm(forms.ModelForm):  # type: ignore[type-arg]
-    equals = OptionalJSON(help_text=Example._meta.get_field("equals").help_text)
-    schema = OptionalJSON(help_text=Example._meta.get_field("schema").help_text)
+    equals, schema = (_optional_json(Example._meta.get_field(name)) for name in ("equals", "schema"))
 
     class Meta:
         model = Example

@@ -12,7 +12,6 @@ from django.contrib.admin import display
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.forms import Media
-from django.forms.fields import InvalidJSONInput
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
@@ -115,23 +114,6 @@ MOST_PROBLEMS = 50  # of a definition
 LONG_TEXT = 200  # characters; longer texts get several lines
 
 
-class StrictJsonField(forms.JSONField):
-    """JSON that the database can store; errors keep the text."""
-
-    def to_python(self, value: Any) -> Any:
-        if value in self.empty_values:
-            return None
-        try:
-            return strict_json.to_storable(strict_json.parse(str(value).encode(errors="replace")))
-        except strict_json.InvalidJSON as problem:
-            raise ValidationError(str(problem).replace("The body", "It"), code="invalid") from None
-        except ValueError as problem:
-            raise ValidationError(str(problem), code="invalid") from None
-
-    def bound_data(self, data: Any, initial: Any) -> Any:
-        return None if data is None else InvalidJSONInput(data)
-
-
 class StartForm(forms.Form):
     """`key` is the message id: a double click starts the plan once."""
 
@@ -191,7 +173,7 @@ def _input_field(name: str, schema: JSON, required: bool) -> forms.Field:
         case {"type": "boolean"}:
             return forms.BooleanField(widget=UnfoldBooleanWidget, **{**about, "required": False})
     about["help_text"] = f"{about['help_text']} As JSON.".strip()
-    return StrictJsonField(widget=UnfoldAdminTextareaWidget(attrs={"rows": 4, "spellcheck": "false"}), **about)
+    return strict_json.FormField(widget=UnfoldAdminTextareaWidget(attrs={"rows": 4, "spellcheck": "false"}), **about)
 
 
 class PlanForm(forms.ModelForm):  # type: ignore[type-arg]

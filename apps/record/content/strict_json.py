@@ -1,4 +1,4 @@
-"""Unambiguous JSON: strict parsing, and the canonical form (RFC 8785) with its SHA-256."""
+"""Unambiguous JSON: strict parsing, what the database can store, and the canonical form (RFC 8785) with its SHA-256."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, NoReturn
 
 import rfc8785
+from django import forms
 from django.conf import settings
 from rfc8785 import IntegerDomainError
 
@@ -17,7 +18,7 @@ UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 LARGEST_EXACT = 2**53 - 1  # of a JSON number, which is a double (RFC 8259 §6)
 
 
-class InvalidJSON(Exception):
+class InvalidJSON(ValueError):
     """The text is not strict JSON; `str()` says why."""
 
 
@@ -41,18 +42,16 @@ def parse(body: bytes) -> Any:
     return value
 
 
-def read_text(text: str) -> Any:
-    """The storable value of a JSON text. Raises ValueError."""
-    try:
-        return to_storable(parse(text.encode(errors="replace")))
-    except InvalidJSON as error:
-        raise ValueError(str(error)) from None
+def read(text: str | bytes) -> Any:
+    """The value of a text, as the database can store it. Raises ValueError: see `parse` and `to_storable`."""
+    return to_storable(parse(text.encode(errors="replace") if isinstance(text, str) else text))
 
 
 def to_storable(value: Any, *, repair: bool = False) -> Any:
     """A JSON value that the database can store: an integer beyond 2**53 becomes the nearest double.
 
-    With `repair`, U+FFFD takes the place of characters that it cannot store. Raises ValueError with a sentence.
+    With `repair`, U+FFFD takes the place of characters that it cannot store. Raises ValueError with a sentence for
+    those, and for what JSON cannot hold: NaN, infinity, and types of Python that it does not have.
     """
     if isinstance(value, str):
         if UNSTORABLE.search(value):
@@ -64,19 +63,40 @@ def to_storable(value: Any, *, repair: bool = False) -> Any:
         return {to_storable(key, repair=repair): to_storable(one, repair=repair) for key, one in value.items()}
     if isinstance(value, list):
         return [to_storable(inner, repair=repair) for inner in value]
+    check_scalar(value)
     if isinstance(value, int) and not -LARGEST_EXACT <= value <= LARGEST_EXACT:
-        return _nearest_double(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError("A number is too large.") from None
     return value
 
 
-def _nearest_double(value: int) -> float:
-    try:
-        double = float(value)
-    except OverflowError:
-        double = math.inf
-    if not math.isfinite(double):
-        raise ValueError("A number is too large.")
-    return double
+def check_scalar(value: Any) -> None:
+    """Raises ValueError for what is no number, boolean or null of JSON."""
+    if not isinstance(value, int | float | None):
+        raise ValueError(f"A {type(value).__name__} cannot be sent: use text, numbers, lists, dicts and None.")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("NaN and infinity cannot be sent: JSON has no such numbers.")
+
+
+class FormField(forms.JSONField):
+    """A field of a form with JSON that the database can store; None if it is empty."""
+
+    def prepare_value(self, value: Any) -> Any:
+        return "" if value is None else super().prepare_value(value)
+
+    def to_python(self, value: Any) -> Any:
+        if value in self.empty_values:
+            return None
+        try:
+            return read(str(value))
+        except ValueError as problem:
+            raise forms.ValidationError(str(problem).replace("The body", "It"), code="invalid") from None
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        """What was entered, so that an error keeps it."""
+        return None if data is None else forms.fields.InvalidJSONInput(data)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -39,6 +40,8 @@ def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     """The newest turns; the WebSocket (`consumers`) sends the rest."""
     context = session_or_404(request, session)
     agents = list(Agent.objects.visible_to(principal_of(request)))
+    choices = agent_choices([one for one in agents if one.listed or one == context.agent])
+    names = Counter(one.name.casefold() for one in choices)
     state = page_state(principal_of(request), context)
     files = artifacts_before(context, state["last"] + 1)
     return page(
@@ -49,9 +52,8 @@ def session(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
         may_write=may_write_shared(principal_of(request)),
         agent=context.agent,
         agent_is_usable=context.agent in agents,
-        agents=agent_choices([one for one in agents if one.listed or one == context.agent])
-        if context.parent_task is None
-        else [],
+        agents=choices if context.parent_task is None else [],
+        namesakes=[one for one in choices if names[one.name.casefold()] > 1],
         page_state=state,
         status=session_status(context),
         queue=shown_queue(context),

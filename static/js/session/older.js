@@ -28,6 +28,15 @@ export function showLinked(page, index) {
   return orComplain(page, () => showMessage(page, index));
 }
 
+/** Show the message that was at the top when the reader left, where it was. */
+export function showKept(page, { index, top }) {
+  return orComplain(page, async () => {
+    const element = await drawn(page, index);
+    if (element) page.end.scroller.scrollTop += page.end.topOf(element) - top;
+    page.end.look();
+  });
+}
+
 async function orComplain(page, act) {
   try {
     await act();
@@ -69,15 +78,21 @@ async function fromServer(page, before, turns) {
   return answer.json();
 }
 
-/** Show the message with an index (`#m-<index>`), however far up, and focus it. */
-async function showMessage(page, index) {
+/** The element of the message with an index, however far up; undefined if there is none. */
+async function drawn(page, index) {
   while (page.first > index) await readOn(page, FAR);
   const place = page.state.items.findIndex((item) => item.index >= index);
-  if (place < 0) return;
+  if (place < 0) return undefined;
   page.end.follows = false;
   page.end.window?.around(place);
   page.draw();
-  const element = page.element(page.state.items[place]);
+  return page.element(page.state.items[place]);
+}
+
+/** Show the message that an address names (`#m-<index>`), and focus it. */
+async function showMessage(page, index) {
+  const element = await drawn(page, index);
+  if (!element) return;
   element.tabIndex = -1;
   element.scrollIntoView({ block: "center" });
   element.focus({ preventScroll: true });

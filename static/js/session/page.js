@@ -20,6 +20,7 @@ export class SessionPage {
     this.end = new End($("transcript"), $("to-end"), { changed: () => this.draw(), older: () => this.older() });
     $("earlier").addEventListener("click", () => this.end.up());
     addEventListener("hashchange", () => this.showLinked());
+    addEventListener("pagehide", () => this.keepPlace());
   }
 
   async prepare() {
@@ -36,6 +37,7 @@ export class SessionPage {
     this.opened = this.state.last;
     if ($("items").dataset.last > this.opened) await import("./cache.js").then(({ recall }) => recall(this), () => {});
     this.showLinked();
+    this.showKept();
     this.line = new Follower({
       path: this.beginning.line,
       since: this.state.last,
@@ -121,6 +123,21 @@ export class SessionPage {
   async showLinked() {
     const [, index] = location.hash.match(/^#m-(\d+)$/) ?? [];
     if (index) await import("./older.js").then(({ showLinked }) => showLinked(this, Number(index)));
+  }
+
+  /** Where this tab comes back to: a message, and how far it is from the top; nothing at the end. */
+  keepPlace() {
+    const { end, state, id } = this;
+    const isSeen = (line) => line && end.topOf(line) + line.offsetHeight > 0;
+    const item = end.follows ? null : state.items.find((one) => one.index && isSeen(this.element(one)));
+    const kept = item && { index: item.index, top: end.topOf(this.element(item)) };
+    if (kept) sessionStorage.setItem(`place:${id}`, JSON.stringify(kept));
+    else sessionStorage.removeItem(`place:${id}`);
+  }
+
+  async showKept() {
+    const kept = sessionStorage.getItem(`place:${this.id}`);
+    if (kept && !location.hash) await import("./older.js").then(({ showKept }) => showKept(this, JSON.parse(kept)), () => {});
   }
 
   // Drawing: at most once per frame, and at once in a background page, which gets no frames

@@ -85,6 +85,10 @@ export class End {
     else if (line?.isConnected) this.scroller.scrollTop += line.getBoundingClientRect().top - before;
   }
 
+  topOf(line) {
+    return line.getBoundingClientRect().top - this.scroller.getBoundingClientRect().top;
+  }
+
   firstSeen() {
     const { top } = this.scroller.getBoundingClientRect();
     return [...this.list.children].find((line) => line.getBoundingClientRect().bottom > top);

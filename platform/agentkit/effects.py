@@ -1,0 +1,157 @@
+"""Outside effects that happen at most once, however often a turn is repeated: claimed before, settled after."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+from uuid import uuid4
+
+from agentkit.emissions import Emission, ToolCall, ToolResult
+from agentkit.errors import AgentFailure
+
+MAX_NAME, MAX_KEY = 100, 200  # characters
+
+
+class EffectUnknown(AgentFailure):
+    """An effect began earlier, and nobody knows whether it happened. If you do not catch it, your task fails."""
+
+    def __init__(self, name: str, key: str) -> None:
+        super().__init__(
+            f"It is not known whether “{name}” ({key}) happened: the work was interrupted. Check before you try again.",
+            "effect_unknown",
+            metadata={"effect": name, "key": key},
+        )
+        self.name = name
+        self.key = key
+
+
+class NotDone(AgentFailure):
+    """Raise it in an effect that surely did not happen: it may run again. If nobody catches it, the task fails."""
+
+    def __init__(self, message: str = "It was not done.", code: str = "not_done") -> None:
+        super().__init__(message, code)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a host says of an effect: `new` is yours to run, `done` has a result, `unknown` began and did not end."""
+
+    id: str
+    state: Literal["new", "done", "unknown"]
+    result: Any = None
+
+
+class Effects(Protocol):
+    """A host's ledger of a task's effects. What it says is stored when its methods return."""
+
+    async def claim(self, name: str, key: str, instead_of: str | None = None) -> Claim:
+        """Claim an effect that nobody has begun, or that the claim `instead_of` left unknown."""
+
+    async def settle(self, claim: str, result: Any) -> Any:
+        """Store a result. Returns it as later attempts will get it. Raises ValueError if it is not JSON."""
+
+    async def release(self, claim: str) -> None:
+        """Forget a claim whose effect did not happen."""
+
+
+type Say = Callable[[Emission], Awaitable[None]]
+type Act = Callable[[], Awaitable[Any]]
+
+
+async def perform(effects: Effects | None, say: Say, name: str, key: str, run: Act, find: Act | None) -> Any:
+    """See `TaskContext.effect`."""
+    if effects is None:
+        raise AgentFailure("An effect needs a task: let select_response_type choose one for this message.", "no_task")
+    if not (0 < len(name) <= MAX_NAME and 0 < len(key) <= MAX_KEY):
+        raise ValueError(f"An effect has a name of 1 to {MAX_NAME} characters and a key of 1 to {MAX_KEY}.")
+    held = await effects.claim(name, key)
+    if held.state == "unknown" and find is not None:
+        try:
+            return await effects.settle(held.id, await find())
+        except NotDone:
+            held = await effects.claim(name, key, instead_of=held.id)
+    if held.state == "done":
+        return held.result
+    if held.state == "unknown":
+        raise EffectUnknown(name, key)
+    await say(ToolCall(held.id, name, {"key": key}))
+    try:
+        result = await effects.settle(held.id, await run())
+    except NotDone as not_done:
+        await effects.release(held.id)
+        await say(ToolResult(held.id, name, str(not_done), is_error=True))
+        raise
+    await say(ToolResult(held.id, name, result))
+    return result
+
+
+type WaitFor = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+def perform_in_thread(
+    effects: Effects | None, say: Callable[[Emission], None], wait_for: WaitFor, name: str, key: str, *acts: Any
+) -> Any:
+    """`perform` with plain functions, which run in this thread. Only the host's methods run on its event loop."""
+
+    async def said(emission: Emission) -> None:
+        say(emission)
+
+    run, find = (act and _as_coroutine(act) for act in acts)
+    work = perform(effects and _FromThread(effects, wait_for), said, name, key, run, find)
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("An effect of a def handler cannot await.")
+
+
+def _as_coroutine(act: Callable[[], Any]) -> Act:
+    async def acting() -> Any:
+        return act()
+
+    return acting
+
+
+@dataclass(frozen=True)
+class _FromThread:
+    """Effects whose methods block instead of awaiting."""
+
+    effects: Effects
+    wait_for: WaitFor
+
+    async def claim(self, name: str, key: str, instead_of: str | None = None) -> Claim:
+        claim: Claim = self.wait_for(_awaited(self.effects.claim(name, key, instead_of)))
+        return claim
+
+    async def settle(self, claim: str, result: Any) -> Any:
+        return self.wait_for(_awaited(self.effects.settle(claim, result)))
+
+    async def release(self, claim: str) -> None:
+        self.wait_for(_awaited(self.effects.release(claim)))
+
+
+async def _awaited[T](work: Awaitable[T]) -> T:
+    return await work
+
+
+@dataclass
+class RememberedEffects:
+    """A ledger in memory, for tests: give the same one to each attempt of a turn."""
+
+    claims: dict[tuple[str, str], Claim] = field(default_factory=dict)
+
+    async def claim(self, name: str, key: str, instead_of: str | None = None) -> Claim:
+        held = self.claims.get((name, key))
+        if held is not None and held.id != instead_of:
+            return held
+        made = Claim(str(uuid4()), "new")
+        self.claims[name, key] = Claim(made.id, "unknown")
+        return made
+
+    async def settle(self, claim: str, result: Any) -> Any:
+        self.claims |= {at: Claim(claim, "done", result) for at, one in self.claims.items() if one.id == claim}
+        return result
+
+    async def release(self, claim: str) -> None:
+        self.claims = {at: one for at, one in self.claims.items() if one.id != claim}

@@ -1,0 +1,138 @@
+"""Outside effects happen at most once, whatever cuts a turn off and however often it starts again."""
+
+import asyncio
+
+import pytest
+
+import db
+from agentkit import EffectUnknown, Failed, NotDone, SkillHandler, SyncTaskContext, TaskContext, testing
+from agentkit.effects import RememberedEffects
+from apps.agents.registration import register_hosted
+from apps.engine import accept
+from apps.engine.effects import TaskEffects
+from apps.engine.turn import execute_turn
+from apps.record.execution import Effect
+from apps.record.models import Event, EventType, Task
+from apps.record.runs import LeaseLost
+from tests.working import begin, let_the_lease_run_out
+
+
+class Charging(SkillHandler):
+    """Charges a card once; its first attempt hangs where `hangs` says."""
+
+    retry_safe = True
+    hangs = ""
+    charged = 0
+    hanging = asyncio.Event()
+
+    async def on_request(self, task: TaskContext) -> str:
+        try:
+            receipt = await task.effect("charge", "order-7", self.charge)
+        except EffectUnknown as unknown:
+            return f"Please look whether {unknown.key} was charged."
+        await self.hang("after")
+        return f"Charged: receipt {receipt['number']}"
+
+    async def charge(self) -> dict[str, int]:
+        Charging.charged += 1
+        await self.hang("during")
+        return {"number": Charging.charged}
+
+    async def hang(self, where: str) -> None:
+        if Charging.hangs == where:
+            Charging.hanging.set()
+            await asyncio.Event().wait()
+
+
+@pytest.fixture
+def sent(transactional_db, ada, said):
+    Charging.charged, Charging.hanging = 0, asyncio.Event()
+    agent = register_hosted("charging", "tests.engine.test_effects:Charging")
+    return accept.accept(ada.principal, agent, said())
+
+
+async def killed(run, where):
+    """An attempt whose process is gone while it hangs there."""
+    Charging.hangs = where
+    first = await db.run(begin, run)
+    attempt = asyncio.create_task(execute_turn(first, lambda: False))
+    await Charging.hanging.wait()
+    attempt.cancel()
+    await asyncio.wait({attempt})
+    await db.run(let_the_lease_run_out, first.lease)
+    Charging.hangs = ""
+    return first
+
+
+async def tried_again(sent):
+    second = await db.run(begin, sent.run)
+    await execute_turn(second, lambda: False)
+    task = await db.run(Task.objects.get, pk=sent.task)
+    return task.status_message["parts"][0]["text"]
+
+
+@pytest.mark.services("the unique constraint is each database's own")
+async def test_stored_result_survives_a_kill(sent):
+    await killed(sent.run, "after")
+    assert await tried_again(sent) == "Charged: receipt 1"
+    assert Charging.charged == 1
+    calls = Event.objects.filter(task=sent.task, type=EventType.AGENT_TOOL_CALL)
+    assert await db.run(lambda: [one.payload["arguments"] for one in calls]) == [{"key": "order-7"}]
+
+
+@pytest.mark.services("the unique constraint is each database's own")
+async def test_cut_off_effect_is_unknown_and_not_repeated(sent):
+    first = await killed(sent.run, "during")
+    assert await tried_again(sent) == "Please look whether order-7 was charged."
+    assert Charging.charged == 1
+    with pytest.raises(LeaseLost):  # the first attempt is late
+        await TaskEffects(first).claim("charge", "order-8")
+    late = await db.run(Effect.objects.get)
+    await TaskEffects(first).settle(str(late.claim), {"number": 1})  # yet what it did is a fact
+    assert await db.run(lambda: Effect.objects.get().result) == {"number": 1}
+
+
+async def in_task(task: TaskContext) -> str:
+    async def pay() -> str:
+        if task.message.text != "pay":
+            raise RuntimeError("the line broke")
+        return "paid"
+
+    async def find() -> str:
+        raise NotDone
+
+    return str(await task.effect("pay", "1", pay, find=find))
+
+
+def in_thread(task: SyncTaskContext) -> str:
+    def pay() -> str:
+        if task.message.text != "pay":
+            raise RuntimeError("the line broke")
+        return "paid"
+
+    def find() -> str:
+        raise NotDone
+
+    return str(task.effect("pay", "1", pay, find=find))
+
+
+@pytest.mark.parametrize("handler", [in_task, in_thread])
+async def test_effect_that_was_not_done_runs_again(handler):
+    effects = RememberedEffects()
+    with pytest.raises(RuntimeError):
+        await testing.run(handler, "break", effects=effects)
+    for _ in range(2):
+        assert (await testing.run(handler, "pay", effects=effects)).said == "paid"
+
+
+async def test_declined_effect_fails_its_task_and_is_released():
+    async def declined() -> None:
+        raise NotDone("The card was declined.")
+
+    async def shop(task: TaskContext) -> str:
+        return str(await task.effect("charge", "1", declined))
+
+    effects = RememberedEffects()
+    for _ in range(2):
+        outcome = (await testing.run(shop, "pay", effects=effects)).outcome
+        assert outcome == Failed("The card was declined.", "not_done")
