@@ -39,7 +39,10 @@ PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
     Role.OWNER: _MANAGER | {Permission.DELETE},
 }
 
-NEEDED_FOR_SCOPE: Mapping[str, Permission] = {"tasks:write": Permission.SEND}
+NEEDED_FOR_SCOPE: Mapping[str, Permission] = {
+    "tasks:write": Permission.SEND,
+    "credentials:write": Permission.SEND,
+}
 """What a caller's role must permit where an address asks for this scope; by default reading."""
 
 

@@ -15,9 +15,15 @@ READ = "tasks:read"
 WRITE = "tasks:write"
 KEYS = "keys:write"
 MANAGE = "workspace:write"
+CREDENTIALS = "credentials:write"
 TASK_SCOPES = {READ: "see tasks, conversations and files", WRITE: "send messages and cancel tasks"}
 """What agents ask for, and what an OAuth client can get."""
-SCOPES = {**TASK_SCOPES, KEYS: "see, make and revoke API keys", MANAGE: "change the workspace and its members"}
+SCOPES = {
+    **TASK_SCOPES,
+    CREDENTIALS: "give agents the credentials that tasks ask for",
+    KEYS: "see, make and revoke API keys",
+    MANAGE: "change the workspace and its members",
+}
 """What an API key may be limited to."""
 PRESETS = {"read": (READ,), "call": (READ, WRITE), "full": tuple(SCOPES)}
 """Scopes that go together; `call` is meant for one agent."""

@@ -7,6 +7,7 @@ from django.urls import URLPattern, path, re_path
 from apps.api import (
     agents,
     artifacts,
+    credentials,
     events,
     forks,
     incoming_webhooks,
@@ -40,6 +41,7 @@ PARTS: list[list[URLPattern]] = [
     agents.urlpatterns,
     artifacts.urlpatterns,
     tasks.urlpatterns,
+    credentials.urlpatterns,
     transfers.urlpatterns,
     uploads.urlpatterns,
     plan_runs.urlpatterns,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import unicodedata
-from collections.abc import Mapping
 from http import HTTPStatus
 
 from django.contrib.auth.decorators import login_required
@@ -20,8 +18,8 @@ from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.features.credentials import requests
-from apps.features.credentials.models import AuthType, Credential, CredentialRequest
-from apps.features.credentials.requests import GivenCredential, LinkClosed, RequestStatus
+from apps.features.credentials.models import Credential, CredentialRequest
+from apps.features.credentials.requests import LinkClosed, RequestStatus
 from apps.record.content import parts
 from apps.record.errors import InvalidParams
 from apps.record.models import Context, Task
@@ -31,7 +29,6 @@ from apps.remote.models import RemoteAgent, RemoteCredential
 from apps.web.settings.sections import person_of, private_view, settings_page
 from apps.web.shell import principal_of
 
-LONGEST_SECRET = 10_000  # characters
 SECRET_FIELDS = ("secret", "username")
 
 
@@ -61,7 +58,7 @@ def _answer(request: HttpRequest, token: str, asked: CredentialRequest, by: User
             case "give" if asked.task.agent.kind == Agent.Kind.REMOTE:
                 return _give_to_remote(request, token, asked, by)
             case "give":
-                requests.give(asked, credential_from_form(asked.auth_type, request.POST), by)
+                requests.give(asked, requests.read_credential(asked.auth_type, request.POST), by)
             case "decline":
                 requests.decline(asked, by)
             case "renew":
@@ -90,24 +87,6 @@ def _redirect_after(token: str, asked: CredentialRequest, by: User | None) -> Ht
     if by is not None and by.pk == asked.task.owner_id:
         return redirect("web:session", session=_session_of(asked.task).pk)
     return redirect("web:credential", token=token)
-
-
-@sensitive_variables()
-def credential_from_form(auth_type: str, filled_in: Mapping[str, str]) -> GivenCredential:
-    """Raises InvalidParams."""
-    secret, username = filled_in.get("secret", ""), ""
-    if auth_type == AuthType.BASIC:
-        username = filled_in.get("username", "").strip()
-        if not username or ":" in username:
-            raise InvalidParams("Enter the user name. It cannot contain a colon.")
-    else:
-        secret = secret.strip()  # copying adds spaces
-    if not secret:
-        raise InvalidParams("Fill in the field, or decline.")
-    given = secret + username
-    if len(given) > LONGEST_SECRET or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in given):
-        raise InvalidParams(f"This contains line breaks, or more than {LONGEST_SECRET:,} characters. Copy it again.")
-    return GivenCredential(secret, username)
 
 
 def _session_of(task: Task) -> Context:

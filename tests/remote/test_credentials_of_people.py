@@ -7,7 +7,7 @@ from django.test import Client
 
 import db as database
 from agentkit import AuthRequired, Completed, Failed, Rejected
-from apps.accounts.models import User
+from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import ANONYMOUS
 from apps.engine import accept, turn
 from apps.features.credentials import requests
@@ -18,6 +18,7 @@ from apps.record.models import Event, Task
 from apps.remote.authentication import credentials
 from apps.remote.errors import CredentialMissing, Unauthorized
 from apps.remote.models import RemoteAgent, RemoteCredential
+from tests.api.calling import Caller
 from tests.outbound.receiving import server
 from tests.remote.guarded import api_key, card, client, http, letting_in, registered
 from tests.working import carry_out, state_of
@@ -213,6 +214,18 @@ async def test_a_task_asks_and_goes_on_when_it_is_given_by_its_link(ada, root, s
     assert "•••" in str(everything)
     assert (await CredentialRequest.objects.aget()).answer == "given"
     assert "Credential sent" in (await as_ada.aget(link_of(task))).text
+
+
+async def test_a_program_gives_it_by_its_scheme(ada, root, said, published):
+    agent = await database.run(lambda: vault(root, "key", "token"))
+    task = await told(ada.principal, agent, said)
+    calls = Caller((await database.run(ApiKey.issue, ada, "test"))[1])
+    address = f"/tasks/{task.pk}/credential"
+    refused = await calls.post(address, {"values": {"key": SECRET}})
+    assert (refused.status, "key, token" in refused.body["detail"]) == (422, True)
+    for scheme, field in (("key", "key"), ("token", "token")):
+        assert (await calls.post(address, {"scheme": scheme, "values": {field: SECRET}})).status == 204
+    assert len(published) == 1
 
 
 async def test_of_several_each_is_given_by_itself_and_the_last_one_counts(ada, root, said, published, as_ada):

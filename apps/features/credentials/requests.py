@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import logging
 import secrets
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -13,6 +14,7 @@ from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
+from django.views.decorators.debug import sensitive_variables
 
 from agentkit import AuthRequired, Failed, Part
 from apps.accounts import audit
@@ -21,13 +23,15 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine import accept, finish
 from apps.engine.queue import publish
-from apps.features.credentials.models import Credential, CredentialRequest
+from apps.features.credentials.models import AuthType, Credential, CredentialRequest
 from apps.record import ledger, wire
+from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 from apps.record.ledger import Ledger
 from apps.record.models import TERMINAL_STATES, Context, Task, TaskState
 
 log_lines = logging.getLogger("parley.audit")
+LONGEST_SECRET = 10_000  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,38 @@ class LinkClosed(Exception):
 class GivenCredential:
     secret: str = field(repr=False)
     username: str = field(default="", repr=False)
+
+
+@sensitive_variables()
+def read_credential(auth_type: str, given: Mapping[str, str]) -> GivenCredential:
+    """From a form, or a program's fields `secret` and `username`. Raises InvalidParams."""
+    secret, username = given.get("secret", ""), ""
+    if auth_type == AuthType.BASIC:
+        username = given.get("username", "").strip()
+        if not username or ":" in username:
+            raise InvalidParams("Enter the user name. It cannot contain a colon.", "username")
+    else:
+        secret = secret.strip()  # copying adds spaces
+    if not secret:
+        raise InvalidParams("Fill in the field, or decline.", "secret")
+    whole = secret + username
+    if len(whole) > LONGEST_SECRET or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in whole):
+        raise InvalidParams(
+            f"This contains line breaks, or more than {LONGEST_SECRET:,} characters. Copy it again.", "secret"
+        )
+    return GivenCredential(secret, username)
+
+
+def request_of(task: Task) -> CredentialRequest | None:
+    """What the task asks for now; None if it asks for no credential."""
+    rows = CredentialRequest.objects.select_related("task__agent__current_version", "task__owner", "task__context")
+    asked = rows.filter(task=task, asked_at=task.status_at, answer="").order_by("-created_at").first()
+    return asked if task.state == TaskState.AUTH_REQUIRED else None
+
+
+def give_now(request: CredentialRequest, given: GivenCredential, by: User | None) -> None:
+    """The same for its owner's program: also where the link has expired. Raises LinkClosed."""
+    _resume(request, by, given, (RequestStatus.OPEN, RequestStatus.EXPIRED))
 
 
 def find_request(token: str) -> CredentialRequest | None:
