@@ -10,7 +10,6 @@ import io
 import logging
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import ContextVar
@@ -214,12 +213,13 @@ class LoopWatchdog:
 
     def _watch(self) -> None:
         seen: asyncio.Task[object] | None = None
-        blocked_checks, interrupts, beats, answered_at = 0, 0, -1, time.monotonic()
-        while not self._ended.wait(settings.BLOCKED_SECONDS / BLOCKED_CHECKS):
+        blocked_checks, interrupts, beats, silent_checks = 0, 0, -1, 0
+        between = settings.BLOCKED_SECONDS / BLOCKED_CHECKS
+        while not self._ended.wait(between):
             now = asyncio.current_task(self._loop)
             if self._beats != beats:
-                answered_at = time.monotonic()
-            elif time.monotonic() - answered_at >= DEAD_SECONDS:
+                silent_checks = 0
+            elif (silent_checks := silent_checks + 1) * between >= DEAD_SECONDS:  # a frozen process checks nothing
                 self._on_dead()
                 return
             self.is_stuck = self.is_stuck or not self._watched.is_alive()
