@@ -57,7 +57,9 @@ class TurnShape(Shape):
     same_answer = serializers.BooleanField()
     before = SideShape()
     after = SideShape(allow_null=True, help_text="Null: the message was not sent again yet.")
-    changes = ChangeShape(many=True, help_text="The new text: what is the same, added and removed.")
+    changes = ChangeShape(
+        many=True, help_text="The new text: what is the same, added and removed. Empty if little is alike."
+    )
 
 
 @extend_schema_serializer(component_name="Comparison")

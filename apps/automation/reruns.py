@@ -27,6 +27,7 @@ from apps.record.execution import Run
 from apps.record.models import Context, Message, Task
 
 MOST_MESSAGES = 100
+ALIKE = 0.5  # the share of two answers that must be the same, so that a reader sees more by what changed
 MOST_WORDS = 2000  # of an answer whose words are compared; longer ones are compared by lines
 NOTHING = "There is no message to run again. Send one first."
 
@@ -92,7 +93,7 @@ class ComparedTurn:
 
     @property
     def changes(self) -> list[tuple[Change, str]]:
-        """The new answer's text by what is the same, added and removed; empty while there is none."""
+        """The new answer's text by what is the same, added and removed; empty without one, or if little is alike."""
         return changes_between(self.before.text, self.after.text) if self.after and self.after.answer else []
 
 
@@ -188,14 +189,16 @@ def _sides(context: Context) -> dict[uuid.UUID, tuple[Message, Side]]:
 
 
 def changes_between(before: str, after: str) -> list[tuple[Change, str]]:
-    """The text `after` by words, or by lines if it is long, with what was removed."""
+    """The text `after` by words, or by lines if it is long, with what was removed; empty if hardly anything is alike."""
     old, new = _pieces(before), _pieces(after)
     if max(len(old), len(new)) > MOST_WORDS:
         old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     if max(len(old), len(new)) > MOST_WORDS:
-        return [("removed", before), ("added", after)]
-    found: list[tuple[Change, str]] = []
-    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        return []
+    matcher, found = SequenceMatcher(None, old, new, autojunk=False), list[tuple[Change, str]]()
+    if matcher.ratio() < ALIKE:
+        return []
+    for kind, a, b, c, d in matcher.get_opcodes():
         if kind == "equal":
             found.append(("same", "".join(old[a:b])))
             continue

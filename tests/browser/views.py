@@ -120,6 +120,7 @@ def views(person: Person) -> Iterator[View]:
     yield View("switch", session, pressed("#switch", "#switch-to"))
     yield View("share", session, menu_entry("share"))
     yield View("tree-over-a-page", f"/sessions/{story}", menu_entry("tree"))
+    yield View("rerun", f"/sessions/{story}/rerun", drawn("#rerun-agent"))
     yield View("tree", f"/sessions/{story}/tree")
     yield View("task", f"/tasks/{task}", drawn("#events tr"))
     yield View("led-to-it", f"{session}/artifacts/{made['taskId']}/{made['artifactId']}/provenance", drawn("h1"))
