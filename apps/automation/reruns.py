@@ -189,7 +189,7 @@ def _sides(context: Context) -> dict[uuid.UUID, tuple[Message, Side]]:
 
 
 def changes_between(before: str, after: str) -> list[tuple[Change, str]]:
-    """The text `after` by words, or by lines if it is long, with what was removed; empty if hardly anything is alike."""
+    """The text `after` by words, or by lines if it is long, with what was removed; empty if little is alike."""
     old, new = _pieces(before), _pieces(after)
     if max(len(old), len(new)) > MOST_WORDS:
         old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
