@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 
 from agentkit import Artifact, Call, Completed, InputRequired, SkillHandler, TaskContext
 
@@ -69,4 +70,15 @@ class Poison(SkillHandler):
         return Completed("Nobody hears this.")
 
 
-AGENTS = {"counter": "Counter", "asker": "Asker", "lead": "Lead", "poison": "Poison"}
+class Exiting(SkillHandler):
+    """Raises what ends whole programs, on the event loop and in a task of its own."""
+
+    async def on_request(self, task: TaskContext) -> None:
+        asyncio.get_running_loop().call_soon(sys.exit, 3)
+        await asyncio.create_task(self._exit())
+
+    async def _exit(self) -> None:
+        sys.exit(3)
+
+
+AGENTS = {"counter": "Counter", "asker": "Asker", "lead": "Lead", "poison": "Poison", "exiting": "Exiting"}

@@ -232,14 +232,14 @@ def _another(message: bytes) -> bytes:
 class PoisonRun(Fault):
     """A run that kills each worker that takes it: it fails at last, and takes nobody else's work with it."""
 
-    _task = ""
+    agent, _task = "poison", ""
 
     def inject(self) -> None:
         threading.Thread(target=self._send, daemon=True).start()  # the embedded profile may die before it answers
 
     def _send(self) -> None:
         said = self.client.message("Drink this.")
-        self._task = self.client.send("poison", said)["id"]
+        self._task = self.client.send(self.agent, said)["id"]
         self.client.acknowledged(said, self._task)
 
     def undo(self) -> None:
@@ -249,11 +249,17 @@ class PoisonRun(Fault):
             if self._task and self._has_failed():
                 return
             time.sleep(0.5)
-        raise GaveUp("poison")
+        raise GaveUp(self.agent)
 
     def _has_failed(self) -> bool:
         key = self._task if self.stage.postgres else uuid.UUID(self._task).hex
         return bool(self.stage.query()(f"SELECT id FROM record_task WHERE state = 'failed' AND id = '{key}'"))
+
+
+class ExitingRun(PoisonRun):
+    """A run that exits: it fails, and its worker goes on."""
+
+    agent = "exiting"
 
 
 class FullDisk(Fault):
@@ -330,6 +336,7 @@ FAULTS: dict[str, type[Fault]] = {
     "latency": Latency,
     "doubled-messages": DoubledMessages,
     "poison-run": PoisonRun,
+    "exiting-run": ExitingRun,
     "full-disk": FullDisk,
     "wrong-clock": WrongClock,
     "deploy": Deploy,

@@ -74,6 +74,11 @@ class FrontDoorRequest(ProtoMessage):
     tenant: Line = ""
 
 
+def names_no_agent(params: Any) -> bool:
+    """Whether a request to the front door leaves out the tenant. Raises InvalidParams."""
+    return not FrontDoorRequest.read(params).tenant
+
+
 def agent_of_tenant(principal: Principal, params: Any) -> Agent:
     """The agent that `tenant` names at the front door; by default the one that answers messages without an agent.
 

@@ -18,7 +18,7 @@ from django.http import HttpRequest
 
 import db
 from apps.a2a import discovery, extensions, http, tasks, webhooks
-from apps.a2a.authentication import agent_of_tenant, authenticate
+from apps.a2a.authentication import agent_of_tenant, authenticate, names_no_agent
 from apps.a2a.errors import JSON, PushNotificationNotSupported
 from apps.a2a.requests import (
     ClearContextRequest,
@@ -63,16 +63,17 @@ async def execute(
     request, principal = incoming.request, incoming.principal
     check_scope(principal, method)
     agent = incoming.agent
-    if agent is None:
+    if agent is None and not (method in DOOR_OPERATIONS and names_no_agent(params)):
         agent = await db.run(agent_of_tenant, principal, params)
-    headers = extensions.activate(request, agent)
+    headers = extensions.activate(request, agent) if agent else {}
     is_stream = method in STREAMING_OPERATIONS
     call = Call(request, principal, agent, params, version, is_stream)
     with ExitStack() as stack:
         if is_stream:
-            stack.callback(limits.open_stream(principal, incoming.address, agent.pk))
+            stack.callback(limits.open_stream(principal, incoming.address, call.agent.pk))
         operation = operations.get(method) or OPERATIONS.get(method) or EXTENSION_METHODS[method]
-        recheck = partial(_recheck, request.headers.get("Authorization", ""), agent.slug, method)
+        slug = agent.slug if agent else ""
+        recheck = partial(_recheck, request.headers.get("Authorization", ""), slug, method)
         return http.Answer(await operation(call), headers, is_stream, stack.pop_all().close, recheck)
 
 
@@ -105,15 +106,20 @@ def _asks_for_any_webhook(name: str, params: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of an operation. `params` is in ProtoJSON form."""
+    """A call of an operation. `params` is in ProtoJSON form. `named_agent`: None at the front door."""
 
     request: HttpRequest
     principal: Principal
-    agent: Agent
+    named_agent: Agent | None
     params: Any
     version: str  # of the caller, and of its webhooks
     is_stream: bool
     check: cancel.Check | None = None  # may refuse, in the transaction that writes
+
+    @property
+    def agent(self) -> Agent:
+        assert self.named_agent is not None, "an operation of DOOR_OPERATIONS"
+        return self.named_agent
 
 
 Operation = Callable[[Call], Awaitable[JSON | str | Updates]]
@@ -164,8 +170,8 @@ async def _get(call: Call) -> str:
 
 
 async def _list(call: Call) -> str:
-    request = ListTasksRequest.read(call.params, call.agent)
-    return await db.run(list_tasks, call.principal, call.agent, request)
+    request = ListTasksRequest.read(call.params, call.named_agent)
+    return await db.run(list_tasks, call.principal, call.named_agent, request)
 
 
 async def _cancel(call: Call) -> str:
@@ -267,6 +273,9 @@ WRITE_OPERATIONS = frozenset(
 
 STREAMING_OPERATIONS = frozenset({"SendStreamingMessage", "SubscribeToTask"})
 """The operations that answer with updates."""
+
+DOOR_OPERATIONS = frozenset({"ListTasks"})
+"""The operations that concern all agents, at the front door without a tenant."""
 
 
 def check_scope(principal: Principal, method: str) -> None:

@@ -23,7 +23,7 @@ from apps.record.models import TaskState
 
 
 def _tenant(name: str, info: ValidationInfo) -> str:
-    if name not in ("", cast(Agent, info.context).slug):
+    if name and name != cast(Agent, info.context).slug:
         raise ValueError("Names another agent than the URL does.")
     return name
 

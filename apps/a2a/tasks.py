@@ -27,7 +27,7 @@ from apps.record.content import blobs
 from apps.record.errors import InvalidParams, TaskNotFound
 from apps.record.events import EventType
 from apps.record.lookup import cold_task_counts
-from apps.record.models import Artifact, Context, Event, Task, TaskState
+from apps.record.models import Artifact, Context, Event, Task, TaskQuerySet, TaskState
 from apps.record.sql import TASK
 from apps.record.wire import SharedJSON, binding
 from db.sql import execute
@@ -102,6 +102,7 @@ def _restore_status(row: Task, index: int) -> None:
     event = statuses.order_by("-index").first()
     row.state = TaskState(event.payload["state"]) if event else TaskState.SUBMITTED
     row.status_message = event.payload.get("message") if event else None
+    row.slot = event.payload.get("slot") if event else None
     row.status_at = event.at if event else row.created_at
 
 
@@ -209,21 +210,63 @@ Filters = dict[str, object]
 """SQL conditions on tasks, each with its parameter."""
 
 
-def list_tasks(principal: Principal, agent: Agent, request: ListTasksRequest) -> str:
-    """The JSON of ListTasksResponse, newest status first; empty for anonymous callers. Raises InvalidParams."""
-    bound = binding(
-        "tasks", principal.sender, agent.pk, request.context_id, request.status, request.status_timestamp_after
-    )
+def list_tasks(principal: Principal, agent: Agent | None, request: ListTasksRequest) -> str:
+    """The JSON of ListTasksResponse, newest status first; empty for anonymous callers. Raises InvalidParams.
+
+    With an agent, the caller's tasks there. Without, all tasks that the caller may see, each with its agent in its
+    metadata.
+    """
+    of, asked = agent.pk if agent else None, (request.context_id, request.status, request.status_timestamp_after)
+    bound = binding("tasks", principal.sender, of, *asked)
     after = read_page_token(request.page_token, bound)
-    filters = _task_filters(principal, agent, request)
-    rows = _task_page(filters, after, request) if filters else []
+    count: Callable[[], int]
+    if agent is None:
+        visible = _visible_tasks(principal, request)
+        rows, count = _visible_page(visible, after, request), visible[:MAX_COUNTED].count
+    else:
+        filters = _task_filters(principal, agent, request)
+        rows, count = _task_page(filters, after, request) if filters else [], partial(_count, filters)
     page, has_more = rows[: request.page_size], len(rows) > request.page_size
     rest = {
         "nextPageToken": page_token((page[-1].status_at, page[-1].pk), bound) if has_more else "",
         "pageSize": request.page_size,
-        "totalSize": len(page) if after is None and not has_more else _count(filters),
+        "totalSize": len(page) if after is None and not has_more else count(),
     }
-    return f'{{"tasks":[{",".join(row.json for row in page)}],{json.dumps(rest)[1:]}'
+    texts = [row.json for row in page] if agent else _texts_with_agents(page)
+    return f'{{"tasks":[{",".join(texts)}],{json.dumps(rest)[1:]}'
+
+
+def _visible_tasks(principal: Principal, request: ListTasksRequest) -> TaskQuerySet:
+    if not principal.is_known:
+        return Task.objects.none()
+    found = Task.objects.visible_to(principal)
+    if request.context_id:
+        found = found.filter(context=lookup.restored_or_none(lookup.context_of(principal, request.context_id)))
+    if request.status is not None:
+        found = found.filter(state=request.status)
+    if request.status_timestamp_after is not None:
+        found = found.filter(status_at__gte=request.status_timestamp_after)
+    return found
+
+
+def _visible_page(visible: TaskQuerySet, after: Cursor | None, request: ListTasksRequest) -> list[task_json.TaskText]:
+    """One more than the page, to know whether there is another page."""
+    found = visible.filter(_before(after, "status_at")) if after else visible
+    keys = list(found.order_by("-status_at", "-pk").values_list("pk", flat=True)[: request.page_size + 1])
+    if not keys:
+        return []
+    return task_json.select(
+        f"task.id IN ({', '.join(['%s'] * len(keys))}) ORDER BY task.status_at DESC, task.id DESC",
+        keys,
+        history_length=request.history_length,
+        with_artifacts=request.include_artifacts,
+    )
+
+
+def _texts_with_agents(page: Sequence[task_json.TaskText]) -> list[str]:
+    agents = Agent.objects.only("slug", "name").in_bulk({row.agent_id for row in page})
+    named = {key: {"agent": one.slug, "agentName": one.name} for key, one in agents.items()}
+    return [row.json_with(named[row.agent_id]) for row in page]
 
 
 def _task_filters(principal: Principal, agent: Agent, request: ListTasksRequest) -> Filters:
@@ -291,9 +334,7 @@ def list_contexts(principal: Principal, agent: Agent, request: ListContextsReque
 def _context_page(principal: Principal, agent: Agent, after: Cursor | None, size: int) -> list[Context]:
     found = Context.objects.of(principal).listed().filter(agent=agent)
     if after is not None:
-        at, key = after
-        # The first condition is implied by the second; the index needs it.
-        found = found.filter(Q(updated_at__lte=at), Q(updated_at__lt=at) | Q(pk__lt=key))
+        found = found.filter(_before(after, "updated_at"))
     return list(found.only("context_id", "updated_at").order_by("-updated_at", "-id")[:size])
 
 
@@ -306,6 +347,13 @@ def _task_counts(agent: Agent, contexts: Sequence[uuid.UUID]) -> dict[uuid.UUID,
 
 Cursor = tuple[datetime.datetime, uuid.UUID]
 """The time and the key of the last row of a page, by which the list is ordered."""
+
+
+def _before(last: Cursor, time: str) -> Q:
+    """The rows after a page, in descending order by `time` and key."""
+    at, key = last
+    # The first condition is implied by the second; the index needs it.
+    return Q(**{f"{time}__lte": at}) & (Q(**{f"{time}__lt": at}) | Q(pk__lt=key))
 
 
 def page_token(last: Cursor, bound: str) -> str:

@@ -61,7 +61,7 @@ def _load_tools(modules: tuple[str, ...]) -> dict[str, RegisteredTool]:
 def _tools_of(module_name: str) -> list[RegisteredTool]:
     try:
         module = import_module(module_name)
-    except Exception as error:
+    except BaseException as error:
         raise HandlerError(f"The module {module_name!r} of AGENT_TOOLS cannot be imported: {error}") from error
     if functions := [one for one in vars(module).values() if is_tool(one)]:
         described = [(traits_of(function), function) for function in functions]

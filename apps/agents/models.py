@@ -165,7 +165,11 @@ class Agent(models.Model):
     groups = models.ManyToManyField(Group, blank=True, related_name="agents")
     on_busy = models.CharField(max_length=10, choices=OnBusy, default=OnBusy.ENQUEUE)
     time_limit = models.FloatField(
-        default=600.0, validators=[MinValueValidator(0.1)], help_text="The longest time for one turn, in seconds."
+        null=True,
+        blank=True,
+        default=600.0,
+        validators=[MinValueValidator(0.1)],
+        help_text="The longest time for one turn, in seconds. Empty: no limit, as for new remote agents.",
     )
     attempts = models.PositiveSmallIntegerField(
         default=3, validators=[MinValueValidator(1)], help_text="How many times a turn may start after crashes."

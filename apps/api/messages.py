@@ -42,7 +42,7 @@ from apps.features.queue.messages import send_now
 from apps.features.queue.models import QueuedMessage
 from apps.features.uploads import resumable
 from apps.limits import current as limits
-from apps.record import lineage
+from apps.record import lineage, lookup
 from apps.record.content import parts
 from apps.record.content.parts import words_of
 from apps.record.content.strict_json import digest_of
@@ -189,6 +189,9 @@ class Messages(Endpoint):
     async def post(self, request: Request, session: uuid.UUID) -> Response:
         """Status 202 means that an agent is working on the message. Follow the session's events to get its answer.
         Status 200 means that the agent has answered, or that the request waited for the task.
+
+        If one of your tasks of the session's agent waits for an answer, a message without `task` and `references`
+        answers the newest such task, as on the session's page.
 
         A repeated request with the same `Idempotency-Key` returns the same message, task and answer. Nothing runs
         again.
@@ -353,12 +356,19 @@ def queue_json(context: Context) -> JSON:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message with its agent. `earlier`: the result if it was sent before."""
+    """A message with its agent.
+
+    Attributes:
+        earlier: the result if it was sent before.
+        question_index: of the question that it answers.
+        asking: the task that asks, if the message does not name it.
+    """
 
     agent: Agent
     message: JSON
     earlier: Sent | None = None
-    question_index: int | None = None  # of the answered question
+    question_index: int | None = None
+    asking: uuid.UUID | None = None
 
 
 def find_session(principal: Principal, session: uuid.UUID) -> Context:
@@ -380,7 +390,7 @@ def find_own_session(principal: Principal, session: uuid.UUID) -> Context:
 def address_message(
     principal: Principal, session: uuid.UUID, message: JSON, task: uuid.UUID | None = None
 ) -> OutgoingMessage:
-    """Address a message (parts, messageId) to the session's agent or its open task.
+    """Address a message (parts, messageId) to the session's agent, its open task or its open question.
 
     Raises ContextNotFound, TaskNotFound, Conflict, UnsupportedOperation, ContentTypeNotSupported.
     """
@@ -395,7 +405,11 @@ def address_message(
         return OutgoingMessage(agent, said, earlier)
     check_may_use(principal, agent)
     check_media_types(agent, said["parts"])
-    return OutgoingMessage(agent, said)
+    is_addressed = task is not None or "referenceTaskIds" in message
+    asking = None if is_addressed else lookup.find_asking(principal, agent, context)
+    if asking is None:
+        return OutgoingMessage(agent, said)
+    return OutgoingMessage(agent, said, question_index=asking.status_event, asking=asking.pk)
 
 
 def _find_task(context: Context, task: uuid.UUID) -> Task:
@@ -443,9 +457,11 @@ async def send_message(endpoint: Endpoint, outgoing: OutgoingMessage, *, wait: b
         if wait:
             stack.callback(limits.open_stream(principal, endpoint.address))
         if not (sent := outgoing.earlier):
-            if not principal.key and "taskId" in outgoing.message:
-                await db.run(approvals.check_message, principal, outgoing.message)
+            if not principal.key:
+                asking = {"taskId": str(outgoing.asking)} if outgoing.asking else {}
+                await db.run(approvals.check_message, principal, outgoing.message | asking)
             more: JSON = {"question_index": outgoing.question_index, "traceparent": endpoint.traceparent}
+            more["finds_question"] = outgoing.asking is not None
             with idempotency_key_errors():
                 sent = await send.send(principal, outgoing.agent, outgoing.message, **more)
         if wait and sent.task is not None:

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from django.conf import settings
-from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import Q, QuerySet
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
@@ -27,7 +26,7 @@ from apps.record.content.parts import declared_media_type, pieces_joined, size_o
 from apps.record.events import EventType
 from apps.record.lineage import Versions, number_versions
 from apps.record.lookup import author_names, edit_histories
-from apps.record.models import Artifact, Context, Event, Message, Segment, Task, TaskState
+from apps.record.models import Artifact, Context, Event, Message, Task, TaskState
 from apps.record.projection import Author
 
 JSON = dict[str, Any]
@@ -279,8 +278,8 @@ def session_json(context: Context) -> JSON:
 
 def sessions_json(contexts: Sequence[Context]) -> list[JSON]:
     """At most three queries."""
-    slugs, counts = agent_slugs(context.agent_id for context in contexts), _message_counts(contexts)
-    return [build_session_json(context, slugs, counts.get(context.pk, 0)) for context in contexts]
+    slugs, counts = agent_slugs(context.agent_id for context in contexts), lineage.message_counts(contexts)
+    return [build_session_json(context, slugs, counts[context.pk]) for context in contexts]
 
 
 def build_session_json(context: Context, slugs: Slugs, message_count: int) -> JSON:
@@ -306,25 +305,6 @@ def build_session_json(context: Context, slugs: Slugs, message_count: int) -> JS
             "forkReason": context.fork_reason,
         },
     }
-
-
-def _message_counts(contexts: Sequence[Context]) -> dict[uuid.UUID, int]:
-    """Including inherited messages."""
-    own = Message.objects.filter(context__in=[context.pk for context in contexts])
-    counts = dict(own.values_list("context").annotate(Count("pk")).order_by())
-    forks = [context.pk for context in contexts if context.forked_at is not None]
-    for fork, number in _inherited_counts(forks) if forks else ():
-        counts[fork] = counts.get(fork, 0) + number
-    return counts | {context.pk: context.cold_messages for context in contexts if context.cold_file}
-
-
-def _inherited_counts(forks: list[uuid.UUID]) -> list[tuple[uuid.UUID, int]]:
-    said = Message.objects.filter(
-        context=OuterRef("source"), index__gte=OuterRef("first"), index__lte=OuterRef("last")
-    ).order_by()
-    number = Subquery(said.values("context").annotate(number=Count("pk")).values("number"))
-    segments = Segment.objects.filter(context__in=forks).annotate(number=Coalesce(number, 0)).order_by()
-    return list(segments.values_list(F("context"), F("number")))
 
 
 TOOL_EVENTS = (EventType.AGENT_TOOL_CALL, EventType.AGENT_TOOL_RESULT)

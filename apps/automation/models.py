@@ -1,4 +1,7 @@
-"""Schedules and incoming webhooks, and each of their due times and events. The rows are the truth; beat only wakes."""
+"""Schedules and incoming webhooks, each of their due times and events, and reruns of sessions.
+
+The rows are the truth; beat only wakes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import Workspace
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.record.models import Task
+from apps.record.models import Context, Task
 
 
 class ScheduleQuerySet(models.QuerySet["Schedule"]):
@@ -223,3 +226,14 @@ class IncomingEvent(models.Model):
     def key(self) -> str:
         """The messageId of what it starts."""
         return f"webhook:{self.pk}"
+
+
+class Rerun(models.Model):
+    """A session that got the messages of another again. Not part of replay."""
+
+    session = models.OneToOneField(Context, primary_key=True, on_delete=models.CASCADE, related_name="rerun")
+    source = models.ForeignKey(Context, on_delete=models.CASCADE, related_name="reruns")
+    started_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"{self.session_id} after {self.source_id}"

@@ -14,6 +14,7 @@ from agentkit import Message as Said
 from agentkit import ReferencedTask
 from apps.agents.models import Agent
 from apps.engine.output import Redaction
+from apps.engine.queue import Lane
 from apps.record import lineage, wire
 from apps.record.content import blobs
 from apps.record.events import JSON
@@ -25,6 +26,8 @@ from telemetry import tracing
 
 current_assignment: ContextVar[Assignment | None] = ContextVar("current_assignment", default=None)
 """Of the turn that the current code works for."""
+spends_for: ContextVar[Lane | None] = ContextVar("spends_for", default=None)
+"""Whose budgets a use of a language model counts for outside of turns, such as for a title."""
 
 ReleaseSlot = Callable[[], AbstractContextManager[None]]
 """Entered while a run only waits. It frees the run's slot for other runs."""

@@ -205,7 +205,8 @@ class Delegation:
     async def _relay(self, child: Task, said: JSON) -> None:
         text = next((part["text"] for part in said.get("parts", []) if part.get("text")), "")
         if line := text.strip().partition("\n")[0][:MAX_PROGRESS_LENGTH]:
-            told = line if said.get("metadata", {}).get(RELAYED) else f"{child.agent.name}: {line}"
+            is_named = said.get("metadata", {}).get(RELAYED) and child.agent.kind != Agent.Kind.REMOTE
+            told = line if is_named else f"{child.agent.name}: {line}"
             await self.recorder.relay(Progress(told, metadata={RELAYED: True}))
 
     def _suspend(self, child: Task) -> Suspended:
@@ -242,7 +243,9 @@ class Delegation:
             asked = Suspension.objects.filter(task=task, child=child, asked_at=child.status_at)
             if not TaskState(child.state).is_interrupted or not asked.exists():
                 return False
-            message = {**named, "role": "ROLE_USER", "parts": answer.parts, "metadata": answer.metadata}
+            is_early = questions.asks_approval(child.slot) and answer.created_at < child.status_at
+            parts = [{"data": questions.unasked(answer.parts)}] if is_early else answer.parts
+            message = {**named, "role": "ROLE_USER", "parts": parts, "metadata": answer.metadata}
             accept_and_publish(
                 principal_of(task),
                 child.agent,

@@ -14,6 +14,7 @@ from django.db import transaction
 
 import db
 from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Progress, Rejected
+from agentkit.outcomes import NO_ANSWER
 from apps.agents.models import Agent
 from apps.engine.accept import record_copy
 from apps.engine.output import MemoryChanges, store_large
@@ -202,7 +203,7 @@ def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message |
     elif isinstance(outcome, Failed | Rejected):
         _discard_provisional(log, task, ending, _failure_code(outcome), record_if_empty=True)
     if outcome is not None and not isinstance(outcome, Ongoing) and outcome.parts:
-        said = agent_message(log, task, outcome.parts, outcome.metadata)
+        said = agent_message(log, task, outcome.parts, outcome.message_metadata)
         log.add(EventType.AGENT_MESSAGE, {"message": said, **_author(task, ending)}, task=task.pk)
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
@@ -252,8 +253,8 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         log.add(EventType.AGENT_COMPLETE, delivered | ({"usage": ending.usage} if ending.usage else {}), task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _failure_code(outcome), "discarded": ids}, task=task.pk)
-    said = parts or [{"text": _only_text(log, task, made) or default_text([one.name for one in made if one.name])}]
-    message = agent_message(log, task, said, outcome.metadata)
+    said = parts or [{"text": _answer_text(log, task, made) or default_text([one.name for one in made if one.name])}]
+    message = agent_message(log, task, said, outcome.message_metadata)
     link = None
     if isinstance(outcome, AuthRequired) and ending.child is None:
         link = hook("CREDENTIAL_LINK")(outcome)
@@ -279,13 +280,14 @@ def _author(task: Task, ending: Ending) -> JSON:
 MAX_ANSWER_LENGTH = 20_000  # characters of an artifact that is also the message
 
 
-def _only_text(log: Ledger, task: Task, made: Sequence[Delivered]) -> str:
-    """The text of an only artifact that is no file, which many agents answer by; otherwise ""."""
-    if len(made) != 1 or "." in made[0].name:
+def _answer_text(log: Ledger, task: Task, made: Sequence[Delivered]) -> str:
+    """The text of the artifact `answer`, or of an only one that is no file; otherwise ""."""
+    answers = [one for one in made if one.name == ANSWER] or made
+    if len(answers) != 1 or "." in answers[0].name:
         return ""
-    if task.agent.kind != Agent.Kind.REMOTE and made[0].name not in ("", ANSWER):
+    if task.agent.kind != Agent.Kind.REMOTE and answers[0].name not in ("", ANSWER):
         return ""
-    match pieces_joined(assemble_parts(log.chunks(made[0]))):
+    match pieces_joined(assemble_parts(log.chunks(answers[0]))):
         case [{"text": str(text), **others}] if "filename" not in others and len(text) <= MAX_ANSWER_LENGTH:
             return text.strip()
     return ""
@@ -293,7 +295,7 @@ def _only_text(log: Ledger, task: Task, made: Sequence[Delivered]) -> str:
 
 def default_text(names: Sequence[str]) -> str:
     """What an agent says that ended without a word, with artifacts of these names."""
-    return f"Here is {', '.join(names)}." if names else "Done."
+    return f"Here is {', '.join(names)}." if names else NO_ANSWER
 
 
 def _signatures(log: Ledger, task: Task, made: Sequence[Delivered], inputs: dict[uuid.UUID, str]) -> JSON:
@@ -313,7 +315,7 @@ def _artifacts(task: Task, ending: Ending) -> list[Artifact]:
     streamed = [tokens.text] if tokens else None
     given = [one for one in outcome.artifacts if not tokens or [part.get("text") for part in one.parts] != streamed]
     if not given and not ending.streamed:
-        given = [Artifact(outcome.parts or [{"text": "Done."}], name=ANSWER)]
+        given = [Artifact(outcome.parts or [{"text": NO_ANSWER}], name=ANSWER)]
     stored = [store_large(task.workspace_id, [dict(part) for part in one.parts]) for one in given]
     return [dataclasses.replace(one, parts=cast(list[Part], parts)) for one, parts in zip(given, stored, strict=True)]
 

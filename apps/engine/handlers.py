@@ -10,7 +10,8 @@ import io
 import logging
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ from agentkit import (
     needs_thread,
     runner,
 )
+from agentkit.errors import HostSignal, contained
 from agentkit.runner import interrupt
 from apps.agents.models import Agent
 from apps.engine.assignment import Assignment, ReleaseSlot
@@ -118,7 +120,8 @@ class Impairment:
 def health_problem(agent: Agent) -> str:
     """Why the agent's handler cannot work here, as a sentence for operators, or ""."""
     try:
-        return handler_at(agent.handler).ailment()
+        with contained():
+            return handler_at(agent.handler).ailment()
     except HandlerError as error:
         is_missing = isinstance(error.__cause__, ModuleNotFoundError)
         return f"{error} Then restart Parley." if is_missing else str(error)
@@ -146,33 +149,58 @@ async def answer(agent: Agent, message: Message, **arguments: Any) -> Answer:
 
 async def _call[T](method: Callable[..., Awaitable[T]], agent: Agent, *arguments: Any, **named: Any) -> T:
     """Call `agentkit` with the agent's handler. Threads still running afterwards are lost."""
-    loan = ThreadLoan()
+    loan, loop = ThreadLoan(), asyncio.get_running_loop()
+    if loop.get_task_factory() is None:
+        loop.set_task_factory(_contained_task)
+    inside = _in_agent.set(True)
     try:
-        return await method(await handler_of(agent), *arguments, executor=loan, **named)
+        with contained():
+            return await method(await handler_of(agent), *arguments, executor=loan, **named)
     finally:
+        _in_agent.reset(inside)
         for call in loan.calls:
             if call.running():
                 handler_threads().lose(call, agent)
 
 
+_in_agent: ContextVar[bool] = ContextVar("_in_agent", default=False)
+
+
+def _contained_task(
+    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
+) -> asyncio.Task[Any]:
+    """A task; one that an agent's code starts cannot end the event loop."""
+    return asyncio.Task(_contained(work) if _in_agent.get() else work, loop=loop, **options)
+
+
+async def _contained[T](work: Coroutine[Any, Any, T]) -> T:
+    with contained():
+        return await work
+
+
 MAX_INTERRUPTS = 3
+DEAD_SECONDS = 120.0  # that a loop does not answer before its process is replaced
 BLOCKED_CHECKS = 10  # checks in a row with the same task; a single one may only mean a busy processor
 
 
-class Blocked(BaseException):
-    """Raised in a handler that blocks the event loop. It is no `Exception`, so `except Exception` does not catch it."""
+class Blocked(HostSignal):
+    """Raised in a handler that blocks the event loop."""
 
 
 class LoopWatchdog:
     """Interrupts handlers that block the event loop of `thread`.
 
     Attributes:
-        is_stuck: nothing ends the handler; other processes should take this one's runs.
+        is_stuck: nothing ends the handler, or the loop has ended; other processes should take this one's runs.
+        on_dead: called once the loop has not answered for DEAD_SECONDS.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, thread: threading.Thread, on_dead: Callable[[], object]
+    ) -> None:
         self._loop = loop
         self._watched = thread
+        self._on_dead = on_dead
         self.is_stuck = False
         self._beats = 0
         self._ended = threading.Event()
@@ -186,9 +214,15 @@ class LoopWatchdog:
 
     def _watch(self) -> None:
         seen: asyncio.Task[object] | None = None
-        blocked_checks, interrupts, beats = 0, 0, -1
+        blocked_checks, interrupts, beats, answered_at = 0, 0, -1, time.monotonic()
         while not self._ended.wait(settings.BLOCKED_SECONDS / BLOCKED_CHECKS):
             now = asyncio.current_task(self._loop)
+            if self._beats != beats:
+                answered_at = time.monotonic()
+            elif time.monotonic() - answered_at >= DEAD_SECONDS:
+                self._on_dead()
+                return
+            self.is_stuck = self.is_stuck or not self._watched.is_alive()
             if self._beats != beats:
                 beats, blocked_checks, interrupts, self.is_stuck = self._beats, 0, 0, False
                 try:

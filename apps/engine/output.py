@@ -28,6 +28,7 @@ from agentkit import (
     Token,
     WholeAnswer,
 )
+from agentkit.errors import Escaped
 from apps.record.content import blobs
 from apps.record.content.strict_json import UNSTORABLE, check_scalar
 from apps.record.errors import StorageFull
@@ -322,6 +323,8 @@ INVALID_RESPONSE = "invalid_agent_response"  # as in A2A
 
 
 def error_code(error: Exception) -> str:
+    if isinstance(error, Escaped):
+        return error.code
     if isinstance(error, InvalidAnswer):
         return INVALID_RESPONSE
     return "agent_unavailable" if isinstance(error, HandlerError) else "agent_error"

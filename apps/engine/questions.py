@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from agentkit import AuthRequired, InputRequired, Outcome, Part
 from agentkit.llm import approvals
-from agentkit.llm.approvals import APPROVE, ARGUMENTS, DECISION, FOR_SESSION, REFUSE
+from agentkit.llm.approvals import APPROVE, ARGUMENTS, DECISION, FOR_SESSION, REASON, REFUSE
 from agentkit.messages import Message as Said
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
@@ -64,10 +64,20 @@ def asks_approval(slot: JSON | None) -> bool:
     return slot is not None and "approvers" in slot
 
 
+def asking_task(slot: JSON | None) -> Task | None:
+    """The task that asks what `slot` passes on from a called agent; None if nothing is passed on. A query for each."""
+    found = None
+    while slot and "child" in slot:
+        found = Task.objects.filter(pk=slot["child"]).select_related("agent").first()
+        slot = found.slot if found else None
+    return found
+
+
 def asking_slot(slot: JSON | None) -> JSON | None:
     """The slot of the task that asks: below the tasks that pass on a called agent's question. A query for each."""
-    while slot and "child" in slot:
-        slot = Task.objects.filter(pk=slot["child"]).values_list("slot", flat=True).first()
+    if slot and "child" in slot:
+        below = asking_task(slot)
+        return below.slot if below else None
     return slot
 
 
@@ -83,8 +93,13 @@ def decided_in(slot: JSON | None) -> JSON:
 
 def overtaken(slot: JSON, parts: Sequence[JSON]) -> JSON:
     """The slot if somebody wrote before the question came: nothing is approved, and the agent learns their words."""
+    return {**slot, "value": {"calls": approvals.refuse_all(slot["value"]["calls"], unasked(parts)[REASON])}}
+
+
+def unasked(parts: Sequence[JSON]) -> JSON:
+    """The refusal that words stand for which somebody wrote before the question about a tool call came."""
     reason = f"Nobody was asked, because the user wrote meanwhile: {words_of(list(parts))}"[: approvals.MAX_REASON]
-    return {**slot, "value": {"calls": approvals.refuse_all(slot["value"]["calls"], reason)}}
+    return {DECISION: REFUSE, REASON: reason}
 
 
 def answer_of(message: JSON) -> JSON:

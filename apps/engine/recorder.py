@@ -120,7 +120,7 @@ class Recorder:
             counts = self.usage.add(usage)
             self._assignment.spent += counts.get("cost", 0.0)
             self._assignment.spent_tokens += counts["inputTokens"] + counts["outputTokens"]
-            _count_usage(str(usage.model), counts)
+            count_usage(str(usage.model), counts)
             return
         if isinstance(emission, Thought) and not self._assignment.agent.keep_thoughts:
             return
@@ -316,7 +316,7 @@ def _with_large_parts_stored(event: NewEvent, workspace: int) -> NewEvent:
     return NewEvent(event.type, {**event.payload, "artifact": {**artifact, "parts": parts}}, event.artifact_id)
 
 
-def _count_usage(model: str, counts: JSON) -> None:
+def count_usage(model: str, counts: JSON) -> None:
     metrics.MODEL_CALLS[model].inc(counts["requests"])
     metrics.MODEL_TOKENS[model, "input"].inc(counts["inputTokens"])
     metrics.MODEL_TOKENS[model, "output"].inc(counts["outputTokens"])

@@ -33,9 +33,10 @@ from agentkit import (
     SkillHandler,
     Start,
     chooses,
-    text_part,
 )
-from agentkit.runner import constant_response_type, selector_takes_task
+from agentkit.errors import Escaped
+from agentkit.outcomes import CLARIFY, REJECTED
+from agentkit.runner import NeedsTask, constant_response_type, selector_takes_task
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents import versions
 from apps.agents.models import Agent
@@ -94,10 +95,14 @@ async def send(
     if not require_task and not message.get("taskId") and question is None:
         choice = await _choose(principal, agent, message, finds_question)
         if choice is not None and choice.is_message:
-            answered = await answer_with_message(principal, agent, message, choice.answer)
-            return Sent(answered.context, answered.index, answer=answered.message, repeated=answered.repeated)
+            try:
+                answered = await answer_with_message(principal, agent, message, choice.answer)
+                return Sent(answered.context, answered.index, answer=answered.message, repeated=answered.repeated)
+            except NeedsTask:
+                choice = BY_TASK
         if choice is not None:
-            skill, question_index, finds_question = choice.skill, choice.asked, choice.asked is not None
+            skill, finds_question = choice.skill, choice.asked is not None
+            question_index = question_index or choice.asked
     since = feed.start_listening()
     receipt = await db.run(
         accept_and_publish,
@@ -177,8 +182,9 @@ async def _choose(principal: Principal, agent: Agent, message: JSON, finds_quest
         return BY_TASK
     if isinstance(decision, Start):
         return Choice(skill=decision.skill)
-    words = decision.question if isinstance(decision, Clarify) else decision.reason
-    return Choice(is_message=True, answer=Answer([text_part(words)]))
+    if isinstance(decision, Clarify):
+        return Choice(is_message=True, answer=Answer.error(decision.question, CLARIFY))
+    return Choice(is_message=True, answer=Answer.error(decision.reason, REJECTED))
 
 
 def _can_choose(agent: Agent) -> bool:
@@ -200,8 +206,7 @@ async def _select_response_type(
             task = await db.run(_newest_task, principal, agent, received.wire) if takes_task else None
             return await handlers.select_response_type(agent, received, task)
     except Exception as error:
-        kind = logs.describe(error, texts="none")
-        log.warning("agent %s chose no response type, so there is a task: %s", agent.slug, kind)
+        log.warning("agent %s chose no response type, so there is a task: %s", agent.slug, logs.describe(error))
         return ResponseType.TASK
 
 
@@ -269,7 +274,7 @@ async def answer_with_message(
     """Record the message with the agent's answer, or with `given`.
 
     If the agent fails, the answer is an error: a sentence, and a code in `metadata.error`.
-    Raises errors.Refusal if the agent is not asked; then nothing is stored.
+    Raises errors.Refusal if the agent is not asked, and NeedsTask; then nothing is stored.
     """
     body_hash = digest_of(message)
     while (earlier := await db.run(_claim_message, principal, agent, message, body_hash)) is not None:
@@ -310,12 +315,15 @@ async def _ask_within_deadline(agent: Agent, message: JSON, conversation: Conver
     try:
         async with asyncio.timeout(settings.ANSWER_SECONDS) as limit:
             return await handlers.answer(agent, received, history=history, references=references, session=session)
+    except NeedsTask:
+        raise
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():
             late = f"The agent did not answer within {settings.ANSWER_SECONDS:g} seconds. Try again, or ask for less."
             return Answer.error(late, "time_limit")
         handlers.log_error(agent, error)
-        return Answer.error(AGENT_ERROR_MESSAGE, error_code(error))
+        said = str(error) if isinstance(error, Escaped) else AGENT_ERROR_MESSAGE
+        return Answer.error(said, error_code(error))
 
 
 def _cleaned_answer(agent: Agent, said: Answer) -> Answer:
@@ -348,7 +356,7 @@ def _claim_message(principal: Principal, agent: Agent, message: JSON, body_hash:
     if accepted.answer is not None:
         return _earlier_answer(accepted.answer)
     if accepted.task_id is not None:
-        raise InvalidParams("This messageId led to a task. Use a new messageId.", "messageId")
+        raise NeedsTask
     if accepted.claimed_until is None:
         raise InvalidParams(
             "This messageId was sent in a conversation that was cleared. Use a new messageId.", "messageId"

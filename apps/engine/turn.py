@@ -23,8 +23,9 @@ from django.utils.module_loading import import_string
 from opentelemetry.trace import get_current_span
 
 import db
-from agentkit import Failed, HandlerError, Outcome, Progress, Session, Suspended, TaskContext
+from agentkit import Completed, Failed, HandlerError, Outcome, Progress, Session, Suspended, TaskContext
 from agentkit.context import bookmarks
+from agentkit.errors import Escaped, contained
 from apps.agents import versions
 from apps.agents.models import Agent
 from apps.engine import cancel, delegation, finish, handlers
@@ -149,10 +150,11 @@ async def _run_agent(
     )  # between attempts it keeps working, so that time counts
     outcome: Outcome | Ongoing
     try:
-        async with asyncio.timeout(max(0.0, agent.time_limit - spent)) as limit:
+        async with asyncio.timeout(None if agent.time_limit is None else max(0.0, agent.time_limit - spent)) as limit:
             while True:
                 try:
-                    outcome = await _executor_of(assignment.agent.kind)(assignment, task, release_slot)
+                    with contained():
+                        outcome = await _executor_of(assignment.agent.kind)(assignment, task, release_slot)
                     break
                 except (AgentUnavailable, HandlerError):
                     if calls.is_used or not await hand_to_fallback(assignment, calls.recorder, task):
@@ -249,6 +251,8 @@ def _agent_error(assignment: Assignment, raised: Exception, code: str = "") -> t
 
 def _message_of(assignment: Assignment, raised: Exception) -> str:
     """For who asked: operators are told why an agent cannot be loaded."""
+    if isinstance(raised, Escaped):
+        return str(raised)
     if not isinstance(raised, HandlerError):
         return AGENT_ERROR_MESSAGE
     owner, name = assignment.task.owner, assignment.agent.name
@@ -305,6 +309,9 @@ async def _finish_turn(
             span=assignment.span,
         )
         following = await db.persist(finish.finish, assignment.task, assignment.message, ending)
+    if _has_no_answer(ending) and agent.kind == Agent.Kind.HOSTED:
+        log.warning("agent %s returned no answer", agent.slug)
+        await db.run(runs.add_note, assignment.lease.run_id, NO_ANSWER_NOTE)
     if tracing.is_on():
         _mark_span(ending)
     _count_end(assignment, ending)
@@ -313,6 +320,14 @@ async def _finish_turn(
         await db.run(_release_children, assignment.task.pk, ending)
     if following is not None:  # last, so that the next turn's children are not canceled
         await db.run(publish, following)
+
+
+NO_ANSWER_NOTE = "The agent's code returned nothing and said nothing. Does it lack a return?"
+
+
+def _has_no_answer(ending: Ending) -> bool:
+    outcome = ending.outcome
+    return isinstance(outcome, Completed) and not (outcome.parts or outcome.artifacts or ending.streamed)
 
 
 def _mark_span(ending: Ending) -> None:

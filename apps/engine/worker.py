@@ -11,6 +11,7 @@ import itertools
 import logging
 import os
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -40,7 +41,7 @@ from apps.record.models import TaskState
 from apps.record.runs import Lease, LeaseLost
 from db import sql
 from db.threads import Singleton
-from telemetry import metrics, tracing
+from telemetry import logs, metrics, tracing
 
 log = logging.getLogger("parley.engine")
 
@@ -80,7 +81,7 @@ class WorkerProcess:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="runs", daemon=True)
         self._thread.start()
-        self._watchdog = LoopWatchdog(self._loop, self._thread)
+        self._watchdog = LoopWatchdog(self._loop, self._thread, restart_process)
         self._ended = threading.Event()
         threading.Thread(target=self._keep_leases, name="leases", daemon=True).start()
         handlers.capture_stdout()
@@ -98,6 +99,13 @@ class WorkerProcess:
                 return
             except Blocked:
                 continue
+            except BaseException as error:  # of an agent's callback; the loop goes on
+                log.error("an agent's code raised %s on the event loop", logs.describe(error, texts="none"))
+
+    def on_loop(self, call: Callable[[], object]) -> None:
+        """Call it soon from the event loop; never, if that is dead."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call)
 
     def claim_and_wait(self, run_id: uuid.UUID) -> bool:
         """Claim this run and begin it. Returns False if this process is full or closing; then ask another."""
@@ -146,14 +154,19 @@ class WorkerProcess:
         self._closing = True
         self._stop_listening()
         wait(self._claiming, grace)
-        left = max(0.0, deadline - time.monotonic())
-        asyncio.run_coroutine_threadsafe(self._drain(left), self._loop).result(left + 30)
+        is_stuck = self._watchdog.is_stuck
+        if is_stuck:  # nothing runs there any more
+            db.submit(release_runs, [active.assignment for active in list(self._active.values())]).result()
+        else:
+            left = max(0.0, deadline - time.monotonic())
+            asyncio.run_coroutine_threadsafe(self._drain(left), self._loop).result(left + 30)
         self._ended.set()
         self._watchdog.close()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
         handlers.restore_stdout()
+        if not is_stuck:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
     def _begin(self, assignment: Assignment) -> None:
         key = str(assignment.lease.run_id)
@@ -180,7 +193,7 @@ class WorkerProcess:
                 await execute_turn(assignment, lambda: active.interrupted, self._slots.released_for_a_while)
         except asyncio.CancelledError:
             pass
-        except Exception:
+        except BaseException:  # whatever it is, the loop goes on
             log.exception("run %s could not be recorded; it is taken up again when its lease ends", key)
         finally:
             if printed.line or printed.lines:
@@ -382,6 +395,21 @@ def current_load() -> Load:
     """What this process carries. It does not start the event loop of a process that has had no run."""
     worker = _worker.peek()
     return worker.load if worker is not None else Load(0, 0, settings.RUNS_PER_PROCESS)
+
+
+def call_on_loop(call: Callable[[], object]) -> None:
+    """Call it from the event loop of this process's runs, which shows that it lives; at once, if there was no run."""
+    worker = _worker.peek()
+    if worker is None:
+        call()
+    else:
+        worker.on_loop(call)
+
+
+def restart_process() -> None:
+    """Begin this program again in the same process: its event loop is dead. All work is in the database."""
+    log.critical("the event loop of runs does not answer any more; this process starts again")
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
 
 
 def close_current_worker(grace: float) -> None:

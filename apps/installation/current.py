@@ -49,6 +49,7 @@ class Endpoint:
     prices: Mapping[str, Prices]
     choices: Sequence[str] = ()  # models that people may choose
     found: Sequence[str] = ()  # all that the endpoint listed
+    names_sessions: bool = True
 
     @property
     def is_usable(self) -> bool:
@@ -202,4 +203,6 @@ def endpoint_of(row: ModelConnection) -> Endpoint:
         if one.get("input_price") is not None or one.get("output_price") is not None
     }
     choices = [one["name"] for one in row.offers if one.get("is_choice")]
-    return Endpoint(row.name, row.slug, row.base_url, row.api_key, row.model, prices, choices, row.found)
+    return Endpoint(
+        row.name, row.slug, row.base_url, row.api_key, row.model, prices, choices, row.found, row.names_sessions
+    )

@@ -91,6 +91,12 @@ class ModelConnection(models.Model):
     is_default = models.BooleanField(
         "default connection", default=False, help_text="Agents that name no connection use this one."
     )
+    names_sessions = models.BooleanField(
+        "name sessions",
+        default=True,
+        db_default=True,
+        help_text="Of the default connection: its default model reads a session's first two messages and names it.",
+    )
     added_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+", editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     checked_at = models.DateTimeField("tested", null=True, editable=False)

@@ -15,8 +15,9 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from agentkit import Artifact, Completed, InputRequired, Outcome, Skill, SkillHandler, SyncTaskContext
+from agentkit.messages import Message as Said
 from agentkit.messages import Part
-from agentkit.slots import SAMPLES
+from agentkit.slots import SAMPLES, answer_of, asks_value
 from apps.accounts.principals import Principal
 from apps.engine import delegation, finish
 from apps.plans.definitions import Check, StepDefinition
@@ -90,7 +91,7 @@ def _outcome_of(task: SyncTaskContext, wanted: dict[str, Any]) -> Outcome:
             raise _InvalidAnswer(f"{problem} Please send another file.")
     text = task.message.text.strip()
     if (schema := wanted.get("schema")) is not None:
-        made.append(Artifact.json(ANSWER, _form_answer(task.message.data, text, schema)))
+        made.append(Artifact.json(ANSWER, _form_answer(task.message, schema)))
     elif not made:
         if not text and not task.message.files:
             raise _InvalidAnswer("Please answer in words.")
@@ -100,26 +101,16 @@ def _outcome_of(task: SyncTaskContext, wanted: dict[str, Any]) -> Outcome:
     return Completed(said, made)
 
 
-def _form_answer(given: list[Any], text: str, schema: dict[str, Any]) -> Any:
+def _form_answer(message: Said, schema: dict[str, Any]) -> Any:
     """The answer, checked by its schema. Raises _InvalidAnswer."""
-    values = [*given, *_read_json(text)]
-    properties = schema.get("properties")
-    if not values and text and isinstance(properties, dict) and len(properties) == 1:
-        values = [{next(iter(properties)): text}]
-    if not values:
+    value = answer_of({"name": ANSWER, "schema": schema}, message, strict_json.read)
+    if value is None or (isinstance(value, str) and not asks_value(schema)):
         raise _InvalidAnswer("Please fill in the form.")
     try:
-        json_schema.validate(schema, values[0], ANSWER)
+        json_schema.validate(schema, value, ANSWER)
     except InvalidParams as error:
         raise _InvalidAnswer(f"That does not fit: {error} Please answer again.") from None
-    return values[0]
-
-
-def _read_json(text: str) -> list[Any]:
-    with suppress(ValueError):
-        if isinstance(value := strict_json.read(text), dict | list):
-            return [value]
-    return []
+    return value
 
 
 def _request_in(data: list[Any]) -> dict[str, Any]:
@@ -143,6 +134,8 @@ def _form_schema(wanted: dict[str, Any]) -> dict[str, Any] | None:
     file |= {"contentMediaType": media_type} if media_type else {}
     file |= {SAMPLES: wanted["samples"]} if wanted.get("samples") else {}
     schema = schema or {}
+    if asks_value(schema):
+        schema = {"properties": {ANSWER: schema}, "required": [ANSWER]}
     properties = {UPLOAD: file, **schema.get("properties", {})}
     return {**schema, "type": "object", "properties": properties, "required": [UPLOAD, *schema.get("required", [])]}
 

@@ -20,6 +20,7 @@ from django.utils import timezone
 import db
 from agentkit import AgentFailure, Failed, HandlerError, InputRequired, Outcome, Progress, TaskContext
 from agentkit.messages import is_file, kind_of
+from agentkit.slots import from_text
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent, AgentVersion
 from apps.engine import delegation, finish
@@ -202,7 +203,9 @@ def _inputs_from(plan: CompiledPlan, messages: list[Message], earlier: JSON) -> 
         elif number == 0:
             given = {"text": words, **given}
         else:
-            given |= _input_from_text(words, schema_of_missing(plan.definition, given))
+            asked = schema_of_missing(plan.definition, given)
+            value = from_text(asked, words, strict_json.read) if words and asked else None
+            given |= value if isinstance(value, dict) else {}
     given["files"] = files
     whole, problems = complete_inputs(plan.definition, given)
     if problems:
@@ -218,21 +221,6 @@ def _inputs_in_text(text: str, definition: PlanDefinition) -> JSON:
         if isinstance(value, dict) and value.keys() & definition.inputs.get("properties", {}).keys():
             return value
     return {}
-
-
-def _input_from_text(text: str, asked: JSON) -> JSON:
-    """The only requested input, from a text; types other than string are parsed as JSON.
-
-    A value that cannot be stored, such as NaN, stays text, which the schema refuses.
-    """
-    fields: JSON = asked.get("properties", {})
-    if not text or len(fields) != 1:
-        return {}
-    ((name, schema),) = fields.items()
-    if isinstance(schema, dict) and schema.get("type", "string") != "string":
-        with suppress(ValueError):
-            return {name: strict_json.read(text)}
-    return {name: text}
 
 
 def _first_steps(run: PlanRun, plan: CompiledPlan, earlier: PlanRun | None, from_step: str) -> list[Step]:

@@ -57,6 +57,11 @@ class NewTask(TypedDict):
     metadata: NotRequired[JSON]
 
 
+def imported_author(told: JSON) -> str:
+    """The model, or the program, that wrote what was imported. `told`: the `imported` of its payload or metadata."""
+    return str(told.get("model") or told["source"])
+
+
 DATED = "dated"
 """The key of a payload that says when an imported event happened, in ISO 8601. `Event.at` says when it was recorded:
 readers that follow the log go by that."""

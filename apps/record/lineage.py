@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
 
 from apps.accounts.models import Workspace
 from apps.record.events import JSON, EventType
@@ -52,6 +52,24 @@ def events(context: Context, after: int = 0, upto: int | None = None) -> QuerySe
 def messages(context: Context) -> QuerySet[Message]:
     """The context's messages, with its parents' messages before the fork."""
     return Message.objects.filter(**row_lookups(context, "index"))
+
+
+def message_counts(contexts: Sequence[Context]) -> dict[uuid.UUID, int]:
+    """The number of messages of each context, with its parents' before the fork. At most two queries."""
+    cold = {one.pk: one.cold_messages for one in contexts if one.cold_file}
+    warm = [one for one in contexts if one.pk not in cold]
+    counts = dict.fromkeys((one.pk for one in warm), 0) | cold
+    if roots := [one.pk for one in warm if one.forked_at is None]:
+        counts |= dict(
+            Message.objects.filter(context__in=roots).values_list("context").annotate(Count("pk")).order_by()
+        )
+    if forks := [one.pk for one in warm if one.forked_at is not None]:  # their own messages are in a segment, too
+        within = {"context": OuterRef("source"), "index__gte": OuterRef("first"), "index__lte": OuterRef("last")}
+        said = Message.objects.filter(**within).order_by().values("context").annotate(number=Count("pk"))
+        segments = Segment.objects.filter(context__in=forks).annotate(number=Subquery(said.values("number"))).order_by()
+        for fork, number in segments.values_list("context_id", "number"):
+            counts[fork] += number or 0
+    return counts
 
 
 def tasks(context: Context) -> TaskQuerySet:

@@ -45,7 +45,7 @@ class Target:
 def find_target(principal: Principal, agent: Agent, message: JSON, *, finds_question: bool = False) -> Target:
     """The context and the caller's task in a message. Raises TaskNotFound, InvalidParams, UnsupportedOperation.
 
-    `finds_question`: a message without a task is for the caller's newest one here, if that waits for an answer.
+    `finds_question`: a message without a task is for the caller's newest one here that waits for an answer.
     """
     context_id = message.get("contextId") or ""
     if task_id := message.get("taskId"):
@@ -59,10 +59,16 @@ def find_target(principal: Principal, agent: Agent, message: JSON, *, finds_ques
     context = find_context(principal, agent, context_id) if context_id else None
     if context is not None:
         check_may_write(principal, context)
-        own = lineage.newest_task(context, agent=agent, owner=principal.user_id) if finds_question else None
-        if own is not None and TaskState(own.state).is_interrupted:
-            return Target(context, own.pk, own.status_event)
+        asking = find_asking(principal, agent, context) if finds_question else None
+        if asking is not None:
+            return Target(context, asking.pk, asking.status_event)
     return Target(context, None)
+
+
+def find_asking(principal: Principal, agent: Agent, context: Context) -> Task | None:
+    """The caller's newest task of the agent that waits for an answer or a credential in the context."""
+    own = lineage.newest_task(context, agent=agent, owner=principal.user_id, state__in=INTERRUPTED_STATES)
+    return own if own is not None and TaskState(own.state).is_interrupted else None
 
 
 class NotYourTask(UnsupportedOperation):

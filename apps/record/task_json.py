@@ -42,6 +42,13 @@ class TaskText:
     def json(self) -> str:
         return _text(self.pk, self.status_at, *self.columns)
 
+    def json_with(self, metadata: JSON) -> str:
+        """The same with more metadata."""
+        *first, own, history, artifacts = self.columns
+        merged = (json.loads(own) if own else None) or {}
+        columns = [*first, wire.json_text(merged | metadata), history, artifacts]
+        return _text(self.pk, self.status_at, *columns)
+
     def is_seen_by(self, principal: Principal) -> bool:
         """As `Task.objects.visible_to`."""
         if any(principal.owns(owner, self.workspace_id) for owner in (self.owner_id, self.context_owner)):
@@ -94,10 +101,13 @@ def _text(
     context: Any,
     context_id: str,
     said: str | None,
+    slot: str | None,
     metadata: str,
     history: str | None,
     artifacts: str | None,
 ) -> str:
+    if said and said not in EMPTY and slot and slot not in EMPTY:
+        said = wire.json_text(wire.with_slot(json.loads(said), json.loads(slot)))
     status = f'{{"state":"{TaskState(state).wire}","timestamp":"{wire.timestamp(status_at)}"'
     status += f',"message":{said}}}' if said and said not in EMPTY else "}"
     text = f'{{"id":"{key}","contextId":{json.dumps(context_id, ensure_ascii=False)},"status":{status}'
@@ -132,7 +142,8 @@ def _select_sql(vendor: str, condition: str, with_history: bool, with_artifacts:
     columns = (
         "task.id, task.owner_id, task.workspace_id, task.agent_id, context.owner_id, "
         "CASE WHEN context.is_shared THEN context.workspace_id END, task.status_at, task.state, task.context_id, "
-        f"context.context_id, {{json task.status_message}}, {{json task.metadata}}, {history}, {artifacts}"
+        "context.context_id, {json task.status_message}, {json task.slot}, {json task.metadata}, "
+        f"{history}, {artifacts}"
     )
     tables = (
         f"{quote(Task._meta.db_table)} AS task "

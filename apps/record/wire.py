@@ -102,9 +102,22 @@ def with_signature(shown: JSON) -> JSON:
     return shown | ({"metadata": shown.get("metadata", {}) | metadata} if metadata else {})
 
 
-def status(state: str, at: datetime.datetime, said: JSON | None, context: Context) -> JSON:
+def status(
+    state: str, at: datetime.datetime, said: JSON | None, context: Context, slot: Mapping[str, Any] | None = None
+) -> JSON:
+    """A TaskStatus. The message of a question has its slot in its metadata."""
     shown: JSON = {"state": TaskState(state).wire, "timestamp": timestamp(at)}
-    return shown | ({"message": with_content(said, context.pk)} if said else {})
+    return shown | ({"message": with_slot(with_content(said, context.pk), slot)} if said else {})
+
+
+def with_slot(message: JSON, slot: Mapping[str, Any] | None) -> JSON:
+    """A question's message with its slot (name and JSON Schema) as `slot` in its metadata."""
+    return message | {"metadata": {**message.get("metadata", {}), "slot": _public_slot(slot)}} if slot else message
+
+
+def _public_slot(slot: Mapping[str, Any]) -> JSON:
+    """The slot without the agent's own data."""
+    return {name: value for name, value in slot.items() if name != "value"}
 
 
 def task(row: Task, *, history: Sequence[Message] | None, artifacts: Sequence[Artifact]) -> JSON:
@@ -112,7 +125,7 @@ def task(row: Task, *, history: Sequence[Message] | None, artifacts: Sequence[Ar
     shown: JSON = {
         "id": str(row.pk),
         "contextId": row.context.context_id,
-        "status": status(row.state, row.status_at, row.status_message, row.context),
+        "status": status(row.state, row.status_at, row.status_message, row.context, row.slot),
         "artifacts": [artifact(one, row.context_id) for one in artifacts],
     }
     if history is not None:
@@ -167,7 +180,8 @@ def stream_response(event: Event, context: Context) -> JSON | None:
     match event.type:
         case EventType.AGENT_STATUS if "kept" not in event.payload:
             payload = event.payload
-            update = ids | {"status": status(payload["state"], event.at, payload.get("message"), context)}
+            said, slot = payload.get("message"), payload.get("slot")
+            update = ids | {"status": status(payload["state"], event.at, said, context, slot)}
             return {"statusUpdate": update | ({"metadata": hints} if (hints := _status_metadata(payload)) else {})}
         case EventType.ARTIFACT_UPDATE:
             chunk = with_content(event.payload["artifact"], context.pk)
@@ -181,10 +195,8 @@ def stream_response(event: Event, context: Context) -> JSON | None:
 
 def _status_metadata(payload: JSON) -> JSON:
     """Our extensions of a status: progress, and the slot that asks for an answer."""
-    hints = {name: payload[name] for name in ("progress", "slot") if payload.get(name)}
-    if "value" in hints.get("slot", {}):  # private to the agent
-        hints["slot"] = {name: value for name, value in hints["slot"].items() if name != "value"}
-    return hints
+    hints = {"progress": payload.get("progress"), "slot": _public_slot(payload.get("slot") or {})}
+    return {name: value for name, value in hints.items() if value}
 
 
 def _token_update(event: Event) -> JSON:

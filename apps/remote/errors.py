@@ -86,18 +86,22 @@ class Unauthorized(RemoteError):
 
 
 class Overloaded(RemoteError):
-    """The agent takes no more work now (429, 503); `retry_after` in seconds, at most a day, where it says so."""
+    """The agent takes no more work now (429, 503); `retry_after` in seconds, at most a day, where it says so.
+
+    `is_cut`: a proxy says that its connection to the agent broke, so the agent may have the request.
+    """
 
     code = "agent_overloaded"
     loggable = False
     is_transient = True
 
-    def __init__(self, message: str, *, status: int = 503, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, status: int = 503, retry_after: float | None = None, is_cut: bool = False
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
-        # A 503 may come from a proxy whose connection to the agent broke.
-        self.was_sent = False if status == 429 or retry_after is not None else None
+        self.was_sent = None if is_cut else False
 
 
 class Misbehaved(RemoteError):

@@ -25,6 +25,7 @@ import db
 from apps.agents.models import Agent, AgentStats
 from apps.engine.handlers import Impairment
 from apps.features.health import monitoring
+from apps.remote.authentication import credentials
 from apps.remote.models import Breaker, Check, CheckedHour, Checkup, RemoteAgent, RoundResult
 from apps.remote.probes import Finding, inspect_agent
 from db import sql
@@ -206,6 +207,9 @@ def health_problem(agent: Agent) -> str | Impairment:
         return found
     if breaker and state == Breaker.State.HALF_OPEN:
         return Impairment(f"Calls to it failed again and again; the next one tries it. {breaker.error}")
+    lacking = credentials.missing(agent, None)
+    if not found and lacking is not None and not lacking.is_personal:
+        return Impairment(f"It needs a credential. {lacking}")
     return found
 
 

@@ -193,7 +193,8 @@ def _slug_taken(slug: str) -> ValidationError:
 
 def apply_card(agent: Agent, card: JSON, **policies: Any) -> None:
     """Apply the card to the agent. Raises ValidationError."""
-    given = {**policies, "kind": Agent.Kind.REMOTE, **cards.agent_fields(card)}
+    unlimited = {} if agent.pk else {"time_limit": None}  # its work may take days
+    given = {**unlimited, **policies, "kind": Agent.Kind.REMOTE, **cards.agent_fields(card)}
     for name, value in given.items():
         setattr(agent, name, value)
     if agent.pk and not policies:  # an operator's earlier choices may no longer be valid

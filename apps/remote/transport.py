@@ -224,10 +224,13 @@ def _is_stream(response: httpx.Response) -> bool:
 
 
 async def _error_body(response: httpx.Response) -> Any:
+    """Its JSON; the beginning of what is no JSON; None if nothing came."""
+    content = b""
     try:
-        return await parse_json(await read_body(response))
+        content = await read_body(response)
+        return await parse_json(content)
     except RemoteError:
-        return None
+        return content[:LONGEST_ERROR].decode(errors="replace") or None
 
 
 @asynccontextmanager
@@ -418,8 +421,13 @@ def _utc_timestamp(text: Any) -> str | None:
     return moment.isoformat().replace("+00:00", "Z")
 
 
+BROKE_AT_PROXY = re.compile("reset reason: (connection termination|remote reset|protocol error)", re.IGNORECASE)
+"""Envoy's words in a 503 after it had sent the request
+(https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage)."""
+
+
 def error_of_response(response: httpx.Response, body: Any) -> RemoteError:
-    """The error of a response; `body` is its JSON, or None."""
+    """The error of a response; `body` is its JSON, or text, or None."""
     status, error = response.status_code, error_object(body)
     said = _error_text(error, body)
     if status in (401, 403):
@@ -428,7 +436,9 @@ def error_of_response(response: httpx.Response, body: Any) -> RemoteError:
         return Unauthorized(_sentence(problem, said), status=status, challenge=challenge)
     if status in (429, 503):
         wait = retry_after(response.headers.get("retry-after", ""))
-        return Overloaded(_sentence("The agent takes no more work now", said), status=status, retry_after=wait)
+        is_cut = status == 503 and wait is None and isinstance(body, str) and bool(BROKE_AT_PROXY.search(body))
+        told = _sentence("The agent takes no more work now", said)
+        return Overloaded(told, status=status, retry_after=wait, is_cut=is_cut)
     reason = reason_of(error, body) or f"HTTP_{status}"
     return Refused(
         _sentence(f"The agent refused ({reason})", said),

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any, cast
 
 from a2a.types import AgentCard
+from django import forms
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import ValidationError
@@ -30,6 +31,7 @@ from apps.agents import cards, options
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.search import find_agents, matching, modes_of, skills_of, tags_of
 from apps.features.health import monitoring
+from apps.features.model_agents.forms import seconds_of
 from apps.features.model_agents.making import why_not_make
 from apps.features.routing.suggestions import example_messages
 from apps.plans.registry import definition_of
@@ -112,10 +114,12 @@ def _has_form(agent: Agent) -> bool:
 
 def _remote_details(request: HttpRequest, agent: Agent) -> JSON:
     if agent.kind != Agent.Kind.REMOTE:
-        return {"uptime": None, "remote": None}
+        return {"uptime": None, "remote": None, "lacks_credential": False}
     remote = RemoteAgent.objects.select_related("agent__current_version", "proposed").filter(agent=agent).first()
-    has_credentials = credentials.has_agent_credentials(agent, cast("User", request.user))
-    return {"uptime": health_checks.uptime_of(agent), "remote": remote, "has_credentials": has_credentials}
+    person = cast("User", request.user)
+    has_credentials = credentials.has_agent_credentials(agent, person)
+    about = {"uptime": health_checks.uptime_of(agent), "remote": remote, "has_credentials": has_credentials}
+    return about | {"lacks_credential": missing(agent, person.pk) is not None}
 
 
 def _versions(request: HttpRequest, agent: Agent) -> list[AgentVersion]:
@@ -410,6 +414,7 @@ class AgentForm:
     slug: str = ""
     access: str = OWN_ACCESS
     digest: str = ""
+    minutes: str = ""  # the longest time for a turn; "": no limit
     preview: Preview | None = None
     problems: dict[str, str] = field(default_factory=dict)
     allow: list[str] = field(default_factory=list)  # private hosts that the operator allows together with the agent
@@ -418,9 +423,9 @@ class AgentForm:
 
     @classmethod
     def read(cls, request: HttpRequest) -> AgentForm:
-        names = ("url", "card", "slug", "access", "digest")
-        url, card, slug, access, digest = (request.POST.get(name, "").replace("\x00", "").strip() for name in names)
-        found = cls(url, card, slug, access or OWN_ACCESS, digest)
+        names = ("url", "card", "slug", "access", "digest", "minutes")
+        given = {name: request.POST.get(name, "").replace("\x00", "").strip() for name in names}
+        found = cls(**given | {"access": given["access"] or OWN_ACCESS})  # type: ignore[arg-type]
         found.may_allow = allowances.may_allow(cast("User", request.user))
         if found.may_allow:
             found.allow = list(filter(allowances.is_entry, request.POST.getlist("allow")[:MOST_ALLOWED]))
@@ -467,10 +472,17 @@ def _register(request: HttpRequest, user: User, form: AgentForm) -> Agent | None
         form.problems["access"] = "Choose one of these."
         return None
     try:
+        limit = seconds_of(forms.FloatField(required=False, min_value=0.1).clean(form.minutes))
+    except ValidationError:
+        form.problems["minutes"] = "Type a number of minutes, or nothing for no limit."
+        return None
+    try:
         shown = cast("Preview", form.preview)
         home = user.membership.workspace
         with write_transaction():
-            agent = registration.save(form.slug, shown, workspace=home, author=user, access=form.access)
+            agent = registration.save(
+                form.slug, shown, workspace=home, author=user, access=form.access, time_limit=limit
+            )
             for entry in form.allow:
                 allowances.allow(request, entry, f"Remote agent {agent.name}")
     except ValidationError as error:

@@ -33,13 +33,15 @@ def is_entry(text: str) -> bool:
 
 
 def allow(request: HttpRequest, entry: str, reason: str) -> None:
-    """Allow a host and port without expiry, as admin would. Call it in the transaction of what needs it.
+    """Allow a host and port, as admin would. Call it in the transaction of what needs it.
 
-    Raises PermissionDenied.
+    What is allowed until a time stays so; what is not allowed now is, without expiry. Raises PermissionDenied.
     """
     person = cast("User", request.user)
     if not may_allow(person):
         raise PermissionDenied
+    if (known := NetworkAllowance.objects.filter(entry=entry).first()) and known.is_active:
+        return
     fields = {"reason": reason[:200], "added_by": person, "expires_at": None}
     row, _ = NetworkAllowance.objects.update_or_create(entry=entry, defaults=fields)
     admin.site.get_model_admin(NetworkAllowance).log_addition(request, row, reason)

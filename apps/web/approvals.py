@@ -28,7 +28,7 @@ from agentkit.llm.approvals import APPROVE, ARGUMENTS, DECISION, FOR_SESSION, RE
 from apps.accounts.principals import Principal
 from apps.engine import approvals
 from apps.engine.questions import allowed_tools as tools_allowed_by
-from apps.engine.questions import asks_approval, open_call, revoke_allowed_tool
+from apps.engine.questions import asking_task, asks_approval, open_call, revoke_allowed_tool
 from apps.record.errors import AlreadyAnswered, Refusal, TaskNotFound
 from apps.record.events import JSON
 from apps.record.lookup import NotYourTask
@@ -96,6 +96,21 @@ def call_of(slot: JSON | None) -> Call | None:
         later=sum("approved" not in one for one in calls) - 1,
         may_remember=may_remember(asked),
     )
+
+
+def card_of(context: uuid.UUID, task: uuid.UUID | None, asked: int, slot: JSON | None) -> JSON | None:
+    """The context of `web/_call.html` and `web/_approval.html`; None if the question of event `asked` is about no call.
+
+    Where an agent passes on the question of one that it called, the card decides there. Then one query for each.
+    """
+    below = asking_task(slot)
+    if below is not None:
+        context, task, asked, slot = below.context_id, below.pk, below.status_event, below.slot
+    call = call_of(slot)
+    if call is None:
+        return None
+    by = below.agent if below else None
+    return {"call": call, "fields": edit_fields(slot), "session": context, "task": task, "asked": asked, "by": by}
 
 
 def title_of(call: Mapping[str, Any]) -> str:

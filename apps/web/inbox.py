@@ -15,7 +15,7 @@ from apps.plans.models import Step
 from apps.plans.person import steps_asking_by, waiting_for
 from apps.record.events import JSON
 from apps.record.models import Task, TaskQuerySet
-from apps.web.approvals import Call, call_of, edit_fields
+from apps.web.approvals import card_of
 from apps.web.questions import Field, fields_of, outline_of
 from apps.web.sessions import messages
 from apps.web.sessions.entries import wanted_credential
@@ -36,7 +36,7 @@ class InboxItem:
     outline: list[str]
     step: Step | None = None  # the step of a plan that asks by this task
     is_of_others: bool = False  # a tool call in somebody else's session that needs another person
-    call: Call | None = None  # the tool call, if the question is about one
+    card: JSON | None = None  # the context of `web/_approval.html`, if the question is about a tool call
 
     @property
     def may_decline(self) -> bool:
@@ -109,7 +109,7 @@ def inbox_item(task: Task, step: Step | None = None, *, is_of_others: bool = Fal
         )
         for n, part in enumerate(said)
     ]
-    if call := call_of(slot):
-        return InboxItem(task, shown, None, edit_fields(slot), [], step, is_of_others, call)
+    if card := card_of(task.context_id, task.pk, task.status_event, slot):
+        return InboxItem(task, shown, None, [], [], step, is_of_others, card)
     fields = fields_of(slot)
     return InboxItem(task, shown, wanted, fields, [] if fields else outline_of(slot), step, is_of_others)

@@ -42,6 +42,7 @@ def edit_agent(request: HttpRequest, slug: str = "") -> HttpResponse:
             with write_transaction():
                 form = _bound(request, _own_or_404(user, slug) if slug else None)  # as it is now
                 form.drawn = drawn
+                problem = "" if agent else making.why_not_make(user)  # of a limit that others reach, too
                 if form.is_valid() and not problem and _save(form, user):
                     return redirect("web:agent" if form.instance.is_enabled else "web:edit-agent", form.instance.slug)
     else:

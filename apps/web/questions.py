@@ -21,7 +21,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
 from agentkit.llm.approvals import ARGUMENTS, DECISION, REFUSE
-from agentkit.slots import SAMPLES
+from agentkit.slots import SAMPLES, asks_value, choices_of, value_in
 from apps.record.content import strict_json
 from apps.record.errors import InvalidParams
 from apps.record.events import JSON
@@ -60,7 +60,7 @@ class Field:
     def options(self) -> list[tuple[str, str]]:
         if self.kind == "boolean":
             return [("true", "Yes"), ("false", "No")]
-        return [(str(value), label) for value, label in _choices(self._chosen_from)]
+        return [(str(value), label) for value, label in choices_of(self._chosen_from)]
 
     @property
     def _chosen_from(self) -> JSON:
@@ -143,7 +143,7 @@ class Field:
         return InvalidParams(f"{self.label}: {why}", self.html_name)
 
     def _choice(self, text: str) -> Any:
-        for value, _ in _choices(self._chosen_from):
+        for value, _ in choices_of(self._chosen_from):
             if str(value) == text:
                 return value
         raise self._refuse(f"choose one of {', '.join(label for _, label in self.options)}.")
@@ -247,17 +247,6 @@ FORMAT_PARSERS: dict[str, tuple[Callable[[str], object], str]] = {
 """The parser of each format, and what such a text is called."""
 
 
-def _choices(schema: Any) -> list[tuple[Any, str]]:
-    if not isinstance(schema, dict):
-        return []
-    if isinstance(listed := schema.get("enum"), list):
-        return [(value, str(value)) for value in listed]
-    titled = schema.get("oneOf", schema.get("anyOf"))
-    if isinstance(titled, list) and all(isinstance(one, dict) and "const" in one for one in titled):
-        return [(one["const"], str(one.get("title", one["const"]))) for one in titled]
-    return []
-
-
 def _range(low: float | None, high: float | None) -> str:
     if low is not None and high is not None:
         return f"from {low} to {high}"
@@ -269,7 +258,7 @@ def fields_of(slot: Mapping[str, Any] | None) -> list[Field]:
     schema = (slot or {}).get("schema")
     if not slot or not isinstance(schema, dict):
         return []
-    if schema.get("type") != "object":
+    if asks_value(schema):
         field = _field(slot["name"], schema, required=True)
         return [field] if field else []
     required, properties = schema.get("required"), schema.get("properties")
@@ -317,9 +306,9 @@ def _field(name: str, schema: Any, *, required: bool) -> Field | None:
 def _kind(schema: JSON) -> str | None:
     if schema.get("format") == "binary" or schema.get("contentEncoding") == "base64":
         return "file"
-    if _choices(schema):
+    if choices_of(schema):
         return "choice"
-    if schema.get("type") == "array" and _choices(schema.get("items")):
+    if schema.get("type") == "array" and choices_of(schema.get("items")):
         return "choices"
     kind = FIELD_KINDS.get(str(schema.get("type")))
     return FORMATS.get(str(schema.get("format")), kind) if kind == "text" else kind
@@ -342,6 +331,12 @@ def answer_from(fields: list[Field], given: Mapping[str, Sequence[str]]) -> JSON
             if (value := field.value_of(given.get(field.html_name, ()))) is not None or _is_null(field):
                 filled.setdefault(field.group, {})[field.name] = value
     return filled or None
+
+
+def answer_data(slot: Mapping[str, Any] | None, fields: list[Field], given: Mapping[str, Sequence[str]]) -> Any:
+    """The data of the message: what `answer_from` reads, or the one value that the slot asks for."""
+    answer = answer_from(fields, given)
+    return answer if answer is None or slot is None else value_in(slot, answer)
 
 
 def _is_null(field: Field) -> bool:

@@ -26,7 +26,7 @@ from apps.web.first_steps import dismiss_first_steps
 from apps.web.people import invitations
 from apps.web.people.passwords import Welcome, confirm_address, forgotten
 from apps.web.people.sign_in import SignIn, guarded
-from apps.web.sessions import artifacts, pictures, provenance, sending, shared, views
+from apps.web.sessions import artifacts, pictures, provenance, reruns, sending, shared, views
 from apps.web.settings import account, data, imports, keys, models, notifications, programs, security, usage, workspaces
 
 app_name = "web"
@@ -131,6 +131,8 @@ urlpatterns = [
     path("sidebar", shell.sidebar, name="sidebar"),
     path("find", home.palette, name="palette"),
     path("sessions/<uuid:session>/tree", views.tree, name="tree"),
+    path("sessions/<uuid:session>/rerun", reruns.rerun, name="rerun"),
+    path("sessions/<uuid:session>/comparison", reruns.comparison, name="comparison"),
     path("sessions/<uuid:session>/ways", views.session_branches, name="ways"),
     path("sessions/<uuid:session>/branches", views.branch_list, name="branches"),
     path("sessions/<uuid:session>/as.md", views.as_markdown, name="as-markdown"),

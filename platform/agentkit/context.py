@@ -23,7 +23,7 @@ from agentkit.emissions import (
     ToolResult,
     Usage,
 )
-from agentkit.errors import AgentFailure, Stopped
+from agentkit.errors import AgentFailure, HostSignal, Stopped
 from agentkit.messages import Artifact, File, Message, Part, ReceivedArtifact, part_of
 from agentkit.outcomes import AuthRequired, Completed, Credential, InputRequired, Lend, lend_none
 from agentkit.tools import Approvals, DeclaredApprovals
@@ -139,11 +139,8 @@ def bookmarks(memory: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in memory.items() if name.startswith(BOOKMARK)}
 
 
-class Suspended(BaseException):
-    """A child asks something. The turn ends with the same question and repeats after the answer.
-
-    Like `Stopped` it is no `Exception`. Do not catch it.
-    """
+class Suspended(HostSignal):
+    """A child asks something. The turn ends with the same question and repeats after the answer."""
 
     def __init__(self, question: InputRequired | AuthRequired, task_id: str) -> None:
         super().__init__(question)

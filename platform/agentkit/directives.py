@@ -7,8 +7,11 @@
 - `input-required` and `auth-required`, with any other members. Used are `prompt` (or `message`, or `question`: the text
   for the person), `auth_type`, `service`, `slot` and `schema`. The status message's metadata also has `prompt`,
   `auth_type` and `service`, and all members that are not used.
-- `completed`, `failed` and `rejected`, only with a text (`prompt` or `message`), and no other members but `code` and
-  `metadata`, so that a report about a task remains data. It must be the whole answer.
+- `completed`, `failed` and `rejected`, only with a text (`prompt` or `message`), as the whole answer. Members besides
+  `code` and `metadata` make JSON in text data, such as a report about a task. Those of a dict are delivered as data
+  (`data` alone as it is), or become metadata of a failure.
+
+A dict with a text and another state, or with a misspelled one, is an error (`mistake_in`).
 
 An object with one member, or with a member `response`, `result`, `output` or `answer`, stands for that member if it has
 a text. A string with JSON stands for that JSON. Both apply up to eight levels deep.
@@ -32,6 +35,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from agentkit.errors import did_you_mean, near_miss
+
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.rules_inline import StateInline
@@ -44,6 +49,8 @@ ENDING_STATES = ("completed", "failed", "rejected")
 MESSAGE_KEYS = ("prompt", "message", "question")
 METADATA_KEYS = ("prompt", "auth_type", "service")
 USED_KEYS = frozenset({"state", *MESSAGE_KEYS, *METADATA_KEYS, "slot", "schema", "metadata"})
+ENDING_KEYS = frozenset({"state", "prompt", "message", "code", "metadata"})
+OTHER_STATES = ("submitted", "working", "canceled", "cancelled", "unknown")  # A2A's, which no handler returns
 ENVELOPES = ("response", "result", "output", "answer")
 DEFAULT_PROMPTS = {"input-required": "Please say more.", "auth-required": "A credential is needed to go on."}
 MAX_NESTING = 8
@@ -60,12 +67,29 @@ class Directive:
     slot: str = ""
     schema: dict[str, Any] | None = None
     code: str = ""
+    data: Any = None
+
+
+def mistake_in(value: Mapping[str, Any]) -> str:
+    """What is wrong with a dict of an author that is meant as a directive, as a sentence; "" if nothing."""
+    name = "state" if "state" in value else near_miss("state", [one for one in value if isinstance(one, str)])
+    named = value.get(name)
+    if not isinstance(named, str):
+        return ""
+    state, has_text, known = _state_named(named), bool(_text_of(value)), (*ASKING_STATES, *ENDING_STATES)
+    if state in known:
+        return f"A dict has {name!r}. Did you mean 'state'?" if name != "state" and has_text else ""
+    hint = did_you_mean(state, known)
+    is_bare = value.keys() <= USED_KEYS | {"code", "data"} and (hint or state in OTHER_STATES)
+    if name != "state" or not (has_text or is_bare):
+        return ""
+    return f"A dict's state may be {', '.join(known)}.{hint} Data with a state of its own is Artifact.json(name, data)."
 
 
 def directive_in(value: str | Mapping[str, Any]) -> Directive | None:
     """The directive in a dict or a text, by the rules above. Never raises."""
     if not isinstance(value, str):
-        return _read(value, whole=True)
+        return _read(value, whole=True, is_own=True)
     text = value.strip()
     if "state" not in text or not text:
         return None
@@ -79,14 +103,14 @@ def directive_in(value: str | Mapping[str, Any]) -> Directive | None:
     return found[0] if len(found) == 1 else None
 
 
-def _read(value: Any, *, whole: bool, surrounding: str = "", depth: int = 0) -> Directive | None:
+def _read(value: Any, *, whole: bool, surrounding: str = "", depth: int = 0, is_own: bool = False) -> Directive | None:
     while isinstance(value, str):
         is_json, value = read_json(value)
         if not is_json:
             return None
     if not isinstance(value, Mapping) or depth > MAX_NESTING:
         return None
-    if found := _directive(value, surrounding, whole=whole, needs_words=depth > 0):
+    if found := _directive(value, surrounding, whole=whole, needs_words=depth > 0, is_own=is_own):
         return found
     for inner in _enveloped(value):
         if found := _read(inner, whole=whole, surrounding=surrounding, depth=depth + 1):
@@ -98,12 +122,22 @@ def _enveloped(value: Mapping[str, Any]) -> list[Any]:
     return list(value.values()) if len(value) == 1 else [value[name] for name in ENVELOPES if name in value]
 
 
-def _directive(value: Mapping[str, Any], surrounding: str, *, whole: bool, needs_words: bool) -> Directive | None:
+def _state_named(text: str) -> str:
+    return text.strip().lower().replace("_", "-").removeprefix("task-state-")
+
+
+def _text_of(value: Mapping[str, Any]) -> str:
+    return next((text for name in MESSAGE_KEYS if isinstance(text := value.get(name), str) and text.strip()), "")
+
+
+def _directive(
+    value: Mapping[str, Any], surrounding: str, *, whole: bool, needs_words: bool, is_own: bool
+) -> Directive | None:
+    """`is_own`: a dict that an author wrote."""
     named = value.get("state")
     if not isinstance(named, str):
         return None
-    state = named.strip().lower().replace("_", "-").removeprefix("task-state-")
-    said = next((text for name in MESSAGE_KEYS if isinstance(text := value.get(name), str) and text.strip()), "")
+    state, said = _state_named(named), _text_of(value)
     if needs_words and not said:
         return None
     if state in ASKING_STATES:
@@ -117,14 +151,14 @@ def _directive(value: Mapping[str, Any], surrounding: str, *, whole: bool, needs
             _typed(value, "slot", str) or "",
             _typed(value, "schema", dict),
         )
-    ends = (
-        whole and state in ENDING_STATES and said and value.keys() <= {"state", "prompt", "message", "code", "metadata"}
-    )
-    if not ends:
+    others = {name: given for name, given in value.items() if name not in ENDING_KEYS}
+    if not (whole and state in ENDING_STATES and said) or (others and not is_own):
         return None
-    return Directive(
-        cast(State, state), said, _typed(value, "metadata", dict) or {}, code=_typed(value, "code", str) or ""
-    )
+    metadata, code = _typed(value, "metadata", dict) or {}, _typed(value, "code", str) or ""
+    if state != "completed":
+        return Directive(cast(State, state), said, others | metadata, code=code)
+    data = others["data"] if others.keys() == {"data"} else others or None
+    return Directive(cast(State, state), said, metadata, data=data)
 
 
 def _is_json(value: Any) -> bool:

@@ -1,6 +1,21 @@
 """The exceptions of agents' code. Their texts say what to do."""
 
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
+
+
+def near_miss(name: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant; "" if none is close."""
+    return next(iter(get_close_matches(name, list(known), 1, 0.8)), "")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of an error's text: a question, with a space before it; "" if no name is close."""
+    near = near_miss(name, known)
+    return f" Did you mean {near!r}?" if near else ""
 
 
 class HandlerError(Exception):
@@ -30,8 +45,35 @@ class AgentFailure(Exception):
         self.metadata = metadata or {}
 
 
-class Stopped(BaseException):
-    """The task was stopped, so the handler can report nothing more.
-
-    Like `asyncio.CancelledError` it is no `Exception`, so `except Exception` does not catch it.
+class HostSignal(BaseException):
+    """The host ends a turn by it. Like `asyncio.CancelledError` it is no `Exception`, so `except Exception` does not
+    catch it.
     """
+
+
+class Stopped(HostSignal):
+    """The task was stopped, so the handler can report nothing more."""
+
+
+class Escaped(Exception):
+    """An agent's code raised what would end the process, such as `SystemExit`."""
+
+    code = "agent_exited"
+    loggable = True  # it names only the type
+
+    def __init__(self, raised: BaseException) -> None:
+        super().__init__(
+            f"The agent stopped: its code raised {type(raised).__name__}, which is for whole programs. Its author can "
+            "raise AgentFailure instead."
+        )
+
+
+@contextmanager
+def contained() -> Iterator[None]:
+    """Runs an agent's code. What would end its process, or its event loop, becomes `Escaped`."""
+    try:
+        yield
+    except (Exception, HostSignal, asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as raised:
+        raise Escaped(raised) from raised

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypedDict, Unpack
 
 from agentkit import selecting, skills
 from agentkit.context import SyncTaskContext, TaskContext
-from agentkit.errors import HandlerError
+from agentkit.errors import HandlerError, did_you_mean, near_miss
 from agentkit.messages import Message
 from agentkit.selecting import Choice, Chooser, Decision, ResponseType, Selector, Start, by_words
 from agentkit.skills import Skill, first_paragraph, unique_skills
@@ -142,8 +142,9 @@ class Traits(TypedDict, total=False):
 
 def agent[F: Callable[..., Any]](**traits: Unpack[Traits]) -> Callable[[F], F]:
     """Describe a function as an agent: `@agent(name="Shout", skills=[…])`."""
-    if unknown := traits.keys() - Traits.__annotations__.keys():
-        raise HandlerError(f"@agent does not know {', '.join(sorted(unknown))}.")
+    known = Traits.__annotations__.keys()
+    for name in sorted(traits.keys() - known):
+        raise HandlerError(f"@agent does not know {name}.{did_you_mean(name, known)}")
 
     def describe(function: F) -> F:
         function.__agent_traits__ = traits  # type: ignore[attr-defined]
@@ -163,7 +164,9 @@ def function_handler(function: Callable[..., Any]) -> SkillHandler:
         HandlerError: it cannot be called with one argument.
     """
     is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
-    return _AsyncFunctionHandler(function) if is_async else _FunctionHandler(function)
+    handler = _AsyncFunctionHandler(function) if is_async else _FunctionHandler(function)
+    _check_response_type(handler)
+    return handler
 
 
 class _FunctionHandler(SkillHandler):
@@ -275,7 +278,7 @@ def _import(name: str, path: str) -> ModuleType:
                 "Install its package, or name the folder that it is in by PYTHONPATH."
             ) from error
         raise HandlerError(f"The module {name!r} of {path!r} cannot be imported: {_error_line(error)}.") from error
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise HandlerError(f"The module {name!r} of {path!r} cannot be imported: {_error_line(error)}.") from error
 
 
@@ -287,7 +290,7 @@ def _instantiate(kind: type[SkillHandler]) -> SkillHandler:
         return kind()
     except TypeError as error:
         raise HandlerError(f"{kind.__name__} must be creatable without arguments: {error}") from error
-    except Exception as error:
+    except BaseException as error:
         raise HandlerError(f"{kind.__name__} cannot be created: {_error_line(error)}.") from error
 
 
@@ -296,6 +299,8 @@ def _check(handler: SkillHandler) -> None:
     kind = type(handler)
     if kind.on_request is SkillHandler.on_request and not kind.skill_methods:
         raise HandlerError(f"{kind.__name__} does nothing yet: define on_request(self, task) in it.")
+    _check_names(handler)
+    _check_response_type(handler)
     known = {one.id for one in unique_skills(handler.skills, kind.__name__)}
     if isinstance(handler.choose_skill, by_words) and (unknown := {*(handler.choose_skill.words or ())} - known):
         raise HandlerError(f"{kind.__name__} has no skill {sorted(unknown)[0]!r}, which its by_words names.")
@@ -303,10 +308,34 @@ def _check(handler: SkillHandler) -> None:
         _check_call(handler, name, ["task"])
     _check_call(handler, "on_input_received", ["task"], ["task", "slot"])
     _check_call(handler, "negotiate", ["message"])
+    _check_call(handler, "select_response_type", ["message"], ["message", "task"])
     if handler.choose_skill is not None:
         _check_call(handler, "choose_skill", ["message", "skills"])
     if takes_slot(handler):
         slot_annotation(handler.on_input_received)
+
+
+METHODS = ("select_response_type", "negotiate", "on_request", "on_input_received", "on_cancel", "ailment")
+ATTRIBUTES = ("description", "choose_skill", "input_modes", "output_modes", "response_type", "retry_safe", "time_limit")
+
+
+def _check_names(handler: SkillHandler) -> None:
+    """Raises HandlerError for a method or an attribute whose name is nearly one that `SkillHandler` has."""
+    kind = type(handler)
+    bases = kind.__mro__[: kind.__mro__.index(SkillHandler)]
+    own = {name for base in bases for name in vars(base)} | vars(handler).keys()
+    for name in sorted(one for one in own if not one.startswith("_") and not hasattr(SkillHandler, one)):
+        value = inspect.getattr_static(handler, name)
+        near = near_miss(name, METHODS if callable(value) else ATTRIBUTES)
+        if near and near not in own and not hasattr(value, "__skill__"):
+            raise HandlerError(f"{kind.__name__} has {name}, which nothing calls. Did you mean {near}?")
+
+
+def _check_response_type(handler: SkillHandler) -> None:
+    """Raises HandlerError for a `response_type` that is none."""
+    selector = handler.selector
+    if not callable(selector):
+        selecting.response_type_of(selector)
 
 
 def _check_call(handler: SkillHandler, name: str, *ways: list[str]) -> None:

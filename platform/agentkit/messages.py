@@ -18,6 +18,40 @@ from uuid import uuid4
 
 from agentkit.errors import UnreadableContent
 
+
+def _refuse(*_: object, **__: object) -> Any:
+    raise TypeError("What was said cannot be changed. Change a copy: copy.deepcopy(…).")
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that cannot be changed. A copy can."""
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+
+class FrozenList(list[Any]):
+    """A list that cannot be changed. A copy can."""
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def __reduce__(self) -> Any:
+        return list, ([*self],)
+
+
+def frozen[T](value: T) -> T:
+    """A copy of JSON values that cannot be changed, at any depth."""
+    kind = type(value)
+    if kind is dict:
+        return cast(T, FrozenDict({name: frozen(one) for name, one in cast(dict[str, Any], value).items()}))
+    if kind is list or kind is tuple:
+        return cast(T, FrozenList(map(frozen, cast(Sequence[Any], value))))
+    return value
+
+
 CONTENT_KEYS = frozenset({"text", "raw", "url", "data", "stored"})
 LABEL_KEYS = frozenset({"filename", "mediaType", "metadata"})
 
@@ -200,14 +234,17 @@ class File:
 
 @dataclass(frozen=True)
 class Message:
-    """A read-only view of a message in A2A 1.0 JSON (§4.1.4)."""
+    """A message in A2A 1.0 JSON (§4.1.4), which cannot be changed."""
 
     wire: dict[str, Any]
     load: Loader | None = field(default=None, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "wire", frozen(self.wire))
+
     @classmethod
     def from_wire(cls, wire: dict[str, Any], load: Loader | None = None) -> "Message":
-        """A view of A2A JSON. `load` reads parts that the platform stores in files."""
+        """From A2A JSON. `load` reads parts that the platform stores in files."""
         return cls(wire, load)
 
     @property
@@ -234,12 +271,12 @@ class Message:
     @cached_property
     def files(self) -> list[File]:
         """The file parts: bytes, links, and text with a file name."""
-        return [File(part, self.load) for part in self.wire.get("parts", ()) if is_file(part)]
+        return frozen([File(part, self.load) for part in self.wire.get("parts", ()) if is_file(part)])
 
     @cached_property
     def data(self) -> list[Any]:
         """The values of the data parts."""
-        return [data_of(part, self.load) for part in self.wire.get("parts", ()) if kind_of(part) == "data"]
+        return frozen([data_of(part, self.load) for part in self.wire.get("parts", ()) if kind_of(part) == "data"])
 
     @property
     def references(self) -> list[str]:

@@ -88,11 +88,28 @@ type Words = str | list[Part] | None
 RETURNABLE = "an outcome (Completed, InputRequired, …), text, a dict, an Artifact, a list of Artifacts, or None"
 
 
+NO_ANSWER = "Completed without an answer."
+CLARIFY, REJECTED = "clarify", "rejected"
+"""The codes of negotiation's questions and of refusals, in `metadata.error.code` of their messages."""
+
+
+def with_error_code(metadata: dict[str, Any], code: str) -> dict[str, Any]:
+    """The metadata with `error.code`, which programs read."""
+    error = metadata.get("error")
+    return metadata | {"error": (error if isinstance(error, dict) else {}) | {"code": code}}
+
+
 class _WithMessage:
     """An outcome has a message for the sender, with metadata."""
 
     message: Words
     metadata: dict[str, Any]
+
+    @property
+    def message_metadata(self) -> dict[str, Any]:
+        """The message's metadata; that of a failure or refusal has its code in `error.code`."""
+        code = self.code if isinstance(self, Failed) else REJECTED if isinstance(self, Rejected) else ""
+        return with_error_code(self.metadata, code) if code else self.metadata
 
     @property
     def parts(self) -> list[Part]:
@@ -208,6 +225,8 @@ def as_outcome(value: object) -> Outcome:
     if isinstance(value, str):
         return text_outcome(value)
     if isinstance(value, dict):
+        if mistake := directives.mistake_in(value):
+            raise InvalidAnswer(mistake)
         return Completed(artifacts=[Artifact.json("answer", value)])
     if isinstance(value, Artifact):
         return Completed(artifacts=[value])
@@ -232,5 +251,7 @@ def _directive_outcome(directive: directives.Directive) -> Outcome:
             return Failed(said, directive.code or "failed", metadata)
         case "rejected":
             return Rejected(said, metadata)
+        case "completed" if directive.data is not None:
+            return Completed(said, [Artifact.json("answer", directive.data)], metadata)
         case "completed":
             return text_outcome(said)

@@ -19,13 +19,25 @@ from typing import Any
 
 from agentkit import slots
 from agentkit.context import Call, ChildResult, SyncTaskContext, TaskContext
-from agentkit.directives import directive_in
-from agentkit.emissions import Chunk, Emission, SkillChosen, Token, Usage
-from agentkit.errors import AgentFailure, HandlerError, InvalidAnswer, Stopped
+from agentkit.directives import directive_in, mistake_in
+from agentkit.emissions import Chunk, Emission, SkillChosen, Token, Usage, WholeAnswer
+from agentkit.errors import AgentFailure, HandlerError, InvalidAnswer, Stopped, contained
 from agentkit.handlers import SkillHandler, takes_slot
 from agentkit.messages import Artifact, Message, Part, text_part
-from agentkit.outcomes import Completed, Failed, InputRequired, Outcome, Rejected, as_outcome
+from agentkit.outcomes import (
+    CLARIFY,
+    NO_ANSWER,
+    AuthRequired,
+    Completed,
+    Failed,
+    InputRequired,
+    Outcome,
+    Rejected,
+    as_outcome,
+    with_error_code,
+)
 from agentkit.selecting import (
+    RESPONSE_TYPE,
     SKILL_ID,
     Always,
     Clarify,
@@ -34,8 +46,10 @@ from agentkit.selecting import (
     Reject,
     ResponseType,
     Start,
+    by_result,
     by_rules,
     is_async_callable,
+    response_type_of,
 )
 from agentkit.slots import NotAnswered, schema_of
 from agentkit.turns import ReferencedTask, Session
@@ -63,6 +77,7 @@ async def drive(handler: SkillHandler, task: TaskContext, *, executor: Executor 
 
     Raises:
         HandlerError, InvalidAnswer: the handler's code is wrong; the text says how.
+        Escaped: it raised what would end the process.
     """
     turn = _Turn(handler, task, executor)
     work = asyncio.eager_task_factory(asyncio.get_running_loop(), turn.take())
@@ -78,7 +93,7 @@ async def drive(handler: SkillHandler, task: TaskContext, *, executor: Executor 
         return Failed(str(failure), failure.code, failure.metadata, failure.detail)
     except NotAnswered as missing:
         return turn.same_question(missing)
-    except (asyncio.CancelledError, Stopped):
+    except (asyncio.CancelledError, GeneratorExit, Stopped):
         raise HandlerError("The handler ended as if stopped, although nobody stopped its task.") from None
 
 
@@ -91,7 +106,11 @@ class Answer:
 
     @classmethod
     def error(cls, said: str, code: str) -> "Answer":
-        return cls([text_part(said)], {"error": {"code": code}})
+        return cls([text_part(said)], with_error_code({}, code))
+
+
+class NeedsTask(Exception):
+    """What the handler returned takes a task: a question, or metadata with `{"responseType": "task"}`."""
 
 
 async def answer(
@@ -105,10 +124,13 @@ async def answer(
 ) -> Answer:
     """The answer to `message`, for `ResponseType.MESSAGE`; it is never empty.
 
-    The handler's reports are dropped. Without a text, the artifacts become the answer. The metadata names the language
-    models asked. The host stores the memory of the `session`.
+    Its parts are the text that the handler returned or else streamed, and its artifacts. The metadata names the
+    language models asked. The host stores the memory of the `session`.
+
+    Raises:
+        NeedsTask: there is no such answer. The host begins a task, which calls the handler again.
     """
-    asked = ModelNames()
+    heard = Heard()
     task = TaskContext(
         task_id="",
         context_id=str(message.wire.get("contextId", "")),
@@ -116,18 +138,20 @@ async def answer(
         history=history,
         references=references,
         session=session or Session(),
-        emit=asked.emit,
+        emit=heard.emit,
         delegate=_no_delegate,
     )
     outcome = await drive(handler, task, executor=executor)
-    delivered = outcome.artifacts if isinstance(outcome, Completed) else ()
-    parts = outcome.parts or [part for artifact in delivered for part in artifact.parts]
-    failed = isinstance(outcome, Failed | Rejected)
-    code = outcome.code if isinstance(outcome, Failed) else "rejected"
+    wanted = outcome.metadata.get(RESPONSE_TYPE, "task" if handler.selector is by_result else "message")
+    if isinstance(outcome, InputRequired | AuthRequired) or wanted == "task":
+        raise NeedsTask
+    parts = heard.answer_parts(outcome) if isinstance(outcome, Completed) else outcome.parts
     if isinstance(outcome, Failed) and outcome.detail:
         logger.warning("%s could not answer: %s", type(handler).__name__, outcome.code)
-    metadata = asked.metadata | outcome.metadata | ({"error": {"code": code}} if failed else {})
-    return Answer(parts or [text_part("It could not be done." if failed else "Done.")], metadata)
+    if not parts and isinstance(outcome, Completed):
+        logger.warning("%s returned no answer", type(handler).__name__)
+    nothing = "It could not be done." if isinstance(outcome, Failed | Rejected) else NO_ANSWER
+    return Answer(parts or [text_part(nothing)], heard.metadata | outcome.message_metadata)
 
 
 def needs_thread(handler: SkillHandler, *, answers_slot: bool = False, skill: str | None = None) -> bool:
@@ -159,6 +183,10 @@ class _Turn:
     executor: Executor | None
 
     async def take(self) -> Any:
+        with contained():  # before the event loop sees it
+            return await self._take()
+
+    async def _take(self) -> Any:
         if self.task.skill is None:
             chosen = await choose_skill(self.handler, self.task, self.executor)
             if isinstance(chosen, InputRequired | Rejected):
@@ -225,8 +253,9 @@ class _Turn:
     def same_question(self, missing: NotAnswered) -> InputRequired:
         """The question again, with what is wrong in the answer."""
         asked = self.task.asked
-        schema = asked.get("schema") or schema_of(missing.model)
-        return InputRequired(str(missing), self.task.slot or missing.model, schema, value=asked.get("value"))
+        schema = asked.get("schema") or (schema_of(missing.model) if missing.model else None)
+        slot = self.task.slot or missing.model or "input"
+        return InputRequired(str(missing), slot, schema, value=asked.get("value"))
 
     async def stop(self, work: asyncio.Future[Any]) -> None:
         self.task.stop_signal.set()
@@ -242,7 +271,8 @@ class _Turn:
             return
         try:
             async with asyncio.timeout(CLEANUP_SECONDS):
-                await self.run(self.handler.on_cancel)
+                with contained():
+                    await self.run(self.handler.on_cancel)
         except (Exception, Stopped):
             logger.exception("on_cancel of %s did not succeed", type(self.handler).__name__)
 
@@ -278,6 +308,8 @@ def _emission_of(item: object, tokens: list[str]) -> Emission:
     if isinstance(item, str):
         item = Token(item)
     if isinstance(item, dict):
+        if mistake := mistake_in(item):
+            raise InvalidAnswer(mistake)
         item = Artifact.json("answer", item)
     if isinstance(item, Artifact):
         return Chunk.whole(item)
@@ -296,14 +328,37 @@ async def _no_delegate(call: Call) -> ChildResult:
 
 
 @dataclass
-class ModelNames:
-    """An `emit` that keeps only the names of the models asked."""
+class Heard:
+    """An `emit` that keeps what belongs to a message: streamed text and artifacts, and the names of the models."""
 
     models: list[str] = field(default_factory=list)
+    text: str = ""
+    streamed: dict[str, Artifact] = field(default_factory=dict)
 
     async def emit(self, emission: Emission) -> None:
-        if isinstance(emission, Usage) and emission.model not in self.models:
-            self.models.append(emission.model)
+        match emission:
+            case Usage(model=model) if model not in self.models:
+                self.models.append(model)
+            case Token(text):
+                self.text += text
+            case WholeAnswer(text):
+                self.text = text
+            case Chunk(artifact_id=key):
+                before = self.streamed[key].parts if emission.append and key in self.streamed else ()
+                self.streamed[key] = Artifact([*before, *emission.parts], emission.name, artifact_id=key)
+
+    def answer_parts(self, outcome: Completed) -> list[Part]:
+        """The parts of the message and its artifacts, without a text that is said already."""
+        parts = outcome.parts or ([text_part(self.text)] if self.text else [])
+        said = "".join(part.get("text", "") for part in parts).strip()
+        for artifact in (*self.streamed.values(), *outcome.artifacts):
+            own = artifact.parts
+            if all("text" in part and "filename" not in part for part in own):
+                text = "".join(part["text"] for part in own)
+                name: Part = {"filename": artifact.name} if "." in artifact.name else {}
+                own = [{**own[0], "text": text, **name}] if own and text.strip() != said else []
+            parts += own
+        return parts
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -364,8 +419,8 @@ async def choose_skill(
         return dataclasses.replace(task, skill=only) if only is not None else task
     match await decide(handler, task.message, executor=executor):
         case Clarify(question):
-            choices = [{"const": one.id, "title": one.name} for one in handler.skills]
-            return InputRequired(question, SKILL_SLOT, {"type": "string", "oneOf": choices} if choices else None)
+            schema = _skill_schema(handler) if handler.skills else None
+            return InputRequired(question, SKILL_SLOT, schema, with_error_code({}, CLARIFY))
         case Reject(reason):
             return Rejected(reason)
         case Start(skill):
@@ -389,9 +444,12 @@ def slot_for(handler: SkillHandler, task: TaskContext) -> tuple[Any, ...]:
 
 def _named_skill(handler: SkillHandler, message: Message) -> str:
     """The id of the skill that an answer names by its id or name; "" for none."""
-    chosen = [value[SKILL_SLOT] for value in message.data if isinstance(value, dict) and SKILL_SLOT in value]
-    said = str(chosen[0] if chosen else message.text).strip().casefold()
-    return next((one.id for one in handler.skills if said in (one.id.casefold(), one.name.casefold())), "")
+    given = slots.answer_of({"name": SKILL_SLOT, "schema": _skill_schema(handler)}, message)
+    return next((one.id for one in handler.skills if given == one.id), "")
+
+
+def _skill_schema(handler: SkillHandler) -> dict[str, Any]:
+    return {"type": "string", "oneOf": [{"const": one.id, "title": one.name} for one in handler.skills]}
 
 
 def _before_the_question(task: TaskContext) -> TaskContext:
@@ -414,7 +472,7 @@ def constant_response_type(handler: SkillHandler) -> ResponseType | None:
     selector = _selector_of(handler)
     if isinstance(selector, Always):
         return selector.choice
-    return None if callable(selector) else _as_response_type(selector)
+    return None if callable(selector) else response_type_of(selector)
 
 
 def selector_takes_task(handler: SkillHandler) -> bool:
@@ -433,7 +491,7 @@ async def select_response_type(
     """
     selector = _selector_of(handler)
     if not callable(selector):
-        return _as_response_type(selector)
+        return response_type_of(selector)
     arguments = (message, task)[: _argument_count(selector)]
     choice: Any
     if isinstance(selector, Always | by_rules) or is_async_callable(selector):
@@ -441,20 +499,13 @@ async def select_response_type(
     else:
         call = contextvars.copy_context().run
         choice = await asyncio.get_running_loop().run_in_executor(executor, call, selector, *arguments)
-    return _as_response_type(await choice if inspect.isawaitable(choice) else choice)
+    return response_type_of(await choice if inspect.isawaitable(choice) else choice)
 
 
 def _selector_of(handler: SkillHandler) -> Callable[..., Any] | object:
     if type(handler).select_response_type is not SkillHandler.select_response_type:
         return handler.select_response_type
     return handler.selector
-
-
-def _as_response_type(choice: object) -> ResponseType:
-    try:
-        return ResponseType(choice)
-    except ValueError:
-        raise HandlerError(f'A response type is "task" or "message"; this is {choice!r}.') from None
 
 
 def _argument_count(selector: Callable[..., Any]) -> int:

@@ -18,6 +18,7 @@ from enum import Enum
 from importlib import import_module
 from typing import Any, Literal, Protocol
 
+from agentkit.errors import HandlerError, did_you_mean
 from agentkit.messages import Message
 from agentkit.skills import Skill
 
@@ -42,6 +43,21 @@ ENDED_STATES = ("completed", "failed", "canceled", "rejected")
 type Choice = ResponseType | Literal["task", "message"]
 
 
+class NoResponseType(HandlerError):
+    """A selector or `response_type` names no response type."""
+
+    loggable = True  # it quotes only names of this package
+
+
+def response_type_of(choice: object) -> ResponseType:
+    """Raises NoResponseType."""
+    try:
+        return ResponseType(choice)
+    except ValueError:
+        hint = did_you_mean(str(choice), [one.value for one in ResponseType])
+        raise NoResponseType(f'A response type is "task" or "message", and this is neither.{hint}') from None
+
+
 class Selector(Protocol):
     """Chooses for each message. A selector of yours that is not async runs in a thread."""
 
@@ -64,6 +80,13 @@ always_message = Always(ResponseType.MESSAGE)
 always_task = Always(ResponseType.TASK)
 """A selector: each message begins or continues a task."""
 
+RESPONSE_TYPE = "responseType"
+"""The key in an outcome's metadata by which a handler that answers at once chooses "message" or "task"."""
+
+by_result = Always(ResponseType.MESSAGE)
+"""A selector: a message if the handler returns metadata with `{"responseType": "message"}`, else a task, which calls it
+again."""
+
 type Condition = Callable[[Message], object]
 
 
@@ -71,8 +94,8 @@ class by_rules:  # noqa: N801 reads as a function: response_type = by_rules(…)
     """The choice of the first rule (a condition and a choice) whose condition holds, or else `otherwise`."""
 
     def __init__(self, *rules: tuple[Condition, Choice], otherwise: Choice = "task") -> None:
-        self.rules = [(condition, ResponseType(choice)) for condition, choice in rules]
-        self.otherwise = ResponseType(otherwise)
+        self.rules = [(condition, response_type_of(choice)) for condition, choice in rules]
+        self.otherwise = response_type_of(otherwise)
 
     def __call__(self, message: Message, task: ExistingTask | None = None, /) -> ResponseType:
         return next((choice for condition, choice in self.rules if condition(message)), self.otherwise)

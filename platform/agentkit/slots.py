@@ -32,10 +32,11 @@ type Slot = str | Enum | type[BaseModel] | BaseModel
 class NotAnswered(ValueError):
     """The answer does not fit the question. The text tells the person what is wrong.
 
-    If a handler lets it pass, the turn ends with `InputRequired`: this text and the same question.
+    If a handler lets it pass, the turn ends with `InputRequired`: this text and the same question. `model` is its form
+    if the turn answers no question.
     """
 
-    def __init__(self, message: str, model: type["BaseModel"]) -> None:
+    def __init__(self, message: str, model: type["BaseModel"] | None = None) -> None:
         super().__init__(message)
         self.model = model
 
@@ -127,9 +128,117 @@ def answer_in[M: "BaseModel"](message: "Message", model: type[M]) -> M:
     from pydantic import ValidationError
 
     try:
-        return model.model_validate(_answer_data(message, model))
+        given = answer_of({"name": slot_name(model), "schema": schema_of(model)}, message)
+        return model.model_validate(given if isinstance(given, dict) else {})
     except ValidationError as error:
         raise NotAnswered(_sentences(error, model), model) from None
+
+
+def answer_of(asked: Mapping[str, Any], message: "Message", parse: Callable[[str], Any] = json.loads) -> Any:
+    """The answer to a question, in the type of its schema as far as it can be: from data, or from the text.
+
+    Without a schema it is the text, or without one the first data; None if there is neither.
+
+    Args:
+        asked: the question's `{"name", "schema"?}`.
+        parse: reads JSON in the text; raises ValueError.
+    """
+    schema, text = asked.get("schema"), message.text.strip()
+    if not isinstance(schema, dict):
+        return text or next(iter(message.data), None)
+    for value in message.data:
+        if asks_value(schema) or isinstance(value, dict):
+            return value_in(asked, value)
+    return from_text(schema, text, parse) if text else next(iter(message.data), None)
+
+
+def value_in(asked: Mapping[str, Any], given: Any) -> Any:
+    """The value in an answer's data: forms of one value send it under the question's name."""
+    is_named = isinstance(given, dict) and set(given) == {asked["name"]}
+    return given[asked["name"]] if is_named and asks_value(asked["schema"]) else given
+
+
+def asks_value(schema: Mapping[str, Any]) -> bool:
+    """Does the schema ask for one value, and not for an object of fields?"""
+    kinds = _kinds(schema)
+    return "object" not in kinds if kinds else bool(choices_of(schema))
+
+
+def choices_of(schema: Any) -> list[tuple[Any, str]]:
+    """The values of `enum`, or of `oneOf` or `anyOf` with constants, each with its title."""
+    if not isinstance(schema, dict):
+        return []
+    if isinstance(listed := schema.get("enum"), list):
+        return [(value, str(value)) for value in listed]
+    titled = schema.get("oneOf", schema.get("anyOf"))
+    if isinstance(titled, list) and all(isinstance(one, dict) and "const" in one for one in titled):
+        return [(one["const"], str(one.get("title", one["const"]))) for one in titled]
+    return []
+
+
+def from_text(schema: Any, text: str, parse: Callable[[str], Any] = json.loads) -> Any:
+    """A text in the type of the schema; the text itself if it is nothing of the kind.
+
+    Choices may be named by their titles, and an object of one field by that field's value.
+    """
+    schema = schema if isinstance(schema, dict) else {"type": "string"}
+    for value, title in choices_of(schema):
+        if text.casefold() in (str(value).casefold(), title.casefold()):
+            return value
+    kinds = _kinds(schema)
+    if "boolean" in kinds and text.casefold() in TRUTH:
+        return TRUTH[text.casefold()]
+    if "string" in kinds:
+        return text
+    try:
+        value = parse(text)
+    except (ValueError, RecursionError):
+        value = text
+    items, fields = schema.get("items"), schema.get("properties")
+    if "array" in kinds and value is text and choices_of(items):
+        return [from_text(items, one.strip(), parse) for one in text.split(",") if one.strip()]
+    if not isinstance(value, dict) and isinstance(fields, dict) and len(fields) == 1:
+        ((name, field),) = fields.items()
+        return {name: from_text(field, text, parse)}
+    return value
+
+
+TRUTH = {"true": True, "yes": True, "y": True, "false": False, "no": False, "n": False}
+JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+def checked_answer(asked: Mapping[str, Any], message: "Message") -> Any:
+    """The same as `answer_of`. Raises NotAnswered for a value of another type, or none of the choices."""
+    value = answer_of(asked, message)
+    schema = asked.get("schema")
+    if value is None:
+        raise NotAnswered("An answer is needed.")
+    if not isinstance(schema, dict):
+        return value
+    choices = choices_of(schema)
+    if choices and value not in [one for one, _ in choices]:
+        raise NotAnswered(f"Choose one of {', '.join(title for _, title in choices)}.")
+    known = [kind for kind in _kinds(schema) if kind in JSON_TYPES]
+    if known and not any(_is_of(kind, value) for kind in known):
+        raise NotAnswered(f"The answer must be of the type {' or '.join(known)}.")
+    return value
+
+
+def _is_of(kind: str, value: Any) -> bool:
+    return isinstance(value, JSON_TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
+
+
+def _kinds(schema: Mapping[str, Any]) -> list[str]:
+    kinds = schema.get("type", "object" if "properties" in schema else [])
+    return [one for one in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(one, str)]
 
 
 def schema_of(model: type["BaseModel"]) -> dict[str, Any]:
@@ -171,19 +280,6 @@ def _members(kind: Any) -> tuple[Any, ...]:
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         return tuple(member for one in typing.get_args(kind) for member in _members(one))
     return (kind,)
-
-
-def _answer_data(message: "Message", model: type["BaseModel"]) -> Any:
-    for value in message.data:
-        if isinstance(value, dict):
-            return value
-    try:
-        if isinstance(value := json.loads(message.text), dict):
-            return value
-    except (ValueError, RecursionError):
-        pass
-    fields = list(model.model_fields)
-    return {fields[0]: message.text.strip()} if len(fields) == 1 and message.text.strip() else {}
 
 
 def _sentences(error: Any, model: type["BaseModel"]) -> str:

@@ -299,6 +299,6 @@ class InProcess:
         if isinstance(child.outcome, InputRequired | AuthRequired):
             raise Suspended(child.outcome, child.task.task_id)
         state = type(child.outcome).__name__.lower()
-        delivered = child.as_reference().artifacts if state == "completed" else []
+        delivered = [*child.as_reference().artifacts] if state == "completed" else []
         last: dict[str, Any] = {"name": name, "parts": child.outcome.parts, "metadata": child.outcome.metadata}
         return ChildResult(child.task.task_id, call.agent, state, child.said, delivered, **last)

@@ -40,8 +40,12 @@ class ReferencedTask:
 
     task_id: str
     state: str
-    messages: list[Message]
-    artifacts: list[ReceivedArtifact]
+    messages: Sequence[Message]
+    artifacts: Sequence[ReceivedArtifact]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "messages", tuple(self.messages))
+        object.__setattr__(self, "artifacts", tuple(self.artifacts))
 
     @classmethod
     def from_wire(cls, wire: dict[str, Any], load: Loader | None = None) -> Self:
@@ -88,6 +92,10 @@ class Turn:
     caller: str | None = None
     stop_signal: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "history", tuple(self.history))
+        object.__setattr__(self, "references", tuple(self.references))
+
     @property
     def cancelled(self) -> bool:
         """True after the task was stopped. (The state is `canceled`; this name follows `asyncio`.)"""
@@ -114,6 +122,19 @@ class Turn:
             NotAnswered: it does not fit. If you let it pass, the question is repeated.
         """
         return slots.answer_in(self.message, model)
+
+    @property
+    def answer(self) -> Any:
+        """The answer to the question (`asked`) in the type of its schema: from data, or from the text, such as a
+        choice's title or JSON. Without a schema, the text.
+
+        Raises:
+            LookupError: the turn answers no question.
+            NotAnswered: it has another type, or is none of the choices. If you let it pass, the question is repeated.
+        """
+        if self.slot is None:
+            raise LookupError("This turn answers no question.")
+        return slots.checked_answer({"name": self.slot, **self.asked}, self.message)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -169,13 +190,13 @@ class Thread(Sequence[Message]):
             return type(self)((*self.messages, message))
         if message not in ROLES:
             raise ValueError(f"A message is of the role user or agent, not {message!r}.")
-        parts = [text_part(text)] if isinstance(text, str) else [copy.deepcopy(part) for part in text]
+        parts = [text_part(text)] if isinstance(text, str) else [*text]
         return type(self)((*self.messages, Message.from_wire({"role": ROLES[message], "parts": parts})))
 
     @classmethod
     def from_a2a(cls, messages: Iterable[dict[str, Any]]) -> Self:
         """From A2A 1.0 JSON messages, such as a Task's `history`."""
-        return cls(tuple(Message.from_wire(copy.deepcopy(message)) for message in messages))
+        return cls(tuple(map(Message.from_wire, messages)))
 
     def to_a2a(self) -> list[dict[str, Any]]:
         """A2A 1.0 JSON (§4.1.4). An added message gets an id derived from its content."""

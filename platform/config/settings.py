@@ -278,11 +278,11 @@ MCP_WAIT_SECONDS = 45.0  # of a tool's call, before it names the task that goes 
 REMOTE_LINK_SECONDS = 24 * 3600.0  # validity of such a link
 REMOTE_RETRY_SECONDS = 10.0  # of retries of an unsent message
 REMOTE_REFUSED_SECONDS = 2.0  # the same, where nobody listens and the agent is not declared to be safe to retry
-REMOTE_AWAY_SECONDS = 60.0  # unreachable, before its turn fails
+REMOTE_AWAY_SECONDS = 600.0  # unreachable, before its turn fails
 REMOTE_CONFIRM_SECONDS = 15.0  # until a stream and GetTask must agree
-REMOTE_POLL_SECONDS = (0.2, 15.0)  # between polls of a task: first (it grows by half) and longest wait
+REMOTE_POLL_SECONDS = (0.2, 600.0)  # between polls of a task: first (it grows by half) and longest wait
 REMOTE_PATIENCE_SECONDS = 60.0  # without news before the agent is asked to call back
-REMOTE_BACKSTOP_SECONDS = 180.0  # between polls of a task whose agent calls back
+REMOTE_BACKSTOP_SECONDS = 600.0  # between polls of a task whose agent calls back
 REMOTE_CANCEL_SECONDS = 10.0  # timeout of forwarding a cancel, which is retried for a day
 REMOTE_REFRESH_SECONDS = 900.0  # between refreshes of an agent's card, about
 TRUSTED_KEY_SETS = env.list("TRUSTED_KEY_SETS", default=[])  # URLs of JWKS trusted for all cards

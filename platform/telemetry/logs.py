@@ -192,6 +192,8 @@ def describe(error: BaseException, *, texts: Texts = "loggable") -> str:
     if isinstance(error, OSError):  # its text may be anybody's own, or name a file
         return f"{name}: {os.strerror(error.errno)}" if isinstance(error.errno, int) else name
     code = getattr(error, "reason", None) or getattr(error, "code", None)
+    if kind is SystemExit:  # `sys.exit("…")` keeps a text there
+        return name
     return f"{name} ({code})" if isinstance(code, str) and CODE.fullmatch(code) else name
 
 

@@ -146,7 +146,9 @@ WEBHOOKS = _counters("parley_webhook_calls_total", "Webhook calls: delivered, fa
 WEBHOOK_SECONDS = Histogram(
     "parley_webhook_duration_seconds", "Duration of webhook calls.", registry=REGISTRY, buckets=SHORT
 )
-MODEL_CALLS = _counters("parley_model_calls_total", "Calls of language models by agents' turns.", "model")
+MODEL_CALLS = _counters(
+    "parley_model_calls_total", "Calls of language models by agents' turns and for titles.", "model"
+)
 MODEL_TOKENS = _counters("parley_model_tokens_total", "Tokens of these calls, input and output.", "model", "direction")
 MODEL_COST = _counters("parley_model_cost_total", "Cost of these calls, where prices are known.", "model")
 REMOTE_CALLS = _counters(

@@ -55,16 +55,36 @@ async def test_a_task_is_not_found_at_another_tenant(door, echo, hello):
 async def test_who_names_no_tenant_or_none_that_can_be_is_told_so(door, echo, subtests):
     for params in ({}, {"tenant": ""}, {"tenant": None}):
         with subtests.test(str(params)):
-            answer = await door[0].call("ListTasks", params)
+            answer = await door[0].call("GetTask", params)
             assert (answer.code, answer.fields) == (-32602, ["tenant"])
             assert "Name the agent" in answer.error["message"]
     for tenant in (5, ["echo"], "a\nb", "x" * 300):
         with subtests.test(str(tenant)[:20]):
             assert (await door[0].call("ListTasks", {"tenant": tenant})).fields == ["tenant"]
     assert (await door[0].call("ListTasks", [])).fields == ["params"]
-    for verb, address, body in (("GET", "tasks", None), ("POST", "message:send", {"message": message()})):
-        answer = await door[1].ask(verb, address, body)
-        assert (answer.status, answer.fields) == (400, ["tenant"])
+    answer = await door[1].ask("POST", "message:send", {"message": message()})
+    assert (answer.status, answer.fields) == (400, ["tenant"])
+
+
+async def test_the_door_lists_all_visible_tasks(door, bob_at, anybody_at, echo, quiet):
+    rpc, rest = door
+    now = {"configuration": {"returnImmediately": True}}
+    sent = [
+        (await rpc.call("SendMessage", {"tenant": slug, "message": message(contextId=slug), **now})).result["task"]
+        for slug in ("echo", "quiet", "echo")
+    ]
+    page = (await rpc.call("ListTasks", {"pageSize": 2})).result
+    rest_of_it = (await rest.ask("GET", f"tasks?pageSize=2&pageToken={page['nextPageToken']}")).body
+    found = page["tasks"] + rest_of_it["tasks"]
+    assert [(one["id"], one["metadata"]["agent"]) for one in found] == [
+        (task["id"], slug) for task, slug in zip(reversed(sent), ("echo", "quiet", "echo"), strict=True)
+    ]
+    assert (found[0]["metadata"]["agentName"], page["totalSize"]) == ("Echo", 3)
+    assert (await bob_at("").call("ListTasks", {})).result["tasks"] == []
+    assert (await bob_at("").call("ListTasks", {"pageToken": page["nextPageToken"]})).fields == ["pageToken"]
+    assert (await anybody_at("").call("ListTasks", {})).result["tasks"] == []
+    for filters, number in (({"contextId": "echo"}, 2), ({"contextId": "no"}, 0), ({"status": "TASK_STATE_FAILED"}, 0)):
+        assert (await rpc.call("ListTasks", filters)).result["totalSize"] == number
 
 
 async def test_the_default_agent_answers_before_a_router(worker, door, router):
@@ -79,10 +99,10 @@ async def test_a_router_answers_who_names_no_tenant_and_may_use_it(worker, door,
     assert sent.result["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert len((await door[1].ask("GET", "tasks")).body["tasks"]) == 1
     assert len((await door[1].ask("GET", "tasks?tenant=router")).body["tasks"]) == 1
-    assert (await anybody_at("").call("ListTasks", {})).fields == ["tenant"]
+    assert (await anybody_at("").call("GetTask", {})).fields == ["tenant"]
     router.is_enabled = False
     await database.run(router.save)
-    assert (await door[0].call("ListTasks", {})).fields == ["tenant"]
+    assert (await door[0].call("GetTask", {})).fields == ["tenant"]
 
 
 async def test_who_may_not_use_the_agent_is_told_what_its_own_address_tells(

@@ -41,6 +41,7 @@ async def test_a_stream_ends_with_the_update_that_is_marked_as_final(worker, old
 async def test_a_question_is_final_and_the_answer_goes_on(worker, old_at, asking):
     events = await events_of(old_at("asking"), "message/stream", {"message": said("ask me")})
     assert (events[-1]["status"]["state"], events[-1]["final"]) == ("input-required", True)
+    assert events[-1]["status"]["message"]["metadata"]["slot"] == {"name": "word"}
     task = (await old_at("asking").send(said("blue", taskId=events[0]["id"]))).result
     assert task["status"]["state"] == "completed"
     assert text_of(task["status"]["message"]) == "It was blue."

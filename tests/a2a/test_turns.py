@@ -83,5 +83,8 @@ async def test_what_a_task_asks_for_is_said_with_its_form(worker, ada_at, countd
     asked = [event async for _, event in ada_at("countdown").stream("SendStreamingMessage", sent)]
     slot = asked[-1]["statusUpdate"]["metadata"]["slot"]
     assert (slot["name"], slot["schema"]["maximum"]) == ("start", 10_000)
+    answers = [asked[-1]["statusUpdate"], (await ada_at("countdown").send(message("20000"))).result["task"]]
+    answers.append((await ada_at("countdown").call("GetTask", {"id": asked[0]["task"]["id"]})).result)
+    assert [one["status"]["message"]["metadata"]["slot"] for one in answers] == [slot] * 3
     form = message(taskId=asked[0]["task"]["id"], parts=[{"data": {"start": 1}}])
     assert (await ada_at("countdown").send(form)).result["task"]["status"]["state"] == "TASK_STATE_COMPLETED"

@@ -48,6 +48,17 @@ MODULES = {
     "def Mine(): ...": ("must take a parameter",),
     "def Mine(text, more): ...": ("default values",),
     "from agentkit import agent\n@agent(tempo=3)\ndef Mine(text): ...": ("does not know tempo",),
+    "from agentkit import agent\n@agent(respons_type='task')\ndef Mine(text): ...": ("Did you mean 'response_type'?",),
+    "from agentkit import agent\n@agent(response_type='mesage')\ndef Mine(text): ...": ("Did you mean 'message'?",),
+    f"{OF_A_CLASS}  response_type = 'mesage'\n  def on_request(self, task): ...": ("Did you mean 'message'?",),
+    f"{OF_A_CLASS}  respnse_type = 'message'\n  def on_request(self, task): ...": ("Did you mean response_type?",),
+    f"{OF_A_CLASS}  def on_request(self, task): ...\n  def on_input_recieved(self, task): ...": (
+        "Mine has on_input_recieved",
+        "Did you mean on_input_received?",
+    ),
+    f"{OF_A_CLASS}  def on_request(self, task): ...\n  def select_response_type(self): ...": (
+        "must define select_response_type(self, message)",
+    ),
     f"{OF_A_CLASS}  pass": ("Mine does nothing yet", "define on_request"),
     f"{OF_A_CLASS}  def on_request(self): ...": ("must define on_request(self, task)",),
     f"{OF_A_CLASS}  on_request = 3": ("on_request must be a method",),
@@ -75,7 +86,7 @@ def test_what_is_wrong_with_a_module_is_one_clear_sentence(tmp_path, monkeypatch
         told = str(refused.value)
         assert all(word in told for word in words), (source, told)
         assert "\n" not in told
-        assert told.endswith(".") or ":" in told, told
+        assert told.endswith((".", "?")) or ":" in told, told
 
 
 def test_a_path_says_how_it_is_to_be_written_and_where_its_package_must_be():

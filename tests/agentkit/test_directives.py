@@ -1,11 +1,13 @@
 """JSON with a state changes the task only where it is meant to."""
 
 import json
+from contextlib import suppress
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit import AuthRequired, Completed, Failed, InputRequired, Rejected, as_outcome, testing
+from agentkit import AuthRequired, Completed, Failed, InputRequired, InvalidAnswer, Rejected, as_outcome, testing
 from agentkit.directives import MAX_TEXT_LENGTH, directive_in
 
 ASK = '{"state": "input-required", "prompt": "Which day?"}'
@@ -118,10 +120,32 @@ def test_how_a_task_ends_may_be_said_too():
     assert (done.message, done.artifacts[0].parts[0]["text"]) == ("All done.", "All done.")
 
 
+def test_what_a_dict_has_besides_is_delivered():
+    done = as_outcome({"state": "completed", "message": "Done", "data": [1], "metadata": {"a": 1}})
+    assert (done.message, done.artifacts[0].parts, done.metadata) == ("Done", [{"data": [1]}], {"a": 1})
+    rows = as_outcome({"state": "completed", "message": "Done", "rows": 3, "data": None})
+    assert rows.artifacts[0].parts == [{"data": {"rows": 3, "data": None}}]
+    assert as_outcome({"state": "failed", "message": "No", "rows": 3}) == Failed("No", metadata={"rows": 3})
+
+
+def test_a_wrong_state_is_an_error_that_names_the_known():
+    for value, hint in (
+        ({"state": "working", "message": "Hm"}, "input-required, auth-required, completed, failed, rejected"),
+        ({"state": "working"}, "completed"),
+        ({"state": "complete", "data": 1}, "Did you mean 'completed'"),
+        ({"state": "Bavaria", "message": "Hm"}, "Artifact.json"),
+        ({"sate": "failed", "message": "Hm"}, "Did you mean 'state'"),
+    ):
+        with pytest.raises(InvalidAnswer, match=hint):
+            as_outcome(value)
+
+
 def test_data_with_a_state_of_its_own_stays_data():
     for data in (
         {"state": "Bavaria"},
         {"state": "completed", "rows": 3},
+        {"state": "working", "rows": 3},
+        {"status": "completed", "message": "Hm"},
         {"state": None},
         {"tasks": [json.loads(ASK)]},
     ):
@@ -167,5 +191,6 @@ def test_no_text_raises(text):
 
 
 @given(st.dictionaries(st.text(max_size=8) | st.just("state") | st.just("prompt"), JSON, max_size=4))
-def test_no_dict_raises(value):
-    as_outcome(value)
+def test_a_dict_raises_nothing_else(value):
+    with suppress(InvalidAnswer):
+        as_outcome(value)

@@ -14,6 +14,7 @@ from agentkit import (
     Skill,
     SkillHandler,
     Start,
+    Thread,
     as_handler,
     by_words,
     decide,
@@ -136,8 +137,7 @@ async def test_many_skills_without_a_rule_are_left_to_on_request_or_asked_for():
 async def test_the_answer_to_the_question_takes_up_the_request_that_was_unclear():
     asked = await testing.run(Office, "Do it on Sunday")
     assert isinstance(asked.outcome, InputRequired)
-    history = [testing.user_message("earlier"), testing.user_message("Do it on Sunday"), testing.user_message("who?")]
-    history[2].wire["role"] = "ROLE_AGENT"
+    history = Thread().add("user", "earlier").add("user", "Do it on Sunday").add("agent", "who?")
     by_name = await testing.run(Office, "plan a trip", slot=asked.outcome.slot, history=history)
     assert (by_name.said, by_name.skill) == ("trip: Do it on Sunday", "trip")
     by_form = await testing.run(Office, answer_of("trip"), slot=asked.outcome.slot, history=history)
@@ -180,7 +180,7 @@ async def test_a_handler_may_decide_by_itself_in_any_way(is_async):
     kind = type("Deciding", (Office,), {"negotiate": awaited if is_async else decided})
     assert isinstance((await testing.run(kind, "no")).outcome, Rejected)
     assert (await testing.run(kind, "hm")).outcome == InputRequired(
-        "What?", "which-skill", {"type": "string", "oneOf": CHOICES}
+        "What?", "which-skill", {"type": "string", "oneOf": CHOICES}, {"error": {"code": "clarify"}}
     )
     assert (await testing.run(kind, "bill")).skill == "trip"
     assert {one is threading.main_thread() for one in threads} == {is_async}

@@ -12,7 +12,6 @@ from agentkit import (
     ExistingTask,
     Failed,
     HandlerError,
-    InputRequired,
     Rejected,
     ResponseType,
     SkillHandler,
@@ -23,8 +22,8 @@ from agentkit import (
     as_handler,
     by_rules,
 )
-from agentkit.runner import constant_response_type, select_response_type, selector_takes_task
-from agentkit.selecting import has_files, longer_than, says
+from agentkit.runner import NeedsTask, constant_response_type, select_response_type, selector_takes_task
+from agentkit.selecting import by_result, has_files, longer_than, says
 from agentkit.testing import user_message
 
 MESSAGE, TASK = ResponseType.MESSAGE, ResponseType.TASK
@@ -65,7 +64,7 @@ async def test_rules_are_looked_at_in_turn():
 
 
 def test_a_rule_with_an_unknown_choice_is_refused_where_it_is_written():
-    with pytest.raises(ValueError, match="letter"):
+    with pytest.raises(HandlerError, match="neither"):
         by_rules((has_files, "letter"))
 
 
@@ -115,7 +114,7 @@ async def test_a_choice_that_is_none_is_the_handlers_error():
         def select_response_type(self, message):
             return "letter"
 
-    with pytest.raises(HandlerError, match="letter"):
+    with pytest.raises(HandlerError, match="neither"):
         await select_response_type(Wrong(), user_message("hi"))
 
 
@@ -125,7 +124,6 @@ async def test_an_answer_says_whether_it_is_an_error():
         (Completed("Yes.", metadata={"mood": "good"}), "Yes.", {"mood": "good"}),
         (Failed("No oven.", "oven"), "No oven.", {"error": {"code": "oven"}}),
         (Rejected("Not me."), "Not me.", {"error": {"code": "rejected"}}),
-        (InputRequired("Which one?"), "Which one?", {}),
         (Failed(None, "odd"), "It could not be done.", {"error": {"code": "odd"}}),
     ):
         given = await answer(as_handler(lambda text, outcome=outcome: outcome), user_message("hi"))
@@ -137,10 +135,34 @@ async def test_an_answer_is_made_of_artifacts_where_there_are_no_words_and_progr
         await task.progress("unheard")
         return Completed(f"Hello, {task.message.text}")
 
+    async def stream(task):
+        await task.token("Say")
+        async with task.artifact("notes.md") as notes:
+            await notes.append("# A\n")
+            await notes.append("B")
+
     artifact = Artifact.json("n", [1])
+    streamed = {"text": "# A\nB", "filename": "notes.md"}
     for handler, parts in (
+        (stream, [{"text": "Say"}, streamed]),
+        (lambda text: Completed("See it", [artifact]), [{"text": "See it"}, {"data": [1]}]),
+        (lambda text: "words", [{"text": "words"}]),
         (greet, [{"text": "Hello, Ada"}]),
         (lambda text: artifact, [{"data": [1]}]),
-        (lambda text: None, [{"text": "Done."}]),
+        (lambda text: None, [{"text": "Completed without an answer."}]),
     ):
         assert await answer(as_handler(handler), user_message("Ada")) == Answer(parts)
+
+
+async def test_the_result_may_choose():
+    for selector, chosen, needs_task in (
+        (by_result, {"responseType": "message"}, False),
+        (by_result, {}, True),
+        (always_message, {"responseType": "task"}, True),
+    ):
+        handler = as_handler(agent(response_type=selector)(lambda text, chosen=chosen: Completed(text, (), chosen)))
+        if needs_task:
+            with pytest.raises(NeedsTask):
+                await answer(handler, user_message("Ada"))
+        else:
+            assert (await answer(handler, user_message("Ada"))).parts == [{"text": "Ada"}]

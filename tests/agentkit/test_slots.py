@@ -107,6 +107,44 @@ async def test_a_slot_that_the_handler_does_not_know_is_an_error_of_its_own():
         await testing.run(Flow, "x", slot="other")
 
 
+YES_NO = {"type": "string", "enum": ["yes", "no"]}
+SIZES = {"oneOf": [{"const": 1, "title": "Small"}, {"const": 2, "title": "Large"}]}
+FORM = {"type": "object", "properties": {"dose": {"type": "number"}, "why": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "ways", "value"),
+    [
+        (YES_NO, ["Yes", answer("yes"), answer({"ask": "yes"})], "yes"),
+        (SIZES, ["large", "2", answer(2), answer({"ask": 2})], 2),
+        ({"type": "boolean"}, ["yes", "true", answer(True), answer({"ask": True})], True),
+        ({"type": "integer"}, ["3", answer(3), answer({"ask": 3})], 3),
+        ({"type": "array", "items": YES_NO}, ["yes, no", '["yes", "no"]', answer(["yes", "no"])], ["yes", "no"]),
+        (FORM, ['{"dose": 1.5}', answer({"dose": 1.5})], {"dose": 1.5}),
+        ({"properties": {"dose": {"type": "number"}}}, ["1.5", answer({"dose": 1.5})], {"dose": 1.5}),
+        (None, ["so", answer("so")], "so"),
+    ],
+)
+async def test_an_answer_has_its_schemas_type(schema, ways, value):
+    class Asking(SkillHandler):
+        def on_request(self, task):
+            return InputRequired("?", slot="ask", schema=schema)
+
+        def on_input_received(self, task):
+            return repr(task.answer)
+
+    for given in ways:
+        assert (await (await testing.run(Asking, "x")).answer(given)).said == repr(value)
+
+
+async def test_a_handlers_unfit_answer_is_asked_again():
+    async def reading(task):
+        return repr(task.answer) if task.slot else InputRequired("?", slot="ask", schema=YES_NO)
+
+    again = await (await testing.run(reading, "x")).answer("perhaps")
+    assert again.outcome == InputRequired("Choose one of yes, no.", slot="ask", schema=YES_NO)
+
+
 async def test_a_handler_may_read_slot_and_answer_itself():
     def reading(task):
         try:

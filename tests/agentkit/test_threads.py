@@ -1,6 +1,8 @@
 """A thread is an immutable conversation, convertible to A2A and back."""
 
+import copy
 import dataclasses
+import json
 
 import pytest
 
@@ -52,6 +54,30 @@ def test_what_came_in_or_goes_out_may_change_and_the_thread_does_not():
     thread = Thread.from_a2a(wire).add("agent", parts)
     wire[0]["parts"][0]["text"] = parts[0]["text"] = thread.to_a2a()[0]["parts"][0]["text"] = "changed"
     assert [one.text for one in thread] == ["Hi", "a"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda task: task.history.append(task.message),
+        lambda task: task.history[0].wire.update(role="ROLE_AGENT"),
+        lambda task: task.history[0].wire.__ior__({"role": "ROLE_AGENT"}),
+        lambda task: task.history[0].wire["parts"].clear(),
+        lambda task: task.message.parts[0].pop("text"),
+        lambda task: task.message.data[0]["a"].sort(),
+        lambda task: task.message.metadata["a"].append(1),
+        lambda task: task.references.clear(),
+    ],
+)
+async def test_what_was_said_cannot_be_changed(change):
+    said = {"role": "ROLE_USER", "parts": [{"text": "Hi"}, {"data": {"a": [2, 1]}}], "metadata": {"a": []}}
+    message = Message.from_wire(said)
+    copied = copy.deepcopy(message.wire)
+    copied["parts"][1]["data"]["a"].append(3)
+    task = testing.task_for(message, testing.Recorder(), history=[message])
+    with pytest.raises((TypeError, AttributeError)):
+        change(task)
+    assert json.loads(json.dumps(message.wire)) == said == task.history[0].wire
 
 
 async def test_the_thread_of_a_task_ends_with_the_message_of_its_turn():

@@ -46,7 +46,8 @@ async def test_a_browsers_login_alone_approves_nothing_by_the_api(ada: User, ada
     token = "a" * 32
     assert (await ada_browses.post(f"/approvals/{task.pk}", decision, X_CSRFToken=token)).status == 403
     answer = {"data": {"decision": "approve"}}
-    sent = await ada_browses.post(f"/tasks/{task.pk}/answer", answer, idempotency_key="k", X_CSRFToken=token)
-    assert sent.status == 403
+    for path, said in ((f"tasks/{task.pk}/answer", answer), (f"sessions/{task.context_id}/messages", {"text": "yes"})):
+        sent = await ada_browses.post(f"/{path}", said, idempotency_key="k", X_CSRFToken=token)
+        assert sent.status == 403, path
     refusal = decision | {"decision": "refuse"}
     assert (await ada_browses.post(f"/approvals/{task.pk}", refusal, X_CSRFToken=token)).status == 204

@@ -73,6 +73,12 @@ async def test_a_question_is_answered_by_a_message_to_its_task_and_a_failure_del
     assert task["status"]["message"]["content"] == "Which **colour**?"
     told = await ada_calls.post(path, {"text": "red", "task": task["id"], "wait": True})
     assert (told.body["task"]["id"], told.body["task"]["state"]) == (task["id"], "completed")
+    # Without its task, too: words answer the open question.
+    task = (await ada_calls.post(path, {"text": "ask me", "wait": True})).body["task"]
+    for is_repeated in (False, True):
+        told = await ada_calls.post(path, {"text": "blue", "wait": True}, Idempotency_Key="blue")
+        assert (told.body["task"]["id"], told.body["repeated"]) == (task["id"], is_repeated)
+    assert told.body["task"]["state"] == "completed"
     failed = (await ada_calls.post(path, {"text": "fail", "wait": True})).body
     assert (failed["task"]["state"], failed["answer"]["content"]) == ("failed", "That was too much.")
     assert failed["artifacts"] == failed["task"]["artifacts"] == []

@@ -15,7 +15,9 @@ from agentkit import (
     Rejected,
     SkillHandler,
     TaskContext,
+    tool,
 )
+from agentkit.llm import LlmWorker, UseTool, scripted
 from tests.web.telling import PNG
 
 STORY = "# A story\n\nOnce upon a *time* there was a **river**.\n\n- it ran\n- it sang\n"
@@ -205,4 +207,37 @@ class Filing(SkillHandler):
         return Completed("Slowly done.")
 
 
-ALL = (Storyteller, Talking, Failing, Asking, Interviewer, Locksmith, Calendar, Long, Filing)
+@tool(needs_approval=True)
+async def send_mail(to: str, body: str) -> str:
+    """Sends a mail."""
+    return f"Sent to {to}."
+
+
+CLERK = LlmWorker(
+    "You send mails.",
+    [send_mail],
+    model=scripted(
+        lambda asked: str(asked.results[0].content) if asked.results else UseTool("send_mail", to="bob", body="Hello")
+    ),
+)
+
+
+class Clerk(SkillHandler):
+    """Sends a mail, if a person approves."""
+
+    name = "Clerk"
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        return Completed(await CLERK.run(task))
+
+
+class Secretary(SkillHandler):
+    """Has the clerk send mails."""
+
+    name = "Secretary"
+
+    async def on_request(self, task: TaskContext) -> Outcome:
+        return Completed((await task.call("clerk", task.message.text)).text)
+
+
+ALL = (Storyteller, Talking, Failing, Asking, Interviewer, Locksmith, Calendar, Long, Filing, Clerk, Secretary)

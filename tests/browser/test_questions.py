@@ -20,6 +20,19 @@ def questions(page: Page) -> Locator:
     return page.locator(".inbox-item")
 
 
+def test_only_a_press_approves_a_tool_call(page: Page) -> None:
+    begin(page, "secretary", "Write to Bob")  # whose clerk asks
+    card = page.locator("form.approval")
+    approve = card.get_by_role("button", name="Approve")
+    expect(page.locator(".call")).to_contain_text("Clerk asks")
+    approve.evaluate("button => button.click()")
+    expect(card.get_by_role("alert")).to_contain_text("Press the button yourself")
+    approve.click()
+    heard(page, "Sent to bob.")
+    settled(page)
+    expect(card).to_have_count(0)
+
+
 def test_questions_of_all_sessions_are_answered_and_declined_where_they_are_listed(page: Page, ada: Person) -> None:
     inbox = page.context.new_page()
     session, _ = ada.begin("asking", "The first trip")

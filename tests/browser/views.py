@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from apps.web.settings.sections import SECTIONS
 from tests.browser.people import Person
+from tests.transfers import samples
 
 CSV = "site,depth,temperature\n" + "\n".join(f"{'ABC'[n % 3]},{n * 1.5},{20 - n / 10}" for n in range(90))
 RIGHT_TO_LEFT = "مرحبا، أرسل لي تقريراً عن درجات الحرارة من فضلك"
@@ -61,6 +63,15 @@ def opened_files(page: Page) -> None:
     expect(page.locator("#preview .signature")).to_be_visible()
 
 
+def checked_import(page: Page) -> None:
+    chat = json.dumps([samples.chatgpt()]).encode()
+    page.locator("#import-file input[type=file]").set_input_files(
+        {"name": "conversations.json", "mimeType": "application/json", "buffer": chat}
+    )
+    page.get_by_role("button", name="Check the file").click()
+    drawn("#main :text('Not taken over')")(page)
+
+
 def views(person: Person) -> Iterator[View]:
     """The pages, after the messages that fill them."""
     for words in (RIGHT_TO_LEFT, WORD):
@@ -77,6 +88,7 @@ def views(person: Person) -> Iterator[View]:
     _, trip = person.begin("trip", "A trip", parts=[{"data": TRIP}])
     _, research = person.begin("research", "lung fibrosis")
     [made] = person.api("GET", f"/artifacts?session={report}")["items"][:1]
+    approval, _ = person.begin("clerk", "Write to Bob")
     session = f"/sessions/{report}"
     yield View("home", "/", drawn("#sessions [data-key]"))
     yield View("sessions", "/?show=all", drawn("#sessions [data-key]"))
@@ -94,10 +106,13 @@ def views(person: Person) -> Iterator[View]:
     yield View("inbox", "/inbox", drawn(".inbox-item"))
     for section in SECTIONS:
         yield View(f"settings-{section}", f"/settings/{section}")
+    yield View("import", "/settings/data", checked_import)
     yield View("confirm", "/settings/security/passkeys/add", drawn("#id_password"))
     yield View("session", session, drawn(".from-agent .prose"))
     yield View("story", f"/sessions/{story}", pressed(".work summary", ".steps"))
     yield View("fork", f"/sessions/{fork}", drawn(".branches"))
+    yield View("branch-menu", f"/sessions/{fork}", pressed(".branch-count", ".branch-menu"))
+    yield View("approval", f"/sessions/{approval}", pressed("form.approval summary", "form.approval textarea"))
     yield View("question", f"/sessions/{question}", drawn("form.question"))
     yield View("files", session, opened_files)
     yield View("actions", session, pressed(".from-agent [data-act=more]", ".action-menu"))

@@ -27,6 +27,16 @@ ENDS = {
 }
 
 
+class Forgetting(SkillHandler):
+    """Says its answer and streams a file, and returns nothing."""
+
+    async def on_request(self, task: TaskContext) -> None:
+        for word in task.message.text.split():
+            await task.token(f"{word} ")
+        async with task.artifact("log.txt") as log:
+            await log.append("1 line")
+
+
 def end(text):
     if text == "raises failure":
         raise AgentFailure("no", "broken")

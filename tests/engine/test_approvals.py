@@ -286,6 +286,19 @@ async def test_a_message_that_came_before_the_question_approves_nothing(ada, age
     assert "wrote meanwhile: yes" in words(task)
 
 
+async def test_an_early_message_approves_no_called_agents_call(ada, agent, said):
+    await db.run(policy, agent, "send_mail", "ask")
+    calling = await db.run(register_hosted, "caller", "tests.engine.calling_agents:Caller", access="public")
+    receipt = await db.run(accept.accept, ada.principal, calling, said("obedient: send_mail bob"))
+    await db.run(accept.accept, ada.principal, calling, said("yes", taskId=str(receipt.task)))
+    await _with_children(receipt.run, receipt.task)
+    following = await db.run(Run.objects.get, task=receipt.task, state="queued")
+    await _with_children(following.pk, receipt.task)
+    task = await db.run(task_of, receipt.task)
+    assert (task.state, SENT) == ("completed", [])
+    assert "wrote meanwhile: yes" in words(task)
+
+
 async def test_an_approval_outlives_a_killed_worker(ada, agent, said):
     await db.run(policy, agent, "send_mail", "ask")
     task = await told(ada, agent, said("send_mail bob"))

@@ -9,6 +9,7 @@ from apps.engine import send
 from apps.record import projection, wire
 from apps.record.execution import Run
 from apps.record.models import Task
+from tests.engine.delegating import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -17,14 +18,14 @@ ENDS = {
     "asking": ("INPUT_REQUIRED", "which?", {"kind": "test"}, None),
     "credential": ("AUTH_REQUIRED", "key?", {"kind": "test"}, None),
     "failed": ("FAILED", "no", {"kind": "test"}, "broken"),
-    "rejected": ("REJECTED", "never", {"kind": "test"}, None),
+    "rejected": ("REJECTED", "never", {"kind": "test"}, "rejected"),
     "raises failure": ("FAILED", "no", None, "broken"),
     "raises error": ("FAILED", "The agent stopped because of an internal error", None, "agent_error"),
-    "wrong type": ("FAILED", "", None, ...),
+    "wrong type": ("FAILED", "", None, "invalid_agent_response"),
     "text": ("COMPLETED", "words", None, None),
     "dict": ("COMPLETED", "Here is answer.", None, None),
     "state": ("INPUT_REQUIRED", "which?", {"prompt": "which?", "service": "test"}, None),
-    "nothing": ("COMPLETED", "", None, None),
+    "nothing": ("COMPLETED", "Completed without an answer.", None, None),
 }
 
 
@@ -41,8 +42,23 @@ async def test_every_end_is_recorded(ada, agent_at, worker, said):
         status = task["status"]
         assert status["state"] == f"TASK_STATE_{state}", text
         assert words in status["message"]["parts"][0]["text"], text
-        assert status["message"]["metadata"] == (metadata or {}) | {"agent": agent.slug}, text
+        error = {"error": {"code": code}} if code else {}
+        assert status["message"]["metadata"] == (metadata or {}) | {"agent": agent.slug} | error, text
         assert bool(task["artifacts"]) is (state == "COMPLETED"), text
-        assert code is ... or (run.error or {}).get("code") == code, text
+        assert state == "REJECTED" or (run.error or {}).get("code") == code, text
         assert differences == []
     assert await db.run(Task.objects.count) == len(ENDS)
+
+
+async def test_streamed_text_is_the_answer_without_a_return(ada, agent_at, worker, said):
+    task, (run, _) = await ended(ada, await agent_at("tests.engine.forms:Forgetting"), said("Good day"))
+    assert task["status"]["message"]["parts"] == [{"text": "Good day"}]
+    assert [one["name"] for one in task["artifacts"]] == ["answer", "log.txt"]
+    assert run.notes == []
+
+
+async def test_nothing_at_all_warns_the_author(ada, agent_at, worker, said, caplog):
+    agent = await agent_at("tests.engine.forms:function")
+    task, _ = await ended(ada, agent, said("nothing"))
+    await until(lambda: "lack a return" in str(Run.objects.get(task=task["id"]).notes))
+    assert f"{agent.slug} returned no answer" in caplog.text

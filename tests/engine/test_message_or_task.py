@@ -82,6 +82,15 @@ class Failing(SkillHandler):
         return "done"
 
 
+class AskingAtOnce(SkillHandler):
+    """Answers at once, and asks."""
+
+    response_type = "message"
+
+    async def on_request(self, task):
+        return InputRequired("What?") if "ask" in task.message.text else {"n": 1}
+
+
 class Calling(SkillHandler):
     """Answers at once, and would call others."""
 
@@ -89,7 +98,7 @@ class Calling(SkillHandler):
 
     async def on_request(self, task):
         await task.progress("unheard")
-        await task.artifact("unheard").append("half")
+        await task.artifact("half").append("half")
         if task.message.text == "call":
             await task.call("choosing", "hi")
         return "done"
@@ -112,6 +121,15 @@ async def test_each_message_is_answered_as_the_rules_say_unless_a_task_is_requir
     assert await db.run(projection.differences, at_once.context) == []
     assert (await send(ada.principal, choosing, said("some work"))).task is not None
     assert (await send(ada.principal, choosing, said("a question"), require_task=True)).task is not None
+
+
+async def test_a_question_makes_a_task(ada, said):
+    asking, message = await db.run(registered, AskingAtOnce), said("ask me")
+    assert (await send(ada.principal, asking, said())).answer["parts"] == [{"data": {"n": 1}}]
+    sent = await send(ada.principal, asking, message)
+    await carry_out(await db.run(lambda: Run.objects.get().pk))
+    assert await db.run(state_of, sent.task) == "input-required"
+    assert (await send(ada.principal, asking, message)).task == sent.task
 
 
 async def test_a_continuing_task_stays_a_task(ada, said):
@@ -176,12 +194,14 @@ async def test_a_handler_that_cannot_choose_gets_a_task_and_a_line_in_the_log(ad
             caplog.clear()
             assert (await send(ada.principal, failing, said(text))).task is not None
             assert "agent failing chose no response type" in caplog.text
+            assert ('A response type is "task" or "message"' in caplog.text) is (text == "nonsense")
     Failing.let_go.set()
 
 
 async def test_nothing_streams_on_the_way_to_a_message_and_nobody_is_called(ada, said):
     calling = await db.run(registered, Calling)
-    assert (await send(ada.principal, calling, said())).answer["parts"] == [{"text": "done"}]
+    answered = [{"text": "done"}, {"text": "half"}]
+    assert (await send(ada.principal, calling, said())).answer["parts"] == answered
     refused = (await send(ada.principal, calling, said("call"))).answer
     assert refused["metadata"]["error"] == {"code": "agent_unavailable"}
     assert await db.run(Event.objects.exclude(type__in=("user_message", "agent_message")).count) == 0

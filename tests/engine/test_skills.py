@@ -54,16 +54,17 @@ async def test_the_skill_is_chosen_once_and_kept_over_all_turns(ada, office, wor
 async def test_a_question_and_a_refusal_are_messages_without_a_task(ada, agent_at, said):
     office, strict = [await agent_at(f"tests.engine.skilled:{name}", access="public") for name in ("Office", "Strict")]
     told = [
-        (office, {}, "What would you like?\n\n- **Book**: "),
-        (office, {"metadata": {"skillId": "fly"}}, "There is no skill 'fly' here."),
-        (strict, {}, "Only trips and advice."),
+        (office, {}, "What would you like?\n\n- **Book**: ", "clarify"),
+        (office, {"metadata": {"skillId": "fly"}}, "There is no skill 'fly' here.", "clarify"),
+        (strict, {}, "Only trips and advice.", "rejected"),
     ]
-    for agent, fields, sentence in told:
+    for agent, fields, sentence, code in told:
         for who in (ada.principal, ANONYMOUS):
             message = said("hello", **fields)
             sent = await send.send(who, agent, message)
             assert sent.task is None
             assert sent.answer["parts"][0]["text"].startswith(sentence)
+            assert sent.answer["metadata"]["error"] == {"code": code}
             kinds = await db.run(lambda sent=sent: list(Event.objects.filter(context=sent.context).order_by("index")))
             assert [event.type for event in kinds] == ["user_message", "agent_message"]
             assert await db.run(projection.differences, sent.context) == []
@@ -77,6 +78,7 @@ async def test_where_a_task_there_must_be_the_task_asks_which_skill_or_is_reject
     sent, asked = await talk(ada, office, said("Do it on Sunday"), require_task=True)
     assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     assert spoken(asked).startswith("What would you like?")
+    assert asked["status"]["message"]["metadata"]["error"] == {"code": "clarify"}
     _, done = await talk(ada, office, said("Advise", taskId=str(sent.task)))
     assert spoken(done) == "advise: Do it on Sunday"
     row = await db.run(Task.objects.get, pk=sent.task)

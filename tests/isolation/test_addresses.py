@@ -76,6 +76,8 @@ SAME_FOR_ALL = {
     "sessions/{session}/pictures/remote": "it needs a signed query; tests/web/test_pictures.py",
     "shared/{token}/picture": "it needs a signed query; tests/web/test_pictures.py",
     "agents/{slug}/credentials": "a remote agent's alone; tests/web/test_remote_agents.py",
+    "sessions/{session}/comparison": "the world has no rerun; tests/automation/test_reruns.py",
+    "api/v1/sessions/{session}/comparison": "the world has no rerun; tests/automation/test_reruns.py",
     "sessions/{session}/earlier": "it needs a query; tests/web/test_privacy.py",
     "sessions/{session}/branches": "it needs a query; tests/web/test_branch_menu.py",
     "hooks/{key}": "it needs the secret; tests/doors/test_hooks.py",

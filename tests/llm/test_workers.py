@@ -1,6 +1,7 @@
 """A worker takes steps with tools until it has an answer."""
 
 import asyncio
+import sys
 import threading
 
 import pytest
@@ -152,13 +153,18 @@ async def test_what_a_tool_raises_goes_back_to_the_model_in_few_words_and_a_long
         """A whole book."""
         return "word " * 100_000
 
-    endpoint.replies = [calls(("explode", {}), ("book", {})), says("That did not work.")]
-    run = await testing.run(handler_of(LlmWorker("Help.", [explode, book])), "x")
-    (result,) = (one for one in run.emissions if isinstance(one, ToolResult) and one.is_error)
-    assert result.result.startswith("RuntimeError: boom boom")
-    assert len(result.result) < 1100
+    async def leave() -> str:
+        """Exits."""
+        sys.exit(3)
+
+    endpoint.replies = [calls(("explode", {}), ("leave", {}), ("book", {})), says("That did not work.")]
+    run = await testing.run(handler_of(LlmWorker("Help.", [explode, leave, book])), "x")
+    left, result = sorted(str(one.result) for one in run.emissions if isinstance(one, ToolResult) and one.is_error)
+    assert "SystemExit" in left
+    assert result.startswith("RuntimeError: boom boom")
+    assert len(result) < 1100
     assert isinstance(run.outcome, Completed)
-    told, cut = sorted((str(content) for role, content in endpoint.said() if role == "tool"), key=len)
+    _, told, cut = sorted((str(content) for role, content in endpoint.said() if role == "tool"), key=len)
     assert "RuntimeError: boom" in told
     assert len(told) < 1300
     assert cut.endswith("[the first 100000 of 500000 characters]")

@@ -130,7 +130,7 @@ def test_what_a_look_and_a_step_cost_does_not_grow_with_the_plan(begun: Callable
         if isinstance(cost, tuple):
             (few, width), (many, larger) = cost, broad[what]
             each = (many - few) / (larger - width)
-            assert each <= MOST_TO_BEGIN, what
+            assert each < MOST_TO_BEGIN + 0.5, what  # a look may come twice
             assert each.is_integer(), what
         else:
             assert broad[what] == cost, what

@@ -155,6 +155,15 @@ def test_a_person_fills_in_a_form(play):
     assert (task.state, DONE["loud:1.5"]) == ("completed", 1)
 
 
+def test_one_value_completes_a_question_by_every_way(play):
+    asked = {"person": {"ask": "Really?", "schema": {"type": "string", "enum": ["yes", "no"]}}}
+    steps = {"one": asked, "after": {"agent": "loud", "message": "{{ steps.one.data }}"}}
+    for given in ({"text": "yes"}, data("yes"), data({"answer": "yes"})):
+        assert play.answer(play(steps), **given).state == "completed", given
+    assert DONE["loud:yes"] == 3
+    assert "'perhaps' is not one of" in words(play.answer(play(steps), "perhaps"))
+
+
 def test_a_step_begins_once_a_person_approves(play):
     steps = {"one": {"agent": "loud", "message": "hello", "approve": "before"}}
     task = play(steps)

@@ -61,6 +61,14 @@ def test_a_fork_of_a_fork_has_what_both_had(ada, echo, said, talk):
     assert projection.differences(last.pk) == []
 
 
+def test_a_forks_messages_are_counted_once(ada, tell, talk):
+    child = tell("other", fork(ada.principal, talk, place_before(talk, "second"), reason="fork"))
+    last = tell("third", fork(ada.principal, child, child.last_event, reason="fork"))
+    empty = fork(ada.principal, talk, 0, reason="fork")
+    counts = lineage.message_counts([talk, child, last, empty])
+    assert counts == {talk.pk: 4, child.pk: 4, last.pk: 6, empty.pk: 0}
+
+
 def test_what_had_not_ended_is_left_behind_and_nothing_it_says_later_reaches_the_fork(ada, echo, said):
     sent = accept.accept(ada.principal, echo, said("work"))
     held = begin(sent.run)

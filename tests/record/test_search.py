@@ -172,6 +172,13 @@ def test_what_is_delivered_is_found_from_then_on(ada, tell):
     assert [one.name for one in queries.search(ada.principal, "wings").results] == ["agent"]
 
 
+def test_an_answer_is_found_once(ada, tell):
+    held = begin(tell("say it").run)
+    say(held, Chunk("answer", "answer", "", [{"text": "A heron"}], append=False, last=True))
+    end(held, Completed("A heron"))
+    assert [one.kind for one in queries.search(ada.principal, "heron").results] == ["message"]
+
+
 def test_a_title_is_found_by_its_newest_words(ada, tell):
     sent = tell("first words")
     assert [one.kind for one in queries.search(ada.principal, "first", kinds=["session"]).results] == ["session"]
@@ -341,6 +348,7 @@ def test_an_excerpt_shows_where_it_was_found_as_data(ada, tell):
         ("one two three", "two", "one [two] three"),
         ("<b>bold</b> & more", "bold", "<b>[bold]</b> & more"),
         ("東京都に行く", "京都", "東[京都]に行く"),
+        ('People [1](https://ulm.example/u "Ulm") there', "people", "[People] 1 there"),
         ("red apple, red pie", '"red pie"', "red apple, [red pie]"),
         ("w " * 500 + "needle here " + "v " * 500, "needle", "[needle]"),
         ("Ein Maß, zwei Maße: & Straße", "strasse", "& [Straße]"),

@@ -5,6 +5,8 @@ import uuid
 import pytest
 
 from agentkit import Completed, InputRequired
+from apps.a2a.requests import ListTasksRequest
+from apps.a2a.tasks import list_tasks
 from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.models import Membership
 from apps.accounts.permissions import Role
@@ -58,6 +60,7 @@ def seen(principal, context):
         "task": Task.objects.visible_to(principal).filter(pk=task.pk).exists(),
         "row": lookup.TASK.one(task.pk).is_seen_by(principal),
         "JSON": task_json.find(task.pk).is_seen_by(principal),
+        "front door": str(task.pk) in list_tasks(principal, None, ListTasksRequest()),
     }
 
 

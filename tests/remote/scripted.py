@@ -41,7 +41,7 @@ class Scripted:
         task: the answer to GetTask, which CancelTask ends; None: no task.
         sent: the answer to SendMessage and SendStreamingMessage: a function from params to events, or RpcError.
         subscribed: the same for SubscribeToTask.
-        is_down: answers everything with a bare 503.
+        is_down: answers everything with a bare 503; `refused` counts them.
         authorization: the header that a request must have, if any.
     """
 
@@ -53,7 +53,7 @@ class Scripted:
         self.task: JSON | None = None
         self.sent: Callable[[JSON], AsyncIterator[JSON]] = nothing
         self.subscribed: Callable[[JSON], AsyncIterator[JSON]] = nothing
-        self.is_down = False
+        self.is_down, self.refused = False, 0
         self.authorization = ""
 
     def card(self, **capabilities: Any) -> JSON:
@@ -71,6 +71,7 @@ class Scripted:
 
     async def answer(self, request: Request) -> Response:
         if self.is_down:
+            self.refused += 1
             return Response(status_code=503)
         if self.authorization not in ("", request.headers.get("authorization")):
             return Response(status_code=401, headers={"WWW-Authenticate": 'Basic realm="vault"'})

@@ -309,7 +309,11 @@ ERRORS: dict[str, tuple[bytes | Answering, type[RemoteError], Callable[[Any], bo
     ),
     "unavailable": (
         head("text/plain", "Retry-After: soon", status="503 No", length=0), Overloaded,
-        lambda error: error.retry_after is None and error.was_sent is None,
+        lambda error: error.retry_after is None and error.was_sent is False,
+    ),
+    "a proxy whose connection to the agent broke": (
+        head("text/plain", status="503 No", length=46) + b"upstream: reset reason: connection termination", Overloaded,
+        lambda error: error.was_sent is None,
     ),
     "a refusal whose words never come": (
         then(head("application/json", status="400 Bad Request", length=100), None), Refused,

@@ -82,6 +82,16 @@ async def test_an_agent_that_comes_back_is_waited_for_longer_where_it_may_be_ret
     assert (done.state, words(done)) == ("completed", "Back again.")
 
 
+@pytest.mark.services("a broker has the turn that is retried and passed on")
+async def test_a_refusal_is_retried_and_then_passed_on(ada, echo, near):
+    near.is_down = True
+    agent = await db.run(remote_agent, near.card(), "near", fallbacks=["echo"])
+    done = await Talk(ada, agent).ask("hello")
+    assert (done.state, words(done)) == ("completed", "hello")
+    assert await db.run(author, done) == "echo"
+    assert near.refused > 1, "it was tried again before"
+
+
 async def test_another_remote_agent_takes_it_with_a_snapshot_of_its_own_and_keeps_the_task(ada, near):
     other = await db.run(remote_agent, near.card(), "near")
     talk = Talk(ada, await db.run(away, "near"))

@@ -23,6 +23,11 @@ pytestmark = pytest.mark.django_db
 URL = "https://agents.example/a2a"
 
 
+def test_a_remote_agent_may_take_days(cards_at):
+    cards_at.pages["/.well-known/agent-card.json"] = cards_at.card()
+    assert registration.register_remote("slow", url=cards_at.url).time_limit is None
+
+
 def test_a_card_at_a_url_becomes_an_agent(cards_at, ada):
     cards_at.pages["/cards/one.json"] = cards_at.card()
     url = f"{cards_at.url}/cards/one.json"
@@ -150,7 +155,8 @@ def test_an_agent_whose_name_leads_to_a_closed_address_is_refused(cards_at, monk
 
 def test_the_command_registers_by_url_and_by_file_and_updates_and_says_what_is_wrong(cards_at, tmp_path, capsys):
     cards_at.pages[WELL_KNOWN] = cards_at.card()
-    call_command("register_agent", "translator", "--card", cards_at.url, "--access", "public")
+    call_command("register_agent", "translator", "--card", cards_at.url, "--access", "public", "--time-limit", "7200")
+    assert Agent.objects.get(slug="translator").time_limit == 7200
     assert capsys.readouterr().out == "Translator is registered at /a2a/translator (everybody, without signing in).\n"
     file = tmp_path / "card.json"
     file.write_text(json.dumps(card(URL, name="Other")))

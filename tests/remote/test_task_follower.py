@@ -19,6 +19,7 @@ from apps.remote import circuit_breaker
 from apps.remote.authentication import credentials
 from apps.remote.errors import Unreachable
 from apps.remote.execution import cancellation
+from apps.remote.execution.task_follower import Backoff
 from apps.remote.federation import known
 from apps.remote.models import Breaker, OpenWork, RemoteAgent
 from tests.remote.conversing import Talk, delivered, is_whole, remote_agent, run_of, said, until, words
@@ -179,6 +180,27 @@ async def test_an_agent_that_calls_back_is_looked_at_when_it_does(agent, ada, se
         await db.run(notifications.nudge, run.pk)
     done = await asyncio.wait_for(talk.settled(begun), 5)
     assert words(done) == "Done at last."
+
+
+def test_looks_grow_apart_up_to_ten_minutes(settings):
+    settings.REMOTE_POLL_SECONDS = (0.2, 600.0)
+    backoff = Backoff()
+    waits = [backoff.next() for _ in range(30)]
+    assert (waits[0], waits[-1], waits == sorted(waits)) == (0.2, 600.0, True)
+    assert all(wait <= sum(waits[:place]) * 0.6 for place, wait in enumerate(waits) if place > 5)
+    backoff.restart()
+    assert backoff.next() == 0.2
+
+
+@pytest.mark.services("a broker has the turn that no limit ends")
+async def test_without_a_limit_it_is_followed_to_its_end(agent, ada):
+    talk = Talk(ada, await db.run(remote_agent, agent.card(), time_limit=None))
+    agent.sent = events({"task": task()})
+    agent.is_at("WORKING")
+    begun = await talk.say()
+    await until(lambda: agent.count("GetTask") > 2)
+    agent.is_at("COMPLETED", "After days.")
+    assert words(await talk.settled(begun)) == "After days."
 
 
 async def test_time_that_is_over_is_over_and_the_agent_is_told(agent, ada):

@@ -1,10 +1,12 @@
 """Conversations of other programs become sessions, whose log gives the same rows."""
 
 import base64
+import datetime
 
 import pytest
 
 from apps.features.sessions import deletion
+from apps.features.sharing import shares
 from apps.limits.current import Exceeded
 from apps.record import projection
 from apps.record.content import blobs
@@ -31,6 +33,14 @@ def test_the_current_path_of_a_chatgpt_tree_is_a_session_and_its_replay_the_same
     assert asked.metadata == {"imported": imported | {"leftOut": 1}}
     assert answered.metadata == {"imported": imported | {"model": "gpt-5"}}
     assert projection.differences(result.session) == []
+
+
+def test_a_shared_import_names_its_authors(ada, echo):
+    [result] = import_file(ada.principal, echo, samples.as_bytes(samples.chatgpt())).results
+    _, token = shares.create_share(ada.principal, result.session, lifetime=datetime.timedelta(days=1))
+    snapshot = shares.find_snapshot(token)
+    [branch] = snapshot.branches
+    assert [snapshot.author(one) for one in branch.messages] == [snapshot.owner, "gpt-5"]
 
 
 def test_the_current_path_of_an_open_webui_chat_is_a_session(ada, echo):

@@ -15,6 +15,7 @@ from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine import questions
+from apps.engine.accept import Receipt
 from apps.engine.questions import slot_of
 from apps.record.execution import Run
 from apps.record.models import Task
@@ -183,11 +184,26 @@ def test_words_in_the_composer_refuse_but_do_not_approve(ada_browser: Client, ad
     assert ada_browser.post(address, said | {"message": str(uuid.uuid4())}).status_code == 201
 
 
+def ask_through(user: User, agent: Agent) -> tuple[Task, Receipt]:
+    """A called agent's task that asks about a call, and its caller's, which passes the question on."""
+    child = ask(user, agent, a_call())
+    return child, telling.asked(user, agent, {"name": "input", "child": str(child.pk)})
+
+
 def test_words_do_not_approve_a_called_agents_call(ada_browser: Client, ada: User, report: Agent) -> None:
-    child, parent = ask(ada, report, a_call()), telling.asked(ada, report, {"name": "input"})
-    Task.objects.filter(pk=parent.task).update(slot={"name": "input", "child": str(child.pk)})
+    _, parent = ask_through(ada, report)
     said = {"task": str(parent.task), "text": "yes", "message": str(uuid.uuid4())}
     assert ada_browser.post(f"/sessions/{parent.context}/messages", said).status_code == 409
+
+
+def test_a_called_agents_call_is_decided_at_its_caller(ada_browser: Client, ada: User, report: Agent) -> None:
+    child, parent = ask_through(ada, report)
+    entries = ada_browser.get(f"/sessions/{parent.context}").context["page_state"]["entries"]
+    [card] = [entry["form"] for entry in entries if "form" in entry]
+    assert f'data-decide="{address_of(child)}"' in card
+    cards = [item.card for item in ada_browser.get("/inbox").context["items"]]
+    assert {(card["task"], card["asked"]) for card in cards} == {(child.pk, child.status_event)}
+    assert press(ada_browser, child).status_code == 200
 
 
 def test_a_tool_is_allowed_for_the_session_until_that_is_revoked(ada_browser: Client, ada: User, report: Agent) -> None:

@@ -8,7 +8,9 @@ from django.urls import reverse
 
 import outbound
 from apps.agents.models import Agent
+from apps.engine.handlers import Impairment
 from apps.installation.models import NetworkAllowance
+from apps.remote.health_checks import health_problem
 from apps.remote.models import RemoteAgent, RemoteCredential
 from apps.web import allowances
 from tests.remote.card_server import WELL_KNOWN
@@ -60,8 +62,11 @@ def test_by_its_address_it_is_looked_at_then_registered_for_the_person_alone(pag
     client.logout()
     assert add(client, card=card).status_code == 302
     client.force_login(ada)
-    add(page, **looked(page, card=card))
-    assert RemoteAgent.objects.get(agent__name="Pasted").card_url == ""
+    refused = add(page, **looked(page, card=card), minutes="soon")
+    assert "minutes" in refused.context["form"].problems
+    add(page, **looked(page, card=card), minutes="1.5")
+    pasted = RemoteAgent.objects.get(agent__name="Pasted")
+    assert (pasted.card_url, pasted.agent.time_limit, agent.time_limit) == ("", 90, None)
 
 
 def test_a_private_address_is_allowed_together_with_the_agent(page, served, settings, ada, bob, client):
@@ -130,4 +135,8 @@ def test_who_registers_an_agent_that_wants_a_credential_is_asked_for_theirs(page
     assert registered.headers["Location"] == reverse("web:agent-credentials", args=["closed"])
     assert RemoteCredential.objects.get().is_personal
     assert 'type="password"' in page.get(registered.headers["Location"]).content.decode()
-    assert "/agents/closed/credentials" in page.get(reverse("web:agent", args=["closed"])).content.decode()
+    about = page.get(reverse("web:agent", args=["closed"])).content.decode()
+    assert '<a href="/agents/closed/credentials">Needs a credential</a>' in about
+    assert health_problem(Agent.objects.get()) == "", "each person brings their own"
+    RemoteCredential.objects.update(is_personal=False)
+    assert isinstance(health_problem(Agent.objects.get()), Impairment)

@@ -152,7 +152,7 @@ class TestAnswers:
         said = {"task": str(asked.task), "answers": "1"}
         return lambda **given: ada_browser.post(f"/sessions/{asked.context}/messages", form(**said, **given))
 
-    def test_a_chosen_value_goes_to_the_task_by_its_name_and_what_is_no_answer_is_refused(self, answer, asked):
+    def test_a_chosen_value_is_the_answer(self, answer, asked):
         for given, sentence in [
             ({}, "Format: an answer is needed."),
             ({"answer-format": "Word"}, "Format: choose one of PDF, HTML."),
@@ -162,7 +162,7 @@ class TestAnswers:
             assert Task.objects.get().state == "input-required", given
         assert answer(**{"answer-format": "PDF"}).status_code == 201
         said = Message.objects.filter(task=asked.task, role="user").order_by("-index").first()
-        assert said.parts == [{"data": {"format": "PDF"}}]
+        assert said.parts == [{"data": "PDF"}]
         assert Task.objects.get().state == "working"
 
     def test_a_file_that_is_asked_for_comes_as_a_file(self, ada_browser, ada, report):

@@ -145,6 +145,12 @@ def test_a_family_is_one_row_that_opens_its_newest_branch(family, ada, echo, ada
     assert rows(ada_browser)[0] == (first.pk, edited.pk, 3)
 
 
+def test_of_branches_of_one_moment_the_first_opens(family, ada_browser):
+    *_, first = family
+    Context.objects.update(updated_at=first.updated_at)
+    assert rows(ada_browser) == [(first.pk, first.pk, 3)]
+
+
 def test_a_row_opens_the_branch_chosen_since(family, ada, ada_browser):
     fork, edited, first = family
     branches.choose_leaf(ada.principal, fork.pk, edited.pk)

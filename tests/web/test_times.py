@@ -66,6 +66,7 @@ def test_a_page_is_written_for_its_reader_and_tells_its_scripts_how(ada_browser:
             assert path != "/" or f'data-clock="{told}"' in page
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_shared_page_says_that_its_times_are_utc(ada: User, client: Client, finished: Receipt) -> None:
     _, token = shares.create_share(ada.principal, finished.context, lifetime=timedelta(days=7))
     page = client.get(f"/shared/{token}", headers={"Accept-Language": "en-US"}).text

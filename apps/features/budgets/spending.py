@@ -22,7 +22,7 @@ import db
 from agentkit.errors import AgentFailure
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine.assignment import current_assignment
+from apps.engine.assignment import current_assignment, spends_for
 from apps.engine.queue import Lane
 from apps.features.budgets.models import Budget, Measure, Spending, first_of_month
 from apps.limits.current import Exceeded
@@ -37,8 +37,12 @@ COUNTED = {"requests": "requests", "input_tokens": "inputTokens", "output_tokens
 
 
 def record_usage(run: uuid.UUID, task: Task, agent: int, usage: JSON) -> None:
-    """A usage listener (`apps.record.hooks`). A repeated run replaces what it recorded: its usage is its total."""
-    now, key = timezone.now(), Lane.read(Run.objects.values_list("lane", flat=True).get(pk=run)).key
+    """A usage listener (`apps.record.hooks`). A repeated run replaces what it recorded: its usage is its total.
+
+    What is used outside of runs, such as for a title, has a key of its own instead of a run's.
+    """
+    now, lane = timezone.now(), Run.objects.filter(pk=run).values_list("lane", flat=True).first()
+    key = Lane.read(lane).key if lane else ""
     rows = [
         Spending(
             run=run,
@@ -193,13 +197,17 @@ def check_budget(principal: Principal, agent: Agent) -> None:
 async def check_model_call(cost: float, tokens: int) -> None:
     """A model obstacle: called before each request of a turn, with what this use of the model has used so far.
 
-    Without a run, nothing is recorded as spent, so nothing is refused. Raises AgentFailure.
+    Without a run or `spends_for`, nothing is recorded as spent, so nothing is refused. Raises AgentFailure.
     """
-    if (held := current_assignment.get()) is None:
+    held, lane = current_assignment.get(), spends_for.get()
+    under_way = Used(cost, tokens)
+    if held is not None:
+        lane, under_way = Lane.read(held.lane), under_way.plus(held.spent, held.spent_tokens)
+        lane = Lane(held.task.workspace_id, held.agent.pk, lane.key)
+    if lane is None:
         return
     known = _kept if _kept.is_fresh else await db.run(snapshot)
-    scope = Scope(held.task.workspace_id, held.agent.pk, Lane.read(held.lane).key)
-    if reached := known.reached(scope, Used(held.spent + cost, held.spent_tokens + tokens)):
+    if reached := known.reached(Scope(*lane), under_way):
         raise AgentFailure(refusal(reached.budget, reached.measure), "budget_spent")
 
 

@@ -7,7 +7,7 @@ Forks that begin between the same two messages have one branch point, whatever o
 from __future__ import annotations
 
 import uuid
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
@@ -79,7 +79,7 @@ def tree(principal: Principal, context: uuid.UUID) -> Tree:
     if asked is None or asked.deleted_at is not None:
         raise ContextNotFound
     ordered = _parents_first(found)
-    counts = _message_counts(found, members)
+    counts = lineage.message_counts(found)
     root = ordered[0].pk
     chosen = ChosenLeaf.objects.filter(user=principal.user_id, root=top).values_list("leaf_id", flat=True)
     leaf = next((key for key in chosen if key in by_key and by_key[key].deleted_at is None), None)
@@ -175,16 +175,6 @@ def _parents_first(contexts: list[Context]) -> list[Context]:
         if one.deleted_at is None or one.pk in kept:
             kept |= {one.pk, one.parent_id}
     return [one for one in ordered if one.pk in kept]
-
-
-def _message_counts(contexts: list[Context], members: QuerySet[Context]) -> dict[uuid.UUID, int]:
-    keys = members.values("pk")
-    indexes = _message_indexes(Message.objects.filter(context__in=keys))
-    counts = {one.pk: len(indexes[one.pk]) if one.forked_at is None else 0 for one in contexts}
-    shared = Segment.objects.filter(context__in=keys).values_list("context_id", "source_id", "first", "last")
-    for context, source, first, last in shared.filter(context__in=counts):
-        counts[context] += bisect_right(indexes[source], last) - bisect_left(indexes[source], first)
-    return counts | {one.pk: one.cold_messages for one in contexts if one.cold_file}
 
 
 class Branch(NamedTuple):

@@ -1,6 +1,7 @@
 """What Celery calls to keep the rows of processes: a step of each worker, and the scheduler of beat.
 
-Both write from where they do their work, so a worker that has lost the broker and a beat that hangs are not seen.
+Both write from where they do their work, so a worker that has lost the broker or whose event loop is dead and a beat
+that hangs are not seen.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from celery.signals import beat_init, worker_shutdown
 from django.conf import settings
 from django.utils import timezone
 
-from apps.engine.worker import current_load
+from apps.engine.worker import call_on_loop, current_load
 from apps.features.housekeeping import processes
 from apps.features.housekeeping.models import ServerProcess
 
@@ -55,7 +56,7 @@ class Heartbeat(bootsteps.StartStopStep):  # type: ignore[misc]
             self._note()
 
     def _note(self) -> None:
-        _note(ServerProcess.Kind.WORKER, load=current_load())
+        call_on_loop(lambda: _note(ServerProcess.Kind.WORKER, load=current_load()))
 
 
 class BeatScheduler(Scheduler):  # type: ignore[misc]

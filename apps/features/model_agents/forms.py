@@ -162,6 +162,16 @@ MORE = ("slug", "temperature", "max_steps", "minutes", "keep_thoughts", "note")
 AGENTS_HINT = "It can ask these. Who talks to it must be able to use them."
 
 
+def minutes_of(seconds: float | None) -> float | None:
+    """A time limit for people; a whole number where it is one."""
+    minutes = None if seconds is None else seconds / 60
+    return minutes if minutes is None else int(minutes) if minutes.is_integer() else round(minutes, 2)
+
+
+def seconds_of(minutes: float | None) -> float | None:
+    return None if minutes is None else 60.0 * minutes
+
+
 class AgentForm(DefinitionForm):
     """The form in the app. `user` may give the agent only what they may use themselves."""
 
@@ -189,8 +199,9 @@ class AgentForm(DefinitionForm):
         min_value=0.1,
         max_value=24 * 60,
         initial=10,
+        required=False,
         label="Time limit, in minutes",
-        help_text="The longest time for one answer.",
+        help_text="The longest time for one answer. Empty: no limit.",
     )
 
     widgets = {"tools": forms.CheckboxSelectMultiple, "agents": forms.CheckboxSelectMultiple}
@@ -223,8 +234,7 @@ class AgentForm(DefinitionForm):
             del self.fields["note"], self.fields["without_drawing"]
         else:
             del self.fields["slug"]
-            minutes = self.instance.time_limit / 60
-            self.initial["minutes"] = int(minutes) if minutes.is_integer() else round(minutes, 2)
+            self.initial["minutes"] = minutes_of(self.instance.time_limit)
         for name in ("description", "groups"):
             self.fields[name].required = False
         if "note" in self.fields:
@@ -316,7 +326,7 @@ class AgentForm(DefinitionForm):
         if cleaned.get("access") == Agent.Access.GROUPS and not cleaned.get("groups"):
             self.add_error("groups", "Choose at least one group.")
         if "minutes" in cleaned:
-            self.instance.time_limit = 60.0 * cleaned["minutes"]
+            self.instance.time_limit = seconds_of(cleaned["minutes"])
         return cleaned
 
     def content_of(self, cleaned: JSON) -> JSON:

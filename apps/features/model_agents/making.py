@@ -95,9 +95,9 @@ def delete(agent: Agent, user: User) -> bool:
 
 def set_enabled(agent: Agent, user: User, wanted: bool) -> None:
     """Raises ValidationError if the workspace has too many agents to bring one back."""
-    if wanted and (problem := why_not_make(user)):
-        raise ValidationError(problem)
     with write_transaction():
+        if wanted and (problem := why_not_make(user)):
+            raise ValidationError(problem)
         Agent.objects.filter(pk=agent.pk).update(is_enabled=wanted)
         _record(AuditAction.AGENT_CHANGED, agent, user, enabled=wanted)
 

@@ -21,6 +21,7 @@ import db
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import send
+from apps.engine.questions import asking_slot, asks_approval
 from apps.engine.queue import publish_queue
 from apps.engine.send import Sent
 from apps.features.queue.models import HELD_AFTER, QueuedMessage, QueuedMessageQuerySet
@@ -92,9 +93,18 @@ class ClaimedMessage:
         return {**ids, "role": "ROLE_USER", **self.row.message} | ({"taskId": str(self.task.pk)} if self.task else {})
 
 
-def enqueue(principal: Principal, context: Context, key: str, message: JSON) -> bool:
+def enqueue(
+    principal: Principal,
+    context: Context,
+    key: str,
+    message: JSON,
+    *,
+    is_answer: bool = False,
+    most: int = MAX_QUEUED,
+) -> bool:
     """Queue a message (checked A2A parts, references) under a key; False if the key was queued or sent before.
 
+    An answer is sent when the agent asks, but decides about no tool call. `most`: how many may wait.
     Raises QueueFull, InvalidParams for a key that was used for another message, ContextNotFound, ReadOnlySession; then
     nothing was stored.
     """
@@ -111,8 +121,8 @@ def enqueue(principal: Principal, context: Context, key: str, message: JSON) -> 
             return False
         if _is_recorded(context, key):
             return False
-        _check_room(context)
-        whose = {"owner_id": principal.user_id, "api_key": principal.key[:MAX_LANE]}
+        _check_room(context, most)
+        whose = {"owner_id": principal.user_id, "api_key": principal.key[:MAX_LANE], "is_answer": is_answer}
         QueuedMessage.objects.create(context=context, message_id=key, message=stored, **whose)
         blobs.count_uses(context.workspace_id, stored["parts"])
         Context.objects.filter(pk=context.pk, is_watched=False).update(is_watched=True)
@@ -171,9 +181,9 @@ def hold_reason(context: Context) -> str:
     return HOLD_REASONS.get(TaskState(newest.state), "") if newest else ""
 
 
-def _check_room(context: Context) -> None:
-    if QueuedMessage.objects.filter(context=context).count() >= MAX_QUEUED:
-        raise QueueFull(f"{MAX_QUEUED} messages are already queued. Wait until some are sent, or delete one.")
+def _check_room(context: Context, most: int = MAX_QUEUED) -> None:
+    if QueuedMessage.objects.filter(context=context).count() >= most:
+        raise QueueFull(f"{most} messages are already queued. Wait until some are sent, or delete one.")
 
 
 def wake_after_settled_tasks(context: Context, events: Sequence[Event]) -> None:
@@ -241,7 +251,9 @@ async def _send_claimed(claimed: ClaimedMessage) -> Sent:
     """Raises errors.Refusal; then the message is still claimed."""
     await db.run(_check_agent, claimed)
     delete = partial(delete_with_record, claimed)
-    sent = await send.send(claimed.principal, claimed.agent, claimed.message, extra_writes=delete)
+    index = claimed.task.status_event if claimed.task and claimed.row.is_answer else None
+    how: JSON = {"extra_writes": delete, "question_index": index}
+    sent = await send.send(claimed.principal, claimed.agent, claimed.message, **how)
     await db.run(delete_sent, claimed)  # unless it was deleted with the record
     return sent
 
@@ -260,14 +272,27 @@ def claim_next(context_id: uuid.UUID) -> ClaimedMessage | None:
     with write_transaction():
         if (context := _lock_context(context_id)) is None or context.deleted_at or context.cold_file:
             return None
-        first = _first_unsent(context)
-        if first is None or first.problem or first.is_being_sent or not first.owner.is_active or not _is_idle(context):
-            return None
         if (newest := _newest_task(context)) is not None and newest.state in HELD_AFTER:
+            return None
+        first, is_idle = _first_unsent(context), _is_idle(context)
+        while first is not None and first.is_answer and is_idle and not first.is_being_sent:  # to no question
+            _delete(QueuedMessage.objects.all(), first, context.workspace_id)
+            first = _first_unsent(context)
+        if first is None or first.problem or first.is_being_sent or not first.owner.is_active:
+            return None
+        asking = _asking_task(first) if first.is_answer else None
+        if not (is_idle or asking):
             return None
         _set_claimed(first)
     writer = dataclasses.replace(first.owner.principal_in(context.workspace_id), key=first.api_key)
-    return ClaimedMessage(first, context, None, writer)
+    return ClaimedMessage(first, context, asking, writer)
+
+
+def _asking_task(answer: QueuedMessage) -> Task | None:
+    """The task that asks its person something else than about a tool call."""
+    asking = Task.objects.select_related("agent").filter(context=answer.context, state=TaskState.INPUT_REQUIRED)
+    found = asking.filter(owner=answer.owner).order_by("-created_at", "-pk").first()
+    return None if found is None or asks_approval(asking_slot(found.slot)) else found
 
 
 def claim(principal: Principal, context: Context, queued: uuid.UUID) -> ClaimedMessage:

@@ -21,15 +21,19 @@ class QueuedMessageQuerySet(models.QuerySet["QueuedMessage"]):
         return self.filter(models.Q(claimed_until=None) | models.Q(claimed_until__lt=Now()))
 
     def due(self) -> QueuedMessageQuerySet:
-        """Messages of sessions where no task is unfinished, no message has a problem, and the owner is active."""
+        """Messages of sessions that wait for none, where no message has a problem, and the owner is active."""
         beside = {"context": models.OuterRef("context")}
         tasks = Task.objects.filter(**beside)
         newest = tasks.order_by("-created_at", "-pk").values("state")[:1]
         stuck = QueuedMessage.objects.filter(**beside).exclude(problem="")
         return (
             self.filter(context__cold_file="", context__deleted_at=None, owner__is_active=True)
-            .filter(~models.Exists(tasks.filter(state__in=UNFINISHED_STATES)), ~models.Exists(stuck))
             .annotate(newest=models.Subquery(newest))
+            .filter(
+                ~models.Exists(tasks.filter(state__in=UNFINISHED_STATES))
+                | models.Q(is_answer=True, newest=TaskState.INPUT_REQUIRED),
+                ~models.Exists(stuck),
+            )
             .exclude(newest__in=HELD_AFTER)
         )
 
@@ -67,6 +71,9 @@ class QueuedMessage(models.Model):
         default="",
         db_default="",
         help_text="The public name of the key that queued it: the task counts for the key's limits.",
+    )
+    is_answer = models.BooleanField(
+        default=False, db_default=False, help_text="Of a rerun: to the agent's question. It goes away if none comes."
     )
     problem = models.TextField(blank=True, help_text="Why it could not be sent, for people.")
     claimed_until = models.DateTimeField(null=True, blank=True, help_text="Until when somebody is sending it.")

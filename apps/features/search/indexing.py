@@ -150,14 +150,18 @@ def _message_entries(batches: list[UnindexedEvents]) -> Iterator[SearchEntry]:
 
 
 def _artifact_entries(batches: list[UnindexedEvents]) -> Iterator[SearchEntry]:
-    """Artifacts count from the event that delivers them."""
+    """Artifacts count from the event that delivers them. One that its agent's message repeats is found there."""
     contexts = {batch.context.pk: batch.context for batch in batches}
     ends = Event.objects.filter(_covered(batches), type=EventType.AGENT_COMPLETE)
     delivered = {end.task_id: end for end in ends.only("task_id", "context_id", "index", "at")}
+    said = Message.objects.filter(task__in=delivered, role=Message.Role.AGENT).only("task_id", "parts")
+    spoken = {(one.task_id, text_of(one.parts)) for one in said.iterator(500)}
     for one in Artifact.objects.delivered().filter(task__in=delivered).iterator(100):
-        end = delivered[one.task_id]
+        end, content = delivered[one.task_id], text_of(one.parts)
+        if (one.task_id, content) in spoken:
+            continue
         key = f"{one.task_id}/{one.artifact_id}"
-        text = "\n".join(filter(None, (one.name, one.description, text_of(one.parts))))
+        text = "\n".join(filter(None, (one.name, one.description, content)))
         yield make_entry(contexts[end.context_id], SearchEntry.Kind.ARTIFACT, key, end.index, end.at, text, one.name)
 
 

@@ -36,6 +36,7 @@ TERM = re.compile(r'(?P<no>-?)(?:"(?P<phrase>[^"]*)(?:"|$)|(?P<bare>[^\s"]+))(?P
 EXCERPT_LENGTH = 160  # characters between the first and the last hit
 EXCERPT_MARGIN = 60  # characters around them
 EXCERPT_SEARCHED = 20_000  # characters
+LINK = re.compile(r"!?\[([^\[\]\n]{0,200})\]\([^()\s]{1,2000}(?: \"[^\"\n]{0,200}\")?\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +255,8 @@ def _comes_after(cursor: PageCursor) -> Q:
 
 
 def excerpt(text: str, query: Query) -> list[ExcerptPiece]:
-    """The pieces in order; the beginning of the text if the hits are too far in it."""
+    """The pieces in order; the beginning of the text if the hits are too far in it. Of a link only its words."""
+    text = LINK.sub(r"\1", text[: EXCERPT_SEARCHED + EXCERPT_LENGTH])
     best = _best_hits(text, query)
     if not best:
         return _pieces(text, 0, min(len(text), EXCERPT_LENGTH + EXCERPT_MARGIN), [])

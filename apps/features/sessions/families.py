@@ -15,7 +15,8 @@ from apps.record.errors import ContextNotFound
 from apps.record.models import FAMILY, INTERRUPTED_STATES, UNFINISHED_STATES, Context, ContextQuerySet, Segment, Task
 
 IS_ARCHIVED = Case(When(archived_at=None, then=Value(0)), default=Value(1))
-FIRST = (Case(When(id=F("family"), then=Value(0)), default=Value(1)), "created_at", "pk")
+IS_BRANCH = Case(When(id=F("family"), then=Value(0)), default=Value(1))
+FIRST = (IS_BRANCH, "created_at", "pk")
 """The order of a family: the session that began it, or the oldest that is left, comes first."""
 URGENCY = Case(
     When(state__in=INTERRUPTED_STATES, then=Value(0)),
@@ -27,12 +28,14 @@ URGENCY = Case(
 def newest_of_each(found: ContextQuerySet) -> ContextQuerySet:
     """Of each family among the sessions found, the one that changed last; an archived one only if all are archived.
 
-    Each has `family`; `first`, the key of the family's first session, and `family_title`; `branches`, how many there
-    are; and `state`: of the branch that waits or works, otherwise of this one.
+    Of those that changed at once, as an import may leave them, the first session counts as the last. Each has `family`;
+    `first`, the key of the family's first session, and `family_title`; `branches`, how many there are; and `state`: of
+    the branch that waits or works, otherwise of this one.
     """
-    members = found.annotate(family=FAMILY, is_archived=IS_ARCHIVED).order_by()
+    members = found.annotate(family=FAMILY, is_archived=IS_ARCHIVED, is_branch=IS_BRANCH).order_by()
     same = members.filter(owner=OuterRef("owner"), family=OuterRef("family"))
-    later = Q(updated_at__gt=OuterRef("updated_at")) | Q(updated_at=OuterRef("updated_at"), pk__gt=OuterRef("pk"))
+    goes_first = Q(is_branch__lt=OuterRef("is_branch")) | Q(is_branch=OuterRef("is_branch"), pk__gt=OuterRef("pk"))
+    later = Q(updated_at__gt=OuterRef("updated_at")) | (Q(updated_at=OuterRef("updated_at")) & goes_first)
     is_newer = Q(is_archived__lt=OuterRef("is_archived")) | (Q(is_archived=OuterRef("is_archived")) & later)
     newest_task = Task.objects.filter(context=OuterRef("pk")).order_by("-created_at", "-pk")
     by_urgency = same.annotate(state=Subquery(newest_task.values("state")[:1])).order_by(URGENCY, "-updated_at", "-pk")

@@ -1,6 +1,7 @@
-"""Titles from the default language model: a job asks it once, after a session's first answer.
+"""Titles from the default language model: a job asks it once, when a person's second message is answered.
 
-A title that a person gave stays. Without a model, the title remains the first sentence of the first message.
+Until then, and without a model, the title is the first sentence of the first message. A title that a person gave stays.
+Sessions that a program began, with an API key, cost no title.
 """
 
 from __future__ import annotations
@@ -16,14 +17,22 @@ from django.conf import settings
 from kombu.exceptions import OperationalError
 
 import db
+from agentkit.emissions import Usage
+from agentkit.errors import contained
 from agentkit.llm import has_model
 from agentkit.llm.models import import_in_thread, open_model
+from apps.engine.assignment import spends_for
+from apps.engine.queue import Lane
+from apps.engine.recorder import count_usage
 from apps.installation import current
 from apps.record import ledger, lineage
 from apps.record.content.parts import words_of
 from apps.record.content.rendering import plain_text, title_of
 from apps.record.events import EventType
-from apps.record.models import Context, Event, Message
+from apps.record.execution import Run
+from apps.record.hooks import hooks
+from apps.record.models import Context, Event, Message, Task
+from apps.record.runs import UsageTotals
 
 log = logging.getLogger("parley.sessions")
 
@@ -31,6 +40,8 @@ SUGGEST_TITLE = "sessions.suggest_title"
 BY_MODEL = "model"
 SECONDS = 30.0  # for the model's answer
 LONGEST = 80  # characters of a title
+TITLE_AFTER = 2  # messages of a person
+MOST_READ = 12  # messages, so that two of a person are among them
 LONGEST_EXCERPT = 2_000  # characters of each message that the model reads
 INSTRUCTIONS = (
     "Write a title for this conversation: at most six words, in its language, without quotation marks, Markdown or a "
@@ -41,7 +52,8 @@ INSTRUCTIONS = (
 def ask_for_title(context: Context, events: Sequence[Event]) -> None:
     """An answer listener (`apps.record.hooks`)."""
     is_wanted = settings.MODEL_TITLES and context.owner_id is not None and context.parent_task is None
-    if is_wanted and current.snapshot().default.is_usable:
+    default = current.snapshot().default
+    if is_wanted and default.is_usable and default.names_sessions:
         db.later(_publish, context.pk)
 
 
@@ -56,8 +68,9 @@ def _publish(context_id: uuid.UUID) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """The first message of a session with an automatic title, and its answer."""
+    """The first two messages of a session with an automatic title, the answer to the second, and its task."""
 
+    task: Task
     title: str
     asked: str
     answered: str
@@ -68,8 +81,10 @@ async def suggest_title(context_id: uuid.UUID) -> None:
     exchange = await db.run(_first_exchange, context_id)
     if exchange is None or not await has_model():
         return
+    spends_for.set(Lane(exchange.task.workspace_id, exchange.task.agent_id))
     try:
-        title = await _ask_model(exchange)
+        with contained():
+            title = await _ask_model(context_id, exchange)
     except Exception as error:  # whatever it was: the session has a title already
         log.warning("the model gave session %s no title: %s", context_id, error)
         return
@@ -78,16 +93,25 @@ async def suggest_title(context_id: uuid.UUID) -> None:
 
 
 def _first_exchange(context_id: uuid.UUID) -> _Exchange | None:
-    """None if there were more messages, there is no answer yet, or somebody chose the title."""
+    """None if it is not the time for a title, a program began the session, or somebody chose the title."""
     context = Context.objects.filter(pk=context_id, deleted_at=None, forked_at=None, cold_file="").first()
     if context is None:
         return None
-    said = list(Message.objects.filter(context=context).order_by("index")[:4])
+    said = list(Message.objects.filter(context=context).select_related("task").order_by("index")[:MOST_READ])
     asked, answered = ([one for one in said if one.role == role] for role in (Message.Role.USER, Message.Role.AGENT))
-    if len(asked) != 1 or not answered or not _has_automatic_title(context, asked[0]):
+    if len(asked) != TITLE_AFTER or not answered or answered[-1].index < asked[-1].index:
         return None
-    words = [words_of(one.parts)[:LONGEST_EXCERPT] for one in (asked[0], answered[-1])]
-    return _Exchange(context.title, *words) if any(words) else None
+    first, second = asked
+    if first.task is None or _is_programs(first) or not _has_automatic_title(context, first):
+        return None
+    words = [words_of(one.parts)[:LONGEST_EXCERPT] for one in (first, second, answered[-1])]
+    return _Exchange(first.task, context.title, f"{words[0]}\n\n{words[1]}", words[2]) if any(words) else None
+
+
+def _is_programs(first: Message) -> bool:
+    """Did a program send it, with an API key? Its sessions are its own, and nobody looks for them by name."""
+    lanes = Run.objects.filter(message=first).values_list("lane", flat=True)
+    return any(Lane.read(lane).key for lane in lanes)
 
 
 def _has_automatic_title(context: Context, first: Message) -> bool:
@@ -95,17 +119,29 @@ def _has_automatic_title(context: Context, first: Message) -> bool:
     return not renamed and context.title in ("", context.agent.name, title_of({"parts": first.parts}))
 
 
-async def _ask_model(exchange: _Exchange) -> str:
+async def _ask_model(context_id: uuid.UUID, exchange: _Exchange) -> str:
     await import_in_thread("pydantic_ai.direct")
     from pydantic_ai.direct import model_request
     from pydantic_ai.messages import ModelRequest
+    from pydantic_ai.usage import RunUsage
+
+    from agentkit.llm.agents import priced
 
     conversation = (
         f"{INSTRUCTIONS}\n\n<message>\n{exchange.asked}\n</message>\n<answer>\n{exchange.answered}\n</answer>"
     )
     async with asyncio.timeout(SECONDS), open_model(None) as model:
         answer = await model_request(model, [ModelRequest.user_text_prompt(conversation)])
+        used = priced(model, RunUsage(requests=1) + answer.usage)
+    await db.run(_record_usage, context_id, exchange.task, used)
     return clean_title(answer.text or "")
+
+
+def _record_usage(context_id: uuid.UUID, task: Task, used: Usage) -> None:
+    totals = UsageTotals()
+    count_usage(used.model, totals.add(used))
+    for listener in hooks("USAGE_LISTENERS"):
+        listener(uuid.uuid5(context_id, "title"), task, task.agent_id, totals.as_json)
 
 
 def clean_title(text: str) -> str:

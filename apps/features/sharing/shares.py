@@ -21,7 +21,7 @@ from apps.features.sharing.models import Presence, Share
 from apps.record import lineage, projection, unfinished
 from apps.record.content.parts import pieces_joined
 from apps.record.errors import ContextNotFound, InvalidParams
-from apps.record.events import JSON
+from apps.record.events import JSON, imported_author
 from apps.record.lookup import author_names, find_own_session, restored
 from apps.record.models import Artifact, Context, Message
 from db.sql import write_transaction
@@ -66,6 +66,8 @@ class Snapshot:
     def author(self, said: Message) -> str:
         if said.agent_id:
             return self.agents.get(said.agent_id, "")
+        if said.role == Message.Role.AGENT and "imported" in said.metadata:
+            return imported_author(said.metadata["imported"])
         return self.people.get(said.author_id or 0, self.owner)
 
     def part(self, branch: uuid.UUID, kind: str, index: int, number: int) -> JSON:

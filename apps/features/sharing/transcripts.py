@@ -13,7 +13,7 @@ from django.utils import timezone
 from apps.agents.models import Agent
 from apps.record import lineage, unfinished
 from apps.record.content.parts import is_file, media_type_of, pieces_joined, size_of
-from apps.record.events import JSON
+from apps.record.events import JSON, imported_author
 from apps.record.hooks import hook
 from apps.record.lookup import author_names, edit_histories
 from apps.record.models import Artifact, Context, Message
@@ -62,7 +62,7 @@ def _heading(said: Message, agents: dict[int, str], people: dict[int, str]) -> s
     who = people.get(said.author_id or 0, "You")
     if said.role == Message.Role.AGENT:
         imported = said.metadata.get("imported") if said.agent_id is None else None
-        who = str(imported.get("model") or imported["source"]) if imported else agents.get(said.agent_id or 0, "Agent")
+        who = imported_author(imported) if imported else agents.get(said.agent_id or 0, "Agent")
     return f"## {_escape(who)} · {timezone.localtime(said.created_at).strftime(TIME_FORMAT)}"
 
 

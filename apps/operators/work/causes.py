@@ -111,6 +111,7 @@ def _reason_in_queue(run: Run, agent: Agent, now: datetime.datetime) -> tuple[To
 
 def _running(run: Run, now: datetime.datetime) -> Cause:
     agent, lease = run.agent or run.task.agent, datetime.timedelta(seconds=settings.RUN_LEASE_SECONDS)
+    limit = agent.time_limit
     until = run.lease_until or now
     started = run.started_at or run.queued_at
     lines: Lines = [
@@ -121,7 +122,7 @@ def _running(run: Run, now: datetime.datetime) -> Cause:
         ("lease ends", cells.relative_time(until)),
         ("attempt", _attempts(run)),
         ("fence", run.fence),
-        ("time limit", cells.relative_time(started + datetime.timedelta(seconds=agent.time_limit))),
+        ("time limit", cells.relative_time(started + datetime.timedelta(seconds=limit)) if limit else "none"),
         ("run", cells.row_link(Run, run.pk)),
     ]
     if until < now and not activity.may_start(agent, Operation.objects.first()):

@@ -136,7 +136,7 @@ class AnswerForm(BaseDialogForm):
             self.fields[one.html_name] = _form_field(one)
         if self.task and self.task.status_message:
             self.fields["words"].help_text = summarize_parts(self.task.status_message.get("parts", []))
-        self.answer: JSON | None = None
+        self.answer: Any = None
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or {}
@@ -148,7 +148,7 @@ class AnswerForm(BaseDialogForm):
         }
         if any(any(texts) for texts in given.values()) or not values.get("words"):
             try:
-                self.answer = questions.answer_from(self.asked_fields, given)
+                self.answer = questions.answer_data(self.task.slot, self.asked_fields, given)
             except InvalidParams as error:
                 self.add_error(error.field if error.field in self.fields else None, str(error))
         if self.answer is None and not values.get("words") and not self.errors:

@@ -17,6 +17,7 @@ from pydantic_core import SchemaValidator, core_schema
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+from agentkit.slots import asks_value, value_in
 from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 
@@ -44,18 +45,16 @@ UNCHECKABLE = (
 """What validators raise for invalid schemas."""
 
 
-def answer_data(slot: Mapping[str, Any] | None, given: Any) -> JSON:
-    """An answer's data as an object for agents. A single value gets the slot's name.
+def answer_data(slot: Mapping[str, Any] | None, given: Any) -> Any:
+    """An answer's data for agents: an object of fields, or the single value that the slot asks for.
 
     Raises InvalidParams with the path of the first field that does not fit the slot's schema.
     """
     schema = (slot or {}).get("schema")
-    is_single = bool(slot and isinstance(schema, dict) and schema.get("type", "object") != "object")
-    if slot and is_single:
-        name = slot["name"]
-        data: JSON = given if isinstance(given, dict) and set(given) == {name} else {name: given}
-        validate(schema, data[name], "data")
-        return data
+    if slot and isinstance(schema, dict) and asks_value(schema):
+        value = value_in(slot, given)
+        validate(schema, value, "data")
+        return value
     if not isinstance(given, dict):
         raise InvalidParams("Send an object with a value for each requested field.", "data")
     if isinstance(schema, dict):

@@ -8,6 +8,7 @@ duplicates.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -45,7 +46,8 @@ OUTCOME_UNKNOWN = (
 
 async def execute(assignment: Assignment, task: TaskContext, release_slot: ReleaseSlot) -> Outcome:
     """Have the remote agent take one turn. Raises AgentUnavailable if nothing was sent."""
-    deadline = asyncio.get_running_loop().time() + assignment.agent.time_limit - assignment.seconds
+    left = math.inf if assignment.agent.time_limit is None else assignment.agent.time_limit - assignment.seconds
+    deadline = asyncio.get_running_loop().time() + left
     remote_run: RemoteRun | None = None
     try:
         with _slot_released(release_slot):

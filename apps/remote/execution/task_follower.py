@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 
@@ -27,6 +28,7 @@ from apps.remote.execution.translation import TaskTranslator, is_settled, state_
 log = logging.getLogger("parley.remote")
 
 STREAM_END_SECONDS = 0.1  # to wait for the end of a stream after its task ended
+AWAY_POLL_SECONDS = 15.0  # the longest wait between looks for an agent that cannot be reached
 HISTORY_LENGTH = 1  # the last message may be the answer
 Emit = Callable[[Emission], Awaitable[None]]
 
@@ -236,7 +238,7 @@ class TaskFollower:
                         "work. What it has done is not known. Ask it again."
                     ) from error
                 asked = error.retry_after if isinstance(error, Overloaded) else None
-                await asyncio.sleep(min(wait.next(asked), settings.REMOTE_AWAY_SECONDS))
+                await asyncio.sleep(min(wait.next(asked, longest=AWAY_POLL_SECONDS), settings.REMOTE_AWAY_SECONDS))
             else:
                 self._note_alive()
                 return task
@@ -305,6 +307,6 @@ class Backoff:
 
     def next(self, at_least: float | None = None, longest: float | None = None) -> float:
         """Seconds to wait now."""
-        seconds = min(self._seconds, longest or settings.REMOTE_POLL_SECONDS[1])
+        seconds = min(self._seconds, longest or math.inf, settings.REMOTE_POLL_SECONDS[1])
         self._seconds = seconds * 1.5
         return max(seconds, at_least or 0.0)

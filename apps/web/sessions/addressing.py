@@ -14,11 +14,13 @@ MENTION = re.compile(r"\s*@([a-z0-9][a-z0-9-]*)(?=\s|\Z)")
 
 
 def mentioned_agent(principal: Principal, agent: Agent, words: str) -> Agent | None:
-    """The other agent that the message begins with, if the caller may use it.
-
-    The Assistant and the router read names themselves.
-    """
+    """The other agent that the message begins with, if the caller may use it; None if `agent` reads names itself."""
     named = MENTION.match(words)
-    if named is None or named[1] == agent.slug or agent.slug in (settings.DEFAULT_AGENT, settings.ROUTER_AGENT):
+    if named is None or named[1] == agent.slug or reads_names(agent):
         return None
     return find_agent(principal, named[1])
+
+
+def reads_names(agent: Agent) -> bool:
+    """Does it choose by the names in its messages, so that they stay its own?"""
+    return agent.slug in (settings.DEFAULT_AGENT, settings.ROUTER_AGENT)

@@ -24,7 +24,7 @@ from apps.agents.models import Agent
 from apps.features.routing.suggestions import NO_MODEL, SUGGESTIONS, Suggestion
 from apps.record import lineage, wire
 from apps.record.content import parts, rendering
-from apps.record.events import JSON, EventType
+from apps.record.events import JSON, EventType, imported_author
 from apps.record.lookup import author_names, edit_histories
 from apps.record.models import Artifact, Context, Event, Message, TaskState
 from apps.web import approvals, questions
@@ -306,10 +306,9 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
     if wants is not None:
         return status | {"wantsCredential": True, "form": render_to_string("web/_credential.html", wants)}
     slot = payload.get("slot")
-    if call := approvals.call_of(slot):
-        about = {"call": call, "fields": approvals.edit_fields(slot), "task": event.task_id, "asked": event.index}
-        status["message"]["html"] = render_to_string("web/_call.html", about)
-        status["form"] = render_to_string("web/_approval.html", about | {"session": event.context_id})
+    if card := approvals.card_of(event.context_id, event.task_id, event.index, slot):
+        status["message"]["html"] = render_to_string("web/_call.html", card)
+        status["form"] = render_to_string("web/_approval.html", card)
         return status
     fields, outline = questions.fields_of(slot), outline_of(slot)
     if fields or outline:
@@ -423,8 +422,7 @@ def writers_of(context: Context, events: Sequence[Event]) -> dict[int, JSON]:
 
 def _imported_label(event: Event) -> JSON:
     """The label of an agent of another program."""
-    told: JSON = event.payload["imported"]
-    name = str(told.get("model") or told["source"])[:LONGEST_MODEL]
+    name = imported_author(event.payload["imported"])[:LONGEST_MODEL]
     return {"name": name, "slug": "", "mark": format_html('<span class="who">{}</span>', name)}
 
 

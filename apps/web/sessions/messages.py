@@ -235,7 +235,8 @@ def _values(data: Any, labels: Mapping[str, str]) -> list[JSON]:
     if isinstance(data, dict) and all(_is_plain(value) for value in data.values()):
         names = dict.fromkeys([*(name for name in labels if name in data), *data])
         return [{"name": labels.get(name, name), "value": _value_text(data[name])} for name in names]
-    return [{"name": "", "value": rendering.json_text(data)}]
+    name = next(iter(labels.values())) if len(labels) == 1 else ""
+    return [{"name": name, "value": _value_text(data) if _is_plain(data) else rendering.json_text(data)}]
 
 
 def _is_plain(value: object) -> bool:

@@ -150,8 +150,7 @@ async def send_message(request: HttpRequest, principal: Principal, session: uuid
     message = await composed_message(request, principal, agent, slot)
     asking = await db.run(asking_slot, slot) if slot and "child" in slot else slot
     if asks_approval(asking) and answer_of(message).get(DECISION) == APPROVE:
-        where = "on the card" if asking is slot else "in the session of the agent that asks: it is under Show details"
-        raise NotConfirmed(f"Words cannot approve this here. Press Approve {where}.")
+        raise NotConfirmed("Words cannot approve this. Press Approve on the card.")
     return _created(await _send_once(principal, context, task, message, answered_event(request)))
 
 
@@ -305,7 +304,7 @@ def message_from_form(
     fields = questions.fields_of(slot) if "answers" in request.POST else []
     words = request.POST.get("text", "").replace("\x00", "").strip()
     parts: list[JSON] = [{"text": words}] if words else []
-    if (answer := questions.answer_from(fields, dict(request.POST.lists()))) is not None:
+    if (answer := questions.answer_data(slot, fields, dict(request.POST.lists()))) is not None:
         parts.append({"data": answer})
     sample = questions.chosen_sample(fields, request.POST.get("sample", ""))
     asked = [field for field in fields if sample is None or field is not sample.field]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
 from typing import Any
 
-from asgiref.sync import async_to_sync
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+import db
 from apps.accounts import quotas
 from apps.features.sharing import downloads, shares
 from apps.features.sharing.shares import Branch, ShareNotFound, Snapshot
@@ -24,18 +24,21 @@ from apps.record.models import Message
 from apps.web.sessions import messages
 from apps.web.sessions.pictures import copy_of, is_picture_named, remote_pictures, signed_address
 
+type Page = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
 
-def by_link(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+
+def by_link(view: Page) -> Page:
     """A view without sign-in. Every invalid link gets the same answer."""
 
     @wraps(view)
-    def answered(request: HttpRequest, token: str, **place: Any) -> HttpResponseBase:
+    async def answered(request: HttpRequest, token: str, **place: Any) -> HttpResponseBase:
         response: HttpResponseBase
         try:
-            quotas.count_view(str(request.META.get("REMOTE_ADDR", "")))
-            response = view(request, token, shares.find_snapshot(token), **place)
+            await db.run(quotas.count_view, str(request.META.get("REMOTE_ADDR", "")))
+            response = await view(request, token, await db.run(shares.find_snapshot, token), **place)
         except ShareNotFound as refusal:
-            response = render(request, "web/shared_nothing.html", {"sentence": str(refusal)}, status=404)
+            about = {"sentence": str(refusal)}
+            response = await db.run(render, request, "web/shared_nothing.html", about, status=404)
         except quotas.QuotaExceeded as refusal:
             response = HttpResponse(str(refusal), status=429, content_type="text/plain; charset=utf-8")
             response["Retry-After"] = str(refusal.retry_after)
@@ -48,25 +51,29 @@ def by_link(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponse
 
 @require_safe
 @by_link
-def shared(request: HttpRequest, token: str, snapshot: Snapshot) -> HttpResponse:
+async def shared(request: HttpRequest, token: str, snapshot: Snapshot) -> HttpResponse:
+    return await db.run(_shared_page, request, token, snapshot)
+
+
+def _shared_page(request: HttpRequest, token: str, snapshot: Snapshot) -> HttpResponse:
     branches = [_shown_branch(snapshot, branch, token, number) for number, branch in enumerate(snapshot.branches)]
     return render(request, "web/shared.html", {"share": snapshot.share, "owner": snapshot.owner, "branches": branches})
 
 
 @require_safe
 @by_link
-def shared_file(
+async def shared_file(
     request: HttpRequest, token: str, snapshot: Snapshot, branch: uuid.UUID, kind: str, index: int, number: int
 ) -> HttpResponseBase:
-    part = snapshot.part(branch, kind, index, number)
-    return downloads.file_response(part, f"{index}-{number}", is_download=True)
+    part = await db.run(snapshot.part, branch, kind, index, number)
+    return await db.run(downloads.file_response, part, f"{index}-{number}", is_download=True)
 
 
 @require_safe
 @by_link
-def shared_picture(request: HttpRequest, token: str, snapshot: Snapshot) -> HttpResponse:
+async def shared_picture(request: HttpRequest, token: str, snapshot: Snapshot) -> HttpResponse:
     """A copy of another host's picture, for whoever has the link."""
-    return async_to_sync(copy_of)(signed_address(request, str(snapshot.share.pk)))
+    return await copy_of(signed_address(request, str(snapshot.share.pk)))
 
 
 def _around(snapshot: Snapshot, branch: Branch, token: str, key: str) -> Surroundings:

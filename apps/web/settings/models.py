@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import wraps
 from itertools import chain, count
@@ -13,13 +12,14 @@ from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponse
-from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.utils.text import slugify
 from django.views.decorators.http import require_POST
 
+import db
 import outbound
+from apps.accounts.models import User
 from apps.accounts.people.sign_in import may_operate, needs_second_factor
 from apps.features.model_agents import checks
 from apps.features.model_agents.checks import Checked
@@ -28,7 +28,6 @@ from apps.installation.models import BASE_URLS, ModelConnection, Provider, check
 from apps.web import allowances
 from apps.web.settings.account import saved
 from apps.web.settings.sections import person_of, private_view, settings_page
-from apps.web.shell import View
 from db.sql import write_transaction
 from outbound import targets
 
@@ -45,23 +44,28 @@ PRIVATE = "This address is in a private network. Tick “Allow calls to this pri
 HELLO = "Hello! What can you do?"
 
 
-def operator_view(permission: str) -> Callable[[View], View]:
-    """A page of the settings that takes secrets, for operators with this permission of admin."""
+def operator_view(permission: str) -> Callable[[Any], Any]:
+    """An async page of the settings that takes secrets, for operators with this permission of admin."""
 
-    def decorate(view: View) -> View:
+    def decorate(view: Any) -> Any:
         @private_view
         @wraps(view)
-        def shown(request: HttpRequest, *args: Any, **address: Any) -> Any:
-            person = person_of(request)
-            if may_operate(person, permission):
-                return view(request, *args, **address)
-            if needs_second_factor(person):
-                return redirect("web:settings-security")
-            raise PermissionDenied("Only operators of this installation connect language models. Ask one of them.")
+        async def shown(request: HttpRequest, *args: Any, **address: Any) -> Any:
+            elsewhere = await db.run(_elsewhere, person_of(request), permission)
+            return elsewhere or await view(request, *args, **address)
 
         return shown
 
     return decorate
+
+
+def _elsewhere(person: User, permission: str) -> HttpResponse | None:
+    """Where the person proves who they are first; None if they may go on. Raises PermissionDenied."""
+    if may_operate(person, permission):
+        return None
+    if needs_second_factor(person):
+        return redirect("web:settings-security")
+    raise PermissionDenied("Only operators of this installation connect language models. Ask one of them.")
 
 
 class ConnectionForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -90,7 +94,7 @@ class ConnectionForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = ModelConnection
-        fields = ("provider", "base_url", "model", "name", "slug")
+        fields = ("provider", "base_url", "model", "name", "slug", "names_sessions")
         widgets = {"provider": forms.RadioSelect}
 
     base_url = forms.CharField(
@@ -204,10 +208,10 @@ class ConnectionForm(forms.ModelForm):  # type: ignore[type-arg]
         key = cleaned["key"] or ("" if cleaned.get("forget_key") else self.stored_key)
         return Endpoint("", "test", cleaned["base_url"], key, cleaned["model"], {})
 
-    def test(self) -> Checked:
+    async def test(self) -> Checked:
         """Call the endpoint of a valid form; what fails becomes an error of its field."""
         also = [self.private_entry] if self.private_entry else []
-        found = asyncio.run(checks.check(self.endpoint, self.cleaned_data["provider"], also))
+        found = await checks.check(self.endpoint, self.cleaned_data["provider"], also)
         if not found.is_ok:
             self.add_error(found.field or None, PRIVATE if found.is_private else found.sentence)
         return found
@@ -262,8 +266,14 @@ def _free_slug(name: str) -> str:
 
 
 @operator_view(VIEW)
-def models(request: HttpRequest, tried: ModelConnection | None = None, reply: Checked | None = None) -> HttpResponse:
+async def models(request: HttpRequest) -> HttpResponse:
     """The connections. Without one, the form for the first."""
+    return await db.run(_models_page, request)
+
+
+def _models_page(
+    request: HttpRequest, tried: ModelConnection | None = None, reply: Checked | None = None
+) -> HttpResponse:
     rows = list(ModelConnection.objects.all())
     if not rows and may_operate(person_of(request), ADD):
         return redirect("web:settings-connect-model")
@@ -272,24 +282,28 @@ def models(request: HttpRequest, tried: ModelConnection | None = None, reply: Ch
 
 
 @operator_view(ADD)
-def connect(request: HttpRequest) -> HttpResponse:
-    return _connection_page(request, ModelConnection())
+async def connect(request: HttpRequest) -> HttpResponse:
+    return await _connection_page(request, ModelConnection())
 
 
 @operator_view(CHANGE)
-def change(request: HttpRequest, number: int) -> HttpResponse:
-    return _connection_page(request, get_object_or_404(ModelConnection, pk=number))
+async def change(request: HttpRequest, number: int) -> HttpResponse:
+    return await _connection_page(request, await db.run(get_object_or_404, ModelConnection, pk=number))
 
 
-def _connection_page(request: HttpRequest, row: ModelConnection) -> HttpResponse:
+async def _connection_page(request: HttpRequest, row: ModelConnection) -> HttpResponse:
     """Posted by *Test*, *Save*, or (`act=preset`) the choice of a provider, which keeps what was typed."""
-    act = request.POST.get("act", "")
-    if request.method != "POST" or act == "preset":
-        return _form_page(request, _unbound(request, row))
-    form = ConnectionForm(request, request.POST, instance=row)
-    found = form.test() if form.is_valid() else None
-    if found and found.is_ok and act == "save" and form.cleaned_data["model"]:
-        form.store(found)
+    if request.method != "POST" or request.POST.get("act") == "preset":
+        return await db.run(lambda: _form_page(request, _unbound(request, row)))
+    form = await db.run(ConnectionForm, request, request.POST, instance=row)
+    found = await form.test() if await db.run(form.is_valid) else None
+    return await db.run(_tested_page, request, form, found)
+
+
+def _tested_page(request: HttpRequest, form: ConnectionForm, found: Checked | None) -> HttpResponse:
+    is_to_save = request.POST.get("act") == "save"
+    if found and found.is_ok and is_to_save and form.cleaned_data["model"]:
+        row = form.store(found)
         return saved(request, "models", f"{row.name} is connected. {found.sentence}")
     return _form_page(request, form, found)
 
@@ -298,6 +312,8 @@ def _unbound(request: HttpRequest, row: ModelConnection) -> ConnectionForm:
     """The form as it begins, or as it was typed, with the address of the chosen provider."""
     names = ("base_url", "key", "name", "slug", "allow_private", "provider", "is_default")
     typed = {name: request.POST[name] for name in names if name in request.POST}
+    if request.method == "POST":
+        typed["names_sessions"] = request.POST.get("names_sessions", "")
     if not row.pk or typed:
         provider = typed.get("provider") or request.GET.get("provider", "")
         provider = provider if provider in Provider.values else Provider.OPENAI
@@ -332,8 +348,8 @@ def _focus(form: ConnectionForm, found: Checked | None) -> None:
 
 @operator_view(VIEW)
 @require_POST
-def try_model(request: HttpRequest, number: int) -> HttpResponseBase:
+async def try_model(request: HttpRequest, number: int) -> HttpResponse:
     """Say something to the default model of a connection, and show its answer."""
-    row = get_object_or_404(ModelConnection, pk=number)
-    reply = asyncio.run(checks.say(endpoint_of(row), HELLO))
-    return models(request, tried=row, reply=reply)
+    row = await db.run(get_object_or_404, ModelConnection, pk=number)
+    reply = await checks.say(endpoint_of(row), HELLO)
+    return await db.run(_models_page, request, row, reply)

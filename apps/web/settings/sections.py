@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import wraps
 from http import HTTPStatus
+from inspect import iscoroutinefunction
 from typing import Any, cast
 
 from django.conf import settings
@@ -45,23 +46,26 @@ def sections_of(person: User) -> dict[str, tuple[str, str]]:
     return found if settings.OAUTH_ENABLED else {name: about for name, about in found.items() if name != "programs"}
 
 
-def private_view(view: View) -> View:
-    """A page that takes secrets: no report shows what was sent, nothing keeps it.
+def private_view(view: Any) -> View:
+    """A page that takes secrets: no report shows what was sent, nothing keeps it. `view` may be async.
 
     Runs in the person's time zone.
     """
 
-    @require_http_methods(["GET", "HEAD", "POST"])
-    @never_cache
-    @login_required
-    @sensitive_post_parameters()
-    @sensitive_variables()
     @wraps(view)
     def shown(request: HttpRequest, *args: Any, **address: Any) -> HttpResponseBase:
         with as_reader(request):
-            return view(request, *args, **address)
+            return cast("HttpResponseBase", view(request, *args, **address))
 
-    return shown
+    @wraps(view)
+    async def shown_async(request: HttpRequest, *args: Any, **address: Any) -> HttpResponseBase:
+        request.user = await request.auser()
+        with as_reader(request):
+            return cast("HttpResponseBase", await view(request, *args, **address))
+
+    found: Any = sensitive_variables()(shown_async if iscoroutinefunction(view) else shown)
+    found = never_cache(login_required(sensitive_post_parameters()(found)))
+    return cast("View", require_http_methods(["GET", "HEAD", "POST"])(found))
 
 
 def settings_page(request: HttpRequest, section: str, *forms: BaseForm, **context: Any) -> HttpResponse:

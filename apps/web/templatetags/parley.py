@@ -20,6 +20,7 @@ from apps.agents.models import Agent, AgentStats
 from apps.engine import activity
 from apps.installation.models import Activity
 from apps.record.models import Context
+from apps.web.sessions import addressing
 
 AGENT_KINDS = {
     Agent.Kind.HOSTED: "Hosted here",
@@ -130,6 +131,11 @@ def held_note(agent: Agent) -> str:
 @register.filter
 def spoken_examples(skill: dict[str, Any]) -> list[str]:
     return cards.spoken_examples(skill)
+
+
+@register.filter
+def reads_names(agent: Agent) -> bool:
+    return addressing.reads_names(agent)
 
 
 @register.filter

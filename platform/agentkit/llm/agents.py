@@ -341,7 +341,7 @@ async def ask(
         finally:
             if usage.requests:
                 # Not `say`: a stop does not undo what was used.
-                await task.emit(_priced(opened, usage))
+                await task.emit(priced(opened, usage))
 
 
 def chosen_model(model: AnyModel, task: TaskContext) -> AnyModel:
@@ -365,7 +365,8 @@ def _shows_files(messages: list[Message], sight: Sight) -> bool:
     return any(sight.sees(file.media_type) for message in messages for file in message.files)
 
 
-def _priced(model: Model, used: RunUsage) -> Usage:
+def priced(model: Model, used: RunUsage) -> Usage:
+    """What was used, with its cost where the model has prices."""
     usage = Usage(model.model_name, used.requests, used.input_tokens, used.output_tokens)
     if (prices := getattr(model, "prices", None)) is None:
         return usage

@@ -25,6 +25,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
 
 from agentkit.context import SyncTaskContext, TaskContext
+from agentkit.errors import contained
 from agentkit.llm import approvals
 from agentkit.llm.approvals import Gate
 from agentkit.llm.conversations import Spotlight, call_key, recordable, words_of
@@ -154,7 +155,8 @@ class BoundedToolset(WrapperToolset[TaskContext]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[TaskContext], tool: ToolsetTool[TaskContext]
     ) -> Any:
         try:
-            return bounded_result(await super().call_tool(name, tool_args, ctx, tool))
+            with contained():
+                return bounded_result(await super().call_tool(name, tool_args, ctx, tool))
         except (CallDeferred, ApprovalRequired):
             raise
         except (ModelRetry, ToolFailed) as told:

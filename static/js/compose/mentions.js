@@ -39,10 +39,17 @@ export class Mentions {
     return this.agents.filter((one) => place(one) < Infinity).sort((one, other) => Boolean(place(one)) - Boolean(place(other)));
   }
 
-  /** The agent of the message, for what the composer says about files. */
+  /** The data of the other agent that a message is for, or null. The Assistant and the router read names themselves. */
+  addressee(text) {
+    const slug = LEADING.exec(text)?.[1];
+    const field = this.composer.form.querySelector(".composer-field").dataset;
+    const named = "readsNames" in field ? null : this.agents?.find((one) => slugOf(one) === slug)?.dataset;
+    return named && named.agent !== field.agent ? named : null;
+  }
+
+  /** What the composer says about files is about the agent of the message. */
   address() {
-    const slug = LEADING.exec(this.words.value)?.[1];
-    const mentioned = this.agents.find((one) => slugOf(one) === slug)?.dataset ?? null;
+    const mentioned = this.addressee(this.words.value);
     if (mentioned === this.composer.mentioned) return;
     this.composer.mentioned = mentioned;
     this.composer.form.dispatchEvent(new Event("addressed"));

@@ -60,7 +60,9 @@ class Sending {
 
   /** A message of the composer: {id, text, files, said, isNow}. */
   async say(message) {
-    if (!message.isNow && !MENTION.test(message.text) && this.isForQueue()) return (await this.queue()).add(message);
+    const mentions = message.text.includes("@") ? await this.page.composer.mentions : null;
+    const isForAnother = Boolean(mentions?.addressee(message.text)); // who does not wait for this one
+    if (!message.isNow && !isForAnother && this.isForQueue()) return (await this.queue()).add(message);
     const task = addressedTask(this.page.state);
     const said = task ? [...message.said, ["task", task.id]] : message.said;
     return this.deliver({ ...message, said, giveBack: (sentence) => this.page.composer.giveBack(message, sentence) });
@@ -140,8 +142,6 @@ class Sending {
     this.deliver({ id, said, address: beginning.again, text: opening?.text ?? "", files: [], giveBack });
   }
 }
-
-const MENTION = /^\s*@[a-z0-9][a-z0-9-]*\s/; // for another agent, which does not wait for this one
 
 const keyOf = (messageId) => `message:${messageId}`;
 

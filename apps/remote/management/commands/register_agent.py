@@ -28,6 +28,7 @@ POLICIES = (
     "category",
     "pinned",
     "mcp_tools",
+    "time_limit",
 )
 
 RELOADS = "If its code changed, a running Parley uses the new code from the next message on."
@@ -89,9 +90,15 @@ class Command(QuickCommand):
         parser.add_argument(
             "--position", type=int, dest="pinned", metavar="N", help="pin it in lists, in this place; 1 is first"
         )
-
         parser.add_argument(
             "--mcp-tools", choices=Agent.McpTools.values, help="what MCP clients are offered at /mcp; default: off"
+        )
+
+        parser.add_argument(
+            "--time-limit",
+            type=float,
+            metavar="SECONDS",
+            help="the longest time for one turn; default: the handler's, or none for a remote agent",
         )
 
     def handle(self, *args: Any, slug: str, **options: Any) -> None:

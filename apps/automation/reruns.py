@@ -1,0 +1,208 @@
+"""Running a session again: its messages go to another agent, or to a newer version, and the answers are compared.
+
+The messages wait in the queue of a new session, which sends each when the agent is done.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal
+
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.automation.models import Rerun
+from apps.engine.queue import publish_queue
+from apps.features.queue.messages import enqueue, hold_reason
+from apps.features.queue.models import QueuedMessage
+from apps.features.sessions.commands import create_session
+from apps.record import lineage, lookup
+from apps.record.content import blobs
+from apps.record.content.parts import is_file, words_of
+from apps.record.errors import ContentTypeNotSupported, ContextNotFound, UnsupportedOperation
+from apps.record.events import JSON
+from apps.record.execution import Run
+from apps.record.models import Context, Message, Task
+
+MOST_MESSAGES = 100
+MOST_WORDS = 2000  # of an answer whose words are compared; longer ones are compared by lines
+NOTHING = "There is no message to run again. Send one first."
+
+type Change = Literal["same", "added", "removed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A turn in one of the two sessions. `run` is None for a message that no agent of this installation got."""
+
+    index: int
+    run: Run | None
+    answer: Message | None
+
+    @property
+    def text(self) -> str:
+        return words_of(self.answer.parts).strip() if self.answer else ""
+
+    @property
+    def files(self) -> list[str]:
+        """Names in the answer's message."""
+        return [str(one.get("filename", "")) for one in self.answer.parts if is_file(one)] if self.answer else []
+
+    @property
+    def agent(self) -> Agent | None:
+        return (self.run.agent or self.run.task.agent) if self.run else None
+
+    @property
+    def version(self) -> int | None:
+        return (self.run.input.get("agent") or {}).get("number") if self.run else None
+
+    @property
+    def options(self) -> JSON:
+        return self.run.input.get("options", {}) if self.run else {}
+
+    @property
+    def seconds(self) -> float | None:
+        began, ended = (self.run.started_at, self.run.finished_at) if self.run else (None, None)
+        return (ended - began).total_seconds() if began and ended else None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTurn:
+    """A message and what came of it in both sessions. `after` is None as long as it was not sent again.
+
+    `same_input`: was the conversation the same so far, with the same options? `Run.input_hash` cannot tell: it is also
+    of the ids and of the agent's version.
+    """
+
+    message: Message
+    before: Side
+    after: Side | None
+    same_input: bool
+
+    @property
+    def words(self) -> str:
+        return words_of(self.message.parts)
+
+    @property
+    def same_answer(self) -> bool:
+        after = self.after
+        return after is not None and (self.before.text, self.before.files) == (after.text, after.files)
+
+    @property
+    def changes(self) -> list[tuple[Change, str]]:
+        """The new answer's text by what is the same, added and removed; empty while there is none."""
+        return changes_between(self.before.text, self.after.text) if self.after and self.after.answer else []
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`held`: why the next message is not sent by itself, a sentence, or ""."""
+
+    source: Context
+    session: Context
+    turns: list[ComparedTurn]
+    is_finished: bool
+    held: str
+
+
+def start(
+    principal: Principal, session: uuid.UUID, agent: Agent | None = None, *, key: str = ""
+) -> tuple[Context, bool]:
+    """A new session of the caller that gets the messages of `session`, in order; by default from the same agent.
+
+    Also returns whether it is new: the same `key` gives the same session again. Raises ContextNotFound,
+    UnsupportedOperation, ContentTypeNotSupported for a file that the agent does not take, QueueFull, StorageFull.
+    """
+    source = lookup.find_restored_session(principal, session)
+    said = _messages_of(source)
+    if not said:
+        raise UnsupportedOperation(NOTHING)
+    if len(said) > MOST_MESSAGES:
+        raise UnsupportedOperation(f"A session of more than {MOST_MESSAGES} messages cannot be run again.")
+    receiver = agent or source.agent
+    for row in said:
+        if refused := receiver.refused_type(row.parts):
+            raise ContentTypeNotSupported(receiver.refusal_of(refused))
+        for stored in blobs.stored_files(row.parts):
+            blobs.touch(stored)  # keeps the content until the message is sent
+    options = source.options if receiver == source.agent else None
+    title = f"Again: {source.title}" if source.title else ""
+    created = create_session(principal, receiver, title=title[:200], options=options, key=key and f"rerun {key}")
+    made = created.context
+    Rerun.objects.get_or_create(session=made, defaults={"source": source})
+    answers = set(Run.objects.filter(message__in=said, slot__isnull=False).values_list("message_id", flat=True))
+    for row in said:
+        enqueue(principal, made, _key(row), {"parts": row.parts}, is_answer=row.pk in answers, most=MOST_MESSAGES)
+    publish_queue(made.pk)
+    return made, not created.repeated
+
+
+def compare(principal: Principal, session: uuid.UUID) -> Comparison:
+    """The turns of a rerun beside those of its source. A few queries. Raises ContextNotFound."""
+    again = lookup.find_restored_session(principal, session)
+    row = Rerun.objects.filter(session=again).first()
+    if row is None:
+        raise ContextNotFound
+    source = lookup.find_restored_session(principal, row.source_id)
+    before, after = _sides(source), _sides(again)
+    sent = {one.message_id: pk for pk, (one, _) in after.items()}
+    turns: list[ComparedTurn] = []
+    for message in _messages_of(source):
+        key = sent.get(_key(message))
+        sides = before[message.pk][1], after[key][1] if key else None
+        is_same = all(one.same_answer for one in turns) and sides[0].options == (sides[1] or sides[0]).options
+        turns.append(ComparedTurn(message, *sides, is_same))
+    waiting = QueuedMessage.objects.filter(context=again).first()
+    is_finished = not waiting and not Task.objects.unfinished().filter(context=again).exists()
+    held = (waiting.problem or hold_reason(again)) if waiting else ""
+    return Comparison(source, again, turns, is_finished, held)
+
+
+def _messages_of(context: Context) -> list[Message]:
+    """What people said in it, as far as an agent got it or another program's did."""
+    said = lineage.messages(context).filter(role=Message.Role.USER).order_by("index")
+    return [one for one in said[: MOST_MESSAGES * 2] if one.task_id or "imported" in one.metadata]
+
+
+def _key(message: Message) -> str:
+    """The messageId under which it is sent again."""
+    return f"rerun-{message.pk}"
+
+
+def _sides(context: Context) -> dict[uuid.UUID, tuple[Message, Side]]:
+    """By people's messages: the message and its turn."""
+    spoken = list(lineage.messages(context).order_by("index"))
+    answers: dict[uuid.UUID, Message] = {}
+    newest: dict[uuid.UUID | None, Message] = {}
+    for one in spoken:
+        if one.role == Message.Role.USER:
+            newest[one.task_id] = one
+        elif said := newest.get(one.task_id):
+            answers[said.pk] = one  # the last one before the next message
+    asked = [one for one in spoken if one.role == Message.Role.USER]
+    rows = Run.objects.filter(message__in=asked).select_related("agent", "task__agent").order_by("turn")
+    runs = {one.message_id: one for one in rows}
+    return {one.pk: (one, Side(one.index, runs.get(one.pk), answers.get(one.pk))) for one in asked}
+
+
+def changes_between(before: str, after: str) -> list[tuple[Change, str]]:
+    """The text `after` by words, or by lines if it is long, with what was removed."""
+    old, new = _pieces(before), _pieces(after)
+    if max(len(old), len(new)) > MOST_WORDS:
+        old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    if max(len(old), len(new)) > MOST_WORDS:
+        return [("removed", before), ("added", after)]
+    found: list[tuple[Change, str]] = []
+    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            found.append(("same", "".join(old[a:b])))
+            continue
+        found += [("removed", "".join(old[a:b]))] if a < b else []
+        found += [("added", "".join(new[c:d]))] if c < d else []
+    return found
+
+
+def _pieces(text: str) -> list[str]:
+    return re.findall(r"\s+|\w+|[^\w\s]", text)
