@@ -130,7 +130,7 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
         emit=recorder.emit,
         lend=partial(hook("CREDENTIAL_LENDER"), assignment),
         delegate=calls,
-        effects=TaskEffects(assignment),
+        effects=TaskEffects(assignment, recorder),
         approvals=TurnApprovals(assignment, recorder),
         model=assignment.options.get("model") if assignment.agent.offers_models else None,
     )

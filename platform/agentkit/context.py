@@ -219,7 +219,7 @@ class TaskContext(Turn):
         """
         if self.cancelled:
             raise Stopped
-        return await perform(self.effects, self.say, name, key, run, find)
+        return await perform(self.effects, name, key, run, find)
 
     async def call(
         self,
@@ -361,7 +361,7 @@ class SyncTaskContext(Turn):
 
     def effect(self, name: str, key: str, run: Callable[[], Any], *, find: Callable[[], Any] | None = None) -> Any:
         """`TaskContext.effect` with plain functions, which run in this thread."""
-        return perform_in_thread(self.on_loop.effects, self.say, self.wait_for, name, key, run, find)
+        return perform_in_thread(self.on_loop.effects, self.wait_for, name, key, run, find)
 
     def as_completed(self, *calls: Call, check: bool = True) -> Iterator[ChildResult]:
         """Make calls side by side; yields each result when it arrives. Raises like `call`."""

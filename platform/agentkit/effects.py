@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
-from agentkit.emissions import Emission, ToolCall, ToolResult
 from agentkit.errors import AgentFailure
 
 MAX_NAME, MAX_KEY = 100, 200  # characters
@@ -38,6 +37,7 @@ class Claim:
     """What a host says of an effect: `new` is yours to run, `done` has a result, `unknown` began and did not end."""
 
     id: str
+    name: str
     state: Literal["new", "done", "unknown"]
     result: Any = None
 
@@ -48,18 +48,17 @@ class Effects(Protocol):
     async def claim(self, name: str, key: str, instead_of: str | None = None) -> Claim:
         """Claim an effect that nobody has begun, or that the claim `instead_of` left unknown."""
 
-    async def settle(self, claim: str, result: Any) -> Any:
+    async def settle(self, claim: Claim, result: Any) -> Any:
         """Store a result. Returns it as later attempts will get it. Raises ValueError if it is not JSON."""
 
-    async def release(self, claim: str) -> None:
+    async def release(self, claim: Claim, why: str) -> None:
         """Forget a claim whose effect did not happen."""
 
 
-type Say = Callable[[Emission], Awaitable[None]]
 type Act = Callable[[], Awaitable[Any]]
 
 
-async def perform(effects: Effects | None, say: Say, name: str, key: str, run: Act, find: Act | None) -> Any:
+async def perform(effects: Effects | None, name: str, key: str, run: Act, find: Act | None) -> Any:
     """See `TaskContext.effect`."""
     if effects is None:
         raise AgentFailure("An effect needs a task: let select_response_type choose one for this message.", "no_task")
@@ -68,37 +67,27 @@ async def perform(effects: Effects | None, say: Say, name: str, key: str, run: A
     held = await effects.claim(name, key)
     if held.state == "unknown" and find is not None:
         try:
-            return await effects.settle(held.id, await find())
+            return await effects.settle(held, await find())
         except NotDone:
             held = await effects.claim(name, key, instead_of=held.id)
     if held.state == "done":
         return held.result
     if held.state == "unknown":
         raise EffectUnknown(name, key)
-    await say(ToolCall(held.id, name, {"key": key}))
     try:
-        result = await effects.settle(held.id, await run())
+        return await effects.settle(held, await run())
     except NotDone as not_done:
-        await effects.release(held.id)
-        await say(ToolResult(held.id, name, str(not_done), is_error=True))
+        await effects.release(held, str(not_done))
         raise
-    await say(ToolResult(held.id, name, result))
-    return result
 
 
 type WaitFor = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-def perform_in_thread(
-    effects: Effects | None, say: Callable[[Emission], None], wait_for: WaitFor, name: str, key: str, *acts: Any
-) -> Any:
+def perform_in_thread(effects: Effects | None, wait_for: WaitFor, name: str, key: str, *acts: Any) -> Any:
     """`perform` with plain functions, which run in this thread. Only the host's methods run on its event loop."""
-
-    async def said(emission: Emission) -> None:
-        say(emission)
-
     run, find = (act and _as_coroutine(act) for act in acts)
-    work = perform(effects and _FromThread(effects, wait_for), said, name, key, run, find)
+    work = perform(effects and _FromThread(effects, wait_for), name, key, run, find)
     try:
         work.send(None)
     except StopIteration as end:
@@ -121,18 +110,14 @@ class _FromThread:
     wait_for: WaitFor
 
     async def claim(self, name: str, key: str, instead_of: str | None = None) -> Claim:
-        claim: Claim = self.wait_for(_awaited(self.effects.claim(name, key, instead_of)))
+        claim: Claim = self.wait_for(self.effects.claim(name, key, instead_of))
         return claim
 
-    async def settle(self, claim: str, result: Any) -> Any:
-        return self.wait_for(_awaited(self.effects.settle(claim, result)))
+    async def settle(self, claim: Claim, result: Any) -> Any:
+        return self.wait_for(self.effects.settle(claim, result))
 
-    async def release(self, claim: str) -> None:
-        self.wait_for(_awaited(self.effects.release(claim)))
-
-
-async def _awaited[T](work: Awaitable[T]) -> T:
-    return await work
+    async def release(self, claim: Claim, why: str) -> None:
+        self.wait_for(self.effects.release(claim, why))
 
 
 @dataclass
@@ -145,13 +130,14 @@ class RememberedEffects:
         held = self.claims.get((name, key))
         if held is not None and held.id != instead_of:
             return held
-        made = Claim(str(uuid4()), "new")
-        self.claims[name, key] = Claim(made.id, "unknown")
+        made = Claim(str(uuid4()), name, "new")
+        self.claims[name, key] = replace(made, state="unknown")
         return made
 
-    async def settle(self, claim: str, result: Any) -> Any:
-        self.claims |= {at: Claim(claim, "done", result) for at, one in self.claims.items() if one.id == claim}
+    async def settle(self, claim: Claim, result: Any) -> Any:
+        done = replace(claim, state="done", result=result)
+        self.claims |= {at: done for at, one in self.claims.items() if one.id == claim.id}
         return result
 
-    async def release(self, claim: str) -> None:
-        self.claims = {at: one for at, one in self.claims.items() if one.id != claim}
+    async def release(self, claim: Claim, why: str) -> None:
+        self.claims = {at: one for at, one in self.claims.items() if one.id != claim.id}

@@ -74,7 +74,7 @@ def begun(client: httpx.Client, agent: str, words: str) -> JSON:
     return known | ({"artifact": artifacts[0]} if artifacts else {})
 
 
-often = hypothesis.settings(max_examples=EXAMPLES, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck))
+often = hypothesis.settings(max_examples=EXAMPLES, suppress_health_check=list(hypothesis.HealthCheck))
 
 
 @schema.parametrize()
@@ -100,7 +100,7 @@ def test_streams_begin_as_promised(case: schemathesis.Case, parley: Stack, there
 
 
 @a2a.parametrize()
-@hypothesis.settings(max_examples=40, derandomize=True)
+@hypothesis.settings(max_examples=40)
 def test_answers_of_an_agents_addresses_are_as_described(case: schemathesis.Case, parley: Stack) -> None:
     case.call_and_validate(
         base_url=f"{parley.url}/a2a/echo",

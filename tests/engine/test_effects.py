@@ -6,13 +6,14 @@ import pytest
 
 import db
 from agentkit import EffectUnknown, Failed, NotDone, SkillHandler, SyncTaskContext, TaskContext, testing
-from agentkit.effects import RememberedEffects
+from agentkit.effects import Claim, RememberedEffects
 from apps.agents.registration import register_hosted
 from apps.engine import accept
 from apps.engine.effects import TaskEffects
+from apps.engine.recorder import Recorder
 from apps.engine.turn import execute_turn
 from apps.record.execution import Effect
-from apps.record.models import Event, EventType, Task
+from apps.record.models import Event, Task
 from apps.record.runs import LeaseLost
 from tests.working import begin, let_the_lease_run_out
 
@@ -76,8 +77,8 @@ async def test_stored_result_survives_a_kill(sent):
     await killed(sent.run, "after")
     assert await tried_again(sent) == "Charged: receipt 1"
     assert Charging.charged == 1
-    calls = Event.objects.filter(task=sent.task, type=EventType.AGENT_TOOL_CALL)
-    assert await db.run(lambda: [one.payload["arguments"] for one in calls]) == [{"key": "order-7"}]
+    events = Event.objects.filter(task=sent.task, payload__name="charge").order_by("index")
+    assert await db.run(lambda: list(events.values_list("type", flat=True))) == ["agent_tool_call", "agent_tool_result"]
 
 
 @pytest.mark.services("the unique constraint is each database's own")
@@ -85,10 +86,12 @@ async def test_cut_off_effect_is_unknown_and_not_repeated(sent):
     first = await killed(sent.run, "during")
     assert await tried_again(sent) == "Please look whether order-7 was charged."
     assert Charging.charged == 1
-    with pytest.raises(LeaseLost):  # the first attempt is late
-        await TaskEffects(first).claim("charge", "order-8")
-    late = await db.run(Effect.objects.get)
-    await TaskEffects(first).settle(str(late.claim), {"number": 1})  # yet what it did is a fact
+    late = TaskEffects(first, Recorder(first))
+    with pytest.raises(LeaseLost):
+        await late.claim("charge", "order-8")
+    claim = Claim(str((await db.run(Effect.objects.get)).claim), "charge", "new")
+    with pytest.raises(LeaseLost):  # yet what it did is a fact
+        await late.settle(claim, {"number": 1})
     assert await db.run(lambda: Effect.objects.get().result) == {"number": 1}
 
 

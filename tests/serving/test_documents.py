@@ -60,6 +60,17 @@ def test_each_requirement_of_the_security_standard_names_tests_that_exist() -> N
             )
 
 
+def test_each_promise_of_the_forebears_names_a_test_or_page() -> None:
+    page = TEXTS[ROOT / "docs" / "explanation" / "from-other-systems.md"]
+    rows = re.findall(r"^\| ([A-E]\d+) \| .+ \| (.+) \|$", page, re.MULTILINE)
+    counts = {"A": 42, "B": 43, "C": 35, "D": 110, "E": 31}
+    assert [name for name, _ in rows] == [f"{part}{at}" for part, most in counts.items() for at in range(1, most + 1)]
+    for name, shown in rows:
+        if not shown.startswith("["):
+            path, test = shown.strip("`").split("::")
+            assert re.search(rf"^(async )?def {test}\b", (ROOT / "tests" / path).read_text(), re.MULTILINE), name
+
+
 def test_every_link_module_and_file_that_is_named_exists() -> None:
     folders = [ROOT, ROOT / "platform", ROOT / "apps"]
     missing = []
