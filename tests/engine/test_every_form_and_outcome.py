@@ -43,7 +43,9 @@ async def test_every_end_is_recorded(ada, agent_at, worker, said):
         assert status["state"] == f"TASK_STATE_{state}", text
         assert words in status["message"]["parts"][0]["text"], text
         error = {"error": {"code": code}} if code else {}
-        assert status["message"]["metadata"] == (metadata or {}) | {"agent": agent.slug} | error, text
+        told = status["message"]["metadata"]
+        assert ("slot" in told) is (state == "INPUT_REQUIRED"), text
+        assert {**told, "slot": None} == (metadata or {}) | {"agent": agent.slug, "slot": None} | error, text
         assert bool(task["artifacts"]) is (state == "COMPLETED"), text
         assert state == "REJECTED" or (run.error or {}).get("code") == code, text
         assert differences == []

@@ -34,7 +34,7 @@ class Client:
         self._batches = stream.batches()
 
     async def hear(self, number):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.told) < number:
                 self.told += await anext(self._batches)
         return self.told
