@@ -404,7 +404,8 @@ MAX_WEBHOOKS = 10  # of one task
 DEFAULT_HISTORY_LENGTH = 100
 REQUESTS_PER_MINUTE = env.int("REQUESTS_PER_MINUTE", default=60_000)  # of one known caller, by A2A
 ANONYMOUS_REQUESTS_PER_MINUTE = 6_000  # of all anonymous callers of one address
-ACTS_PER_MINUTE = env.int("ACTS_PER_MINUTE", default=120)  # forks, edits and starts of work of one caller
+ACTS_PER_MINUTE = env.int("ACTS_PER_MINUTE", default=120)  # starts of work of one caller
+FORKS_PER_MINUTE = env.int("FORKS_PER_MINUTE", default=120)  # forks, retries and edits of one caller
 KEY_CHANGES_PER_MINUTE = 20  # API keys that one person makes or revokes
 LEAK_REPORTS_PER_MINUTE = 30  # of leaked API keys, from one address
 API_KEY_DAYS = env.int("API_KEY_DAYS", default=90)  # usual lifetime of new API keys; 0: for ever
