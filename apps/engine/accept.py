@@ -6,13 +6,14 @@ One transaction writes everything: idempotency row, context, message, task, run 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from django.db import IntegrityError, transaction
 
+from agentkit.selecting import SKILL_ID
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import activity, questions
@@ -195,6 +196,8 @@ def _record_message(
             )
         if target.task is None:
             references = lookup.references_of(principal, message, target.context)
+            if hints := hints_for(agent, message, references):
+                task_fields["metadata"] = {**task_fields.get("metadata", {}), HINTS: hints}
             payload: JSON = {"task": {"agent": agent.pk, "references": references, **task_fields}}
             payload |= message_payload(log, principal, agent, message, task_id, parent=task_fields.get("parent"))
             event = log.add(EventType.USER_MESSAGE, payload, task=task_id)
@@ -213,6 +216,25 @@ def _record_message(
             extra_writes(log, task_id)
         index = next(iter(log.messages))
     return Receipt(log.context.pk, task_id, index, run.pk if run else None)
+
+
+HINTS = "hints"
+"""In the metadata of a task or an answer: sentences about what of the message had no effect."""
+
+
+def hints_for(agent: Agent, message: JSON, references: Sequence[str]) -> list[str]:
+    """Of `referenceTaskIds` those that are none of `references`, and a `skillId` that the agent does not have."""
+    named = list(dict.fromkeys(message.get("referenceTaskIds", [])))
+    unknown = [one for one in named if one.lower() not in references]
+    hints = [f"There is no task {one[:SHOWN]} that you may see. It is not a reference." for one in unknown[:MOST_HINTS]]
+    skill, skills = message.get("metadata", {}).get(SKILL_ID), [one["id"] for one in agent.skills]
+    if skill is not None and skill not in skills:
+        known = f"It has {', '.join(skills)[:MAX_HINT]}." if skills else "It has no skills."
+        hints.append(f"{agent.name} has no skill {str(skill)[:SHOWN]}. {known}")
+    return hints
+
+
+SHOWN, MOST_HINTS, MAX_HINT = 80, 10, 500  # characters of a name, references, characters of a list
 
 
 def check_obstacles(principal: Principal, agent: Agent) -> None:

@@ -412,6 +412,9 @@ def _record_answer(principal: Principal, agent: Agent, message: JSON, said: Agen
     parts = blobs.store_large([dict(part) for part in said.answer.parts])
     answered: JSON = {"parts": parts, "metadata": {**said.answer.metadata, projection.AUTHOR_KEY: agent.slug}}
     target = lookup.find_target(principal, agent, message)
+    references = lookup.references_of(principal, message, target.context) if "referenceTaskIds" in message else []
+    if hints := accept.hints_for(agent, message, references):
+        answered["metadata"][accept.HINTS] = hints
     version = versions.version_at(agent.current_version_id) if agent.current_version_id else None
     with ledger.writing(target.context.pk if target.context else Context()) as log:
         log.add(EventType.USER_MESSAGE, accept.message_payload(log, principal, agent, stored))
