@@ -39,7 +39,7 @@ from agentkit.runner import constant_response_type, selector_takes_task
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents import versions
 from apps.agents.models import Agent
-from apps.engine import accept, activity, assignment, handlers, loading, output
+from apps.engine import accept, activity, assignment, dependencies, handlers, loading, output
 from apps.engine.accept import Question, Receipt
 from apps.engine.output import AGENT_ERROR_MESSAGE, INVALID_RESPONSE, clean, clean_parts, error_code
 from apps.engine.queue import publish
@@ -91,7 +91,8 @@ async def send(
     only.
     Returns as soon as the message is recorded or answered. Raises errors.Refusal; then nothing is stored.
     """
-    if not require_task and not message.get("taskId") and question is None:
+    is_free = not require_task and not accept.named_dependencies(message)
+    if is_free and not message.get("taskId") and question is None:
         choice = await _choose(principal, agent, message, finds_question)
         if choice is not None and choice.is_message:
             answered = await answer_with_message(principal, agent, message, choice.answer)
@@ -464,6 +465,8 @@ def accept_and_publish(
     )
     if receipt.run is not None:
         publish(receipt.run)
+    elif receipt.waits:
+        dependencies.settle(Q(task=receipt.task))  # what ended meanwhile
     return receipt
 
 

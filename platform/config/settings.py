@@ -172,6 +172,7 @@ CHANNEL_LAYERS = {"default": channel_layer(CHANNEL_LAYER_URL, prefix=INSTALLATIO
 LEDGER_LISTENERS = [
     "apps.a2a.webhooks.queue_deliveries",
     "apps.engine.delegation.resume_parents",
+    "apps.engine.dependencies.wake_dependents",
     "apps.features.notifications.listening.note_events",
     "apps.features.queue.messages.wake_after_settled_tasks",
     "apps.plans.jobs.mark_steps",
@@ -202,7 +203,11 @@ CREDENTIAL_LINK = "apps.features.credentials.requests.link_for"
 CREDENTIAL_LENDER = "apps.features.credentials.lending.lend"
 ARTIFACT_SIGNER = "apps.features.signing.signatures.sign_artifacts"
 SIGNATURE_VERDICTS = "apps.features.signing.signatures.foreign_verdicts"
-SWEEPS = ["apps.features.queue.messages.sweep_queues", "apps.features.credentials.requests.erase_task_credentials"]
+SWEEPS = [
+    "apps.engine.dependencies.sweep",
+    "apps.features.queue.messages.sweep_queues",
+    "apps.features.credentials.requests.erase_task_credentials",
+]
 BEFORE_WORK = ["apps.features.health.monitoring.observe"]
 COLD_OBSTACLES = [  # reasons not to archive a session
     "apps.a2a.webhooks.archive_obstacle",
