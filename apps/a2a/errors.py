@@ -42,7 +42,7 @@ class MethodNotFound(Refusal):
 
 
 class PushNotificationNotSupported(Refusal):
-    """This agent does not support push notifications. Use a streaming method, or poll with GetTask."""
+    """This agent does not support push notifications. Poll with GetTask."""
 
 
 class ExtendedAgentCardNotConfigured(Refusal):

@@ -19,7 +19,7 @@ from django.http import HttpRequest
 import db
 from apps.a2a import discovery, extensions, http, tasks, webhooks
 from apps.a2a.authentication import agent_of_tenant, authenticate, names_no_agent
-from apps.a2a.errors import JSON, PushNotificationNotSupported
+from apps.a2a.errors import JSON
 from apps.a2a.requests import (
     ClearContextRequest,
     CreateWebhookRequest,
@@ -32,6 +32,7 @@ from apps.a2a.requests import (
     SendMessageRequest,
     TaskRequest,
     check_modes,
+    check_webhooks,
 )
 from apps.a2a.tasks import Updates, list_contexts, list_tasks
 from apps.a2a.v0_3 import FIRST_WEBHOOK, METHODS, Form, downgrade_refusal, downgrade_stream
@@ -137,8 +138,8 @@ async def _send(call: Call) -> JSON | str | Updates:
     request = SendMessageRequest.read(call.params, call.agent)
     configuration = request.configuration
     webhook, extra_writes = configuration.task_push_notification_config, call.check
-    if webhook is not None and not call.agent.calls_webhooks:
-        raise PushNotificationNotSupported
+    if webhook is not None:
+        check_webhooks(call.agent)
     message = request.message.stored()
     check_modes(call.agent, message["parts"], configuration.accepted_output_modes or [])
     if webhook is not None:

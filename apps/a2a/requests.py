@@ -217,6 +217,13 @@ class ListTasksRequest(Request):
     include_artifacts: bool = False
 
 
+def check_webhooks(agent: Agent) -> None:
+    """Raises PushNotificationNotSupported, which says what else the agent offers."""
+    if not agent.calls_webhooks:
+        ways = "Use a streaming method, or poll with GetTask." if agent.streams else "Poll with GetTask."
+        raise PushNotificationNotSupported(f"This agent does not support push notifications. {ways}")
+
+
 class WebhookRequest(Request):
     """A request about webhooks; `read` also raises PushNotificationNotSupported."""
 
@@ -224,8 +231,7 @@ class WebhookRequest(Request):
 
     @classmethod
     def read(cls, params: Any, context: Any = None) -> Self:
-        if not cast(Agent, context).calls_webhooks:
-            raise PushNotificationNotSupported
+        check_webhooks(cast(Agent, context))
         return super().read(params, context)
 
 

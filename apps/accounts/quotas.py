@@ -65,8 +65,13 @@ def count_request(principal: Principal, address: str) -> None:
 
 
 def count_act(principal: Principal) -> None:
-    """Count a fork, an edit or a start of work. Raises QuotaExceeded."""
+    """Count a message, an answer or another start of work. Raises QuotaExceeded."""
     act_counter.count(caller_key(principal, ""), settings.ACTS_PER_MINUTE)
+
+
+def count_fork(principal: Principal) -> None:
+    """Count a fork, a retry or an edit. Raises QuotaExceeded."""
+    fork_counter.count(caller_key(principal, ""), settings.FORKS_PER_MINUTE)
 
 
 def count_key_change(principal: Principal) -> None:
@@ -208,7 +213,8 @@ class StreamCounter:
 
 request_counter = RequestCounter()
 event_counter = RequestCounter("hooks", "events")
-act_counter = RequestCounter("acts", "forks, edits and starts of work")
+act_counter = RequestCounter("acts", "starts of work")
+fork_counter = RequestCounter("forks", "forks and edits")
 key_counter = RequestCounter("keys", "new or revoked API keys")
 leak_counter = RequestCounter("leaks", "reports of leaked API keys")
 oauth_counter = RequestCounter("oauth", "requests for tokens")

@@ -146,6 +146,7 @@ def platform_extensions(agent: Agent) -> list[dict[str, Any]]:
     """Extensions of every endpoint, described at their URIs (docs/extensions)."""
     described = {
         "conversations": "Feedback on tasks, and lists of conversations that can be cleared.",
+        "depends-on": "A task can start when others are completed, and fail when one of them fails.",
         "message-ids": "A message that a known caller sends twice counts once.",
         "negotiation": "Asks whether the agent would accept a piece of work, and how well it fits.",
     }

@@ -147,7 +147,7 @@ def assess(ask: WorkRequest, agent: Agent, facts: Measurements, skills: Sequence
 
 def rejection_reasons(ask: WorkRequest, agent: Agent, facts: Measurements, score: float) -> Iterator[str]:
     """Why the agent would refuse, the main reason first."""
-    if not agent.skills:
+    if not agent.skills and not agent.description.strip():
         yield "no_skills_advertised"
     if not all(map(agent.takes, ask.input_types)):
         yield "input_mime_unsupported"

@@ -6,13 +6,14 @@ One transaction writes everything: idempotency row, context, message, task, run 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from django.db import IntegrityError, transaction
 
+from agentkit.selecting import SKILL_ID
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import activity, questions
@@ -36,7 +37,7 @@ from apps.record.errors import (
     UnsupportedOperation,
 )
 from apps.record.events import JSON, EventType, Opening
-from apps.record.execution import Accepted, Run
+from apps.record.execution import Accepted, Dependency, Run
 from apps.record.hooks import hooks
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Message, Task, TaskState
@@ -54,6 +55,7 @@ class Receipt:
     index: int
     run: uuid.UUID | None = None
     repeated: bool = False
+    waits: bool = False  # for other tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,9 @@ def _record_message(
     task_id = target.task or uuid.uuid4()
     run: Run | None
     lock = target.context is not None or extra_writes is not None  # otherwise nothing else is written or read here
+    named = named_dependencies(message) if target.task is None else []
+    depends = find_dependencies(principal, target.context, named, task_fields.get("parent")) if named else []
+    with_named = message | ({"referenceTaskIds": [*message.get("referenceTaskIds", []), *named]} if named else {})
     with ledger.writing(target.context or Context(), lock=lock) as log:
         if sender:
             message_id = message["messageId"]
@@ -194,7 +199,10 @@ def _record_message(
                 Accepted(sender=sender, agent=agent, message_id=message_id, body_hash=body_hash, task_id=task_id)
             )
         if target.task is None:
-            references = lookup.references_of(principal, message, target.context)
+            references = lookup.references_of(principal, with_named, target.context)
+            more = {HINTS: hints_for(agent, with_named, references), DEPENDS_ON: depends}
+            if more := {name: values for name, values in more.items() if values}:
+                task_fields = {**task_fields, "metadata": {**task_fields.get("metadata", {}), **more}}
             payload: JSON = {"task": {"agent": agent.pk, "references": references, **task_fields}}
             payload |= message_payload(log, principal, agent, message, task_id, parent=task_fields.get("parent"))
             event = log.add(EventType.USER_MESSAGE, payload, task=task_id)
@@ -202,6 +210,9 @@ def _record_message(
             run_fields["lane"] = str(Lane(log.context.workspace_id, agent.pk, principal.key))
             queued: JSON = {**run_fields, "traceparent": span, "queued_at": corrected_time()}
             run = Run(task_id=task_id, message=log.messages[event.index], turn=1, **queued)
+            if depends:
+                run.state = Run.State.WAITING
+                log.extra_rows += [Dependency(task_id=task_id, on_id=uuid.UUID(one)) for one in depends]
         else:
             said = sent_by(log.context, principal.user_id) | {"message": message}
             run = _continue_task(log, principal, agent, said, task_id, run_fields["traceparent"], question_index)
@@ -212,7 +223,60 @@ def _record_message(
         if extra_writes is not None:
             extra_writes(log, task_id)
         index = next(iter(log.messages))
-    return Receipt(log.context.pk, task_id, index, run.pk if run else None)
+    return Receipt(log.context.pk, task_id, index, run.pk if run and not depends else None, waits=bool(depends))
+
+
+DEPENDS_ON = "dependsOn"
+"""In the metadata of a message and of its task: the ids of the tasks that must be completed first."""
+MAX_DEPENDENCIES = 100
+
+
+def named_dependencies(message: JSON) -> list[str]:
+    """Raises InvalidParams."""
+    named = message.get("metadata", {}).get(DEPENDS_ON) or []
+    if not isinstance(named, list) or len(named) > MAX_DEPENDENCIES or not all(isinstance(one, str) for one in named):
+        raise InvalidParams(f"Send a list of at most {MAX_DEPENDENCIES} ids of tasks.", f"metadata.{DEPENDS_ON}")
+    return named
+
+
+def find_dependencies(
+    principal: Principal, context: Context | None, named: Sequence[str], parent: str | None
+) -> list[str]:
+    """Those of the named tasks that the caller may see. From now on, the ledger tells of their ends.
+
+    Call it outside the transaction that records the message, which locks one context. Raises InvalidParams for a task
+    that waits for the end of the new one.
+    """
+    found = list(dict.fromkeys(lookup.references_of(principal, {"referenceTaskIds": named}, context)))
+    keys = [uuid.UUID(one) for one in found]
+    caller = uuid.UUID(parent) if parent else None
+    while caller is not None:
+        if caller in keys:
+            raise InvalidParams("A task cannot depend on one that called it.", f"metadata.{DEPENDS_ON}")
+        caller = Task.objects.filter(pk=caller).values_list("parent", flat=True).first()
+    Context.objects.filter(pk__in=Task.objects.filter(pk__in=keys).values("context"), is_watched=False).update(
+        is_watched=True
+    )
+    return found
+
+
+HINTS = "hints"
+"""In the metadata of a task or an answer: sentences about what of the message had no effect."""
+
+
+def hints_for(agent: Agent, message: JSON, references: Sequence[str]) -> list[str]:
+    """Of `referenceTaskIds` those that are none of `references`, and a `skillId` that the agent does not have."""
+    named = list(dict.fromkeys(message.get("referenceTaskIds", [])))
+    unknown = [one for one in named if one.lower() not in references]
+    hints = [f"There is no task {one[:SHOWN]} that you may see. It has no effect." for one in unknown[:MOST_HINTS]]
+    skill, skills = message.get("metadata", {}).get(SKILL_ID), [one["id"] for one in agent.skills]
+    if skill is not None and skill not in skills:
+        known = f"It has {', '.join(skills)[:MAX_HINT]}." if skills else "It has no skills."
+        hints.append(f"{agent.name} has no skill {str(skill)[:SHOWN]}. {known}")
+    return hints
+
+
+SHOWN, MOST_HINTS, MAX_HINT = 80, 10, 500  # characters of a name, references, characters of a list
 
 
 def check_obstacles(principal: Principal, agent: Agent) -> None:

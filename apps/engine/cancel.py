@@ -85,6 +85,7 @@ def record_cancel(log: Ledger, task: uuid.UUID) -> list[uuid.UUID]:
     unfinished = Run.objects.unfinished().filter(task=task)
     runs = list(unfinished.values_list("pk", flat=True))
     unfinished.update(state=Run.State.CANCELED, finished_at=log.now)
+    Run.objects.filter(task=task, state=Run.State.WAITING).update(state=Run.State.CANCELED, finished_at=log.now)
     Run.objects.filter(task=task).update(memory={})
     ended = metrics.RUNS_ENDED[log.task(task).agent.slug, TaskState.CANCELED.value, ""]
     transaction.on_commit(partial(ended.inc, len(runs)))

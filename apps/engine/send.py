@@ -40,7 +40,7 @@ from agentkit.runner import NeedsTask, constant_response_type, selector_takes_ta
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents import versions
 from apps.agents.models import Agent
-from apps.engine import accept, activity, assignment, handlers, loading, output
+from apps.engine import accept, activity, assignment, dependencies, handlers, loading, output
 from apps.engine.accept import Question, Receipt
 from apps.engine.output import AGENT_ERROR_MESSAGE, INVALID_RESPONSE, clean, clean_parts, error_code
 from apps.engine.queue import publish
@@ -92,7 +92,8 @@ async def send(
     only.
     Returns as soon as the message is recorded or answered. Raises errors.Refusal; then nothing is stored.
     """
-    if not require_task and not message.get("taskId") and question is None:
+    is_free = not require_task and not accept.named_dependencies(message)
+    if is_free and not message.get("taskId") and question is None:
         choice = await _choose(principal, agent, message, finds_question)
         if choice is not None and choice.is_message:
             try:
@@ -419,6 +420,9 @@ def _record_answer(principal: Principal, agent: Agent, message: JSON, said: Agen
     parts = blobs.store_large([dict(part) for part in said.answer.parts])
     answered: JSON = {"parts": parts, "metadata": {**said.answer.metadata, projection.AUTHOR_KEY: agent.slug}}
     target = lookup.find_target(principal, agent, message)
+    references = lookup.references_of(principal, message, target.context) if "referenceTaskIds" in message else []
+    if hints := accept.hints_for(agent, message, references):
+        answered["metadata"][accept.HINTS] = hints
     version = versions.version_at(agent.current_version_id) if agent.current_version_id else None
     with ledger.writing(target.context.pk if target.context else Context()) as log:
         log.add(EventType.USER_MESSAGE, accept.message_payload(log, principal, agent, stored))
@@ -468,6 +472,8 @@ def accept_and_publish(
     )
     if receipt.run is not None:
         publish(receipt.run)
+    elif receipt.waits:
+        dependencies.settle(Q(task=receipt.task))  # what ended meanwhile
     return receipt
 
 

@@ -34,6 +34,7 @@ class EventType(models.TextChoices):
     SESSION_UNARCHIVED = "session_unarchived"
     SESSION_DELETED = "session_deleted"
     SESSION_SHARED = "session_shared"
+    SESSION_FORKED = "session_forked"
 
 
 class Opening(TypedDict):
@@ -322,6 +323,14 @@ class SessionShared(TypedDict):
     sharing: str
 
 
+class SessionForked(TypedDict):
+    """A fork of this session began: `session`, after event `at`. An edit has its own event."""
+
+    session: str
+    at: int
+    reason: str
+
+
 class SessionDeleted(TypedDict):
     """All that remains of a log: owner and time; of a fork also its parent and branch point."""
 
@@ -357,4 +366,5 @@ PAYLOADS: dict[EventType, type] = {
     EventType.SESSION_UNARCHIVED: SessionMark,
     EventType.SESSION_DELETED: SessionDeleted,
     EventType.SESSION_SHARED: SessionShared,
+    EventType.SESSION_FORKED: SessionForked,
 }

@@ -24,6 +24,7 @@ class Run(models.Model):
     """The execution of one turn of a task. Not part of replay."""
 
     class State(models.TextChoices):
+        WAITING = "waiting", "waiting for other tasks"
         QUEUED = "queued"
         RUNNING = "running"
         DONE = "done"
@@ -149,6 +150,25 @@ class Effect(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} {self.key}"
+
+
+class Dependency(models.Model):
+    """A submitted task that starts when another one is completed. Not part of replay."""
+
+    task = models.ForeignKey("record.Task", on_delete=models.CASCADE, related_name="dependencies")
+    on = models.ForeignKey(
+        "record.Task",
+        null=True,
+        on_delete=models.SET_NULL,
+        related_name="dependents",
+        help_text="None: it was deleted.",
+    )
+
+    class Meta:
+        verbose_name_plural = "dependencies"
+
+    def __str__(self) -> str:
+        return f"{self.task_id} depends on {self.on_id}"
 
 
 class Accepted(models.Model):

@@ -77,12 +77,15 @@ class Call:
         key: the call's name within the turn. Give one if the message differs whenever the turn is executed. Without a
             key, a call is identified by its agent, its message and the number of equal calls before it.
         references: earlier tasks for the child.
+        after: tasks that must be completed before the child starts, such as one that is still working. If one of them
+            fails, so does the child.
     """
 
     agent: str
     message: CallMessage
     key: str | None = None
     references: Sequence[Reference] = ()
+    after: Sequence[Reference] = ()
 
     @property
     def parts(self) -> list[Part]:
@@ -92,12 +95,17 @@ class Call:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The metadata of a forwarded message."""
-        return self.message.metadata if isinstance(self.message, Message) else {}
+        """The metadata of a forwarded message, and `dependsOn` (the tasks of `after`)."""
+        forwarded = self.message.metadata if isinstance(self.message, Message) else {}
+        return forwarded | ({"dependsOn": _task_ids(self.after)} if self.after else {})
 
     @property
     def reference_ids(self) -> list[str]:
-        return [one if isinstance(one, str) else one.task_id for one in self.references]
+        return _task_ids(self.references)
+
+
+def _task_ids(references: Sequence[Reference]) -> list[str]:
+    return [one if isinstance(one, str) else one.task_id for one in references]
 
 
 class Delegate(Protocol):
@@ -228,6 +236,7 @@ class TaskContext(Turn):
         *,
         key: str | None = None,
         references: Sequence[Reference] = (),
+        after: Sequence[Reference] = (),
         check: bool = True,
     ) -> ChildResult:
         """Call another agent as a child task and wait for its end (see `Call`).
@@ -238,7 +247,7 @@ class TaskContext(Turn):
             ChildFailed: the child did not complete; not with `check=False`.
             AgentFailure: the owner may not use such an agent, or there are too many calls.
         """
-        return (await self.gather(Call(agent, message, key, references), check=check))[0]
+        return (await self.gather(Call(agent, message, key, references, after), check=check))[0]
 
     async def gather(self, *calls: Call, check: bool = True) -> list[ChildResult]:
         """Make calls side by side; returns results in the order of the calls. Raises like `call`."""

@@ -172,6 +172,7 @@ CHANNEL_LAYERS = {"default": channel_layer(CHANNEL_LAYER_URL, prefix=INSTALLATIO
 LEDGER_LISTENERS = [
     "apps.a2a.webhooks.queue_deliveries",
     "apps.engine.delegation.resume_parents",
+    "apps.engine.dependencies.wake_dependents",
     "apps.features.notifications.listening.note_events",
     "apps.features.queue.messages.wake_after_settled_tasks",
     "apps.plans.jobs.mark_steps",
@@ -202,7 +203,11 @@ CREDENTIAL_LINK = "apps.features.credentials.requests.link_for"
 CREDENTIAL_LENDER = "apps.features.credentials.lending.lend"
 ARTIFACT_SIGNER = "apps.features.signing.signatures.sign_artifacts"
 SIGNATURE_VERDICTS = "apps.features.signing.signatures.foreign_verdicts"
-SWEEPS = ["apps.features.queue.messages.sweep_queues", "apps.features.credentials.requests.erase_task_credentials"]
+SWEEPS = [
+    "apps.engine.dependencies.sweep",
+    "apps.features.queue.messages.sweep_queues",
+    "apps.features.credentials.requests.erase_task_credentials",
+]
 BEFORE_WORK = ["apps.features.health.monitoring.observe"]
 COLD_OBSTACLES = [  # reasons not to archive a session
     "apps.a2a.webhooks.archive_obstacle",
@@ -404,7 +409,8 @@ MAX_WEBHOOKS = 10  # of one task
 DEFAULT_HISTORY_LENGTH = 100
 REQUESTS_PER_MINUTE = env.int("REQUESTS_PER_MINUTE", default=60_000)  # of one known caller, by A2A
 ANONYMOUS_REQUESTS_PER_MINUTE = 6_000  # of all anonymous callers of one address
-ACTS_PER_MINUTE = env.int("ACTS_PER_MINUTE", default=120)  # forks, edits and starts of work of one caller
+ACTS_PER_MINUTE = env.int("ACTS_PER_MINUTE", default=120)  # starts of work of one caller
+FORKS_PER_MINUTE = env.int("FORKS_PER_MINUTE", default=120)  # forks, retries and edits of one caller
 KEY_CHANGES_PER_MINUTE = 20  # API keys that one person makes or revokes
 LEAK_REPORTS_PER_MINUTE = 30  # of leaked API keys, from one address
 API_KEY_DAYS = env.int("API_KEY_DAYS", default=90)  # usual lifetime of new API keys; 0: for ever

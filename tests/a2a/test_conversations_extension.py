@@ -23,7 +23,7 @@ from tests.a2a.calling import message, text_of
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("lists and clearing are SQL of our own")]
 
 URI = f"{settings.PUBLIC_BASE_URL}/ext/conversations/v1"
-EXTENSIONS = ("conversations", "message-ids", "negotiation", "cursor", "signature", "health")
+EXTENSIONS = ("conversations", "depends-on", "message-ids", "negotiation", "cursor", "signature", "health")
 LARGE = base64.b64encode(b"large" * 100_000).decode()
 
 

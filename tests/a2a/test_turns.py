@@ -66,6 +66,18 @@ async def test_a_task_refers_to_the_callers_own_tasks_that_are_named_in_their_or
     assert await references_of(following) == [first["id"]]
 
 
+async def test_a_task_starts_when_its_dependency_ends(worker, ada_at, asking, echo):
+    first = (await ada_at("asking").send(message("hi"))).result["task"]["id"]
+    after = {"message": message("go", metadata={"dependsOn": [first]}), "configuration": {"returnImmediately": True}}
+    second = (await ada_at("echo").call("SendMessage", after)).result["task"]
+    assert (second["status"]["state"], second["metadata"]) == ("TASK_STATE_SUBMITTED", {"dependsOn": [first]})
+    stream = ada_at("echo").stream("SubscribeToTask", {"id": second["id"]})
+    await anext(stream)
+    await ada_at("asking").send(message("blue", taskId=first))
+    states = [one["statusUpdate"]["status"]["state"] async for _, one in stream if "statusUpdate" in one]
+    assert states == ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
+
+
 async def test_a_skill_is_named_in_metadata_and_what_is_unclear_is_answered_by_a_message(ada_at, worker):
     await db.run(register_hosted, "office", "tests.engine.skilled:Office")
     office = ada_at("office")

@@ -72,7 +72,7 @@ def test_the_score_is_the_weighted_mean_of_the_subscores():
 
 
 REJECTIONS = {
-    "no_skills_advertised": ({}, {"skills": []}),
+    "no_skills_advertised": ({}, {"skills": [], "description": " "}),
     "input_mime_unsupported": ({"input_types": ["text/plain", "image/png"]}, {}),
     "output_mime_unsupported": ({"output_types": ["image/png"]}, {}),
     "required_tool_missing": ({"required_tools": ["search", "shell"]}, {"tools": ["search"]}),
@@ -82,7 +82,7 @@ REJECTIONS = {
     "score_below_threshold": ({"min_score": 0.99}, {}),
 }
 ACCEPTED = {
-    "no_skills_advertised": ({}, {}),
+    "no_skills_advertised": ({}, {"skills": [], "description": "Translates."}),
     "input_mime_unsupported": ({"input_types": ["text/plain"]}, {}),
     "output_mime_unsupported": ({"output_types": ["image/png", "text/*"]}, {}),
     "required_tool_missing": ({"required_tools": ["search"]}, {"tools": ["search", "shell"]}),

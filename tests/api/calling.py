@@ -31,7 +31,7 @@ class Answer:
         assert self.headers["content-type"] == "application/problem+json", self.content
         told = self.body
         assert told["status"] == self.status
-        assert told["detail"].endswith((".", "”"))
+        assert told["detail"].endswith((".", "”", "?"))
         return told["code"]
 
     @property

@@ -246,20 +246,20 @@ async def test_what_cannot_be_is_refused_and_nothing_is_made(ada_calls):
 
 
 @pytest.fixture
-def few_acts(settings, monkeypatch):
-    settings.ACTS_PER_MINUTE = 3
-    monkeypatch.setattr(quotas, "act_counter", quotas.RequestCounter(f"acts-{uuid.uuid4()}"))
+def few_forks(settings, monkeypatch):
+    settings.FORKS_PER_MINUTE = 2
+    monkeypatch.setattr(quotas, "fork_counter", quotas.RequestCounter(f"forks-{uuid.uuid4()}"))
     monkeypatch.setattr(quotas, "time", lambda: 30.0)  # stay within one minute
 
 
-async def test_who_forks_and_edits_too_fast_is_held_back(ada_calls, bob_calls, few_acts):
+async def test_forks_and_edits_have_a_limit_of_their_own(ada_calls, bob_calls, few_forks):
     address = await begun(ada_calls, "one")
     answers = [await ada_calls.post(f"{address}/fork", {}) for _ in range(3)]
     answers.append(await edit(ada_calls, address, "one", "eins"))
     assert [one.status for one in answers] == [201, 201, 429, 429]
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 60
-    assert (await ada_calls.get(f"{address}/tree")).status == 200, "looking is no act"
-    assert (await bob_calls.post("/sessions", {"agent": "echo"})).status == 201
+    assert (await ada_calls.post(f"{address}/messages", {"text": "more"})).status == 202, "messages are none"
+    assert (await bob_calls.post(f"{await begun(bob_calls, 'two')}/fork", {})).status == 201
 
 
 async def test_an_edited_message_says_so_and_keeps_its_earlier_texts(ada_calls):

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from apps.api.framework import problems
+from apps.api.framework.serializers import unknown_field
 from apps.record.errors import InvalidParams
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.api.probe")]
@@ -171,3 +172,9 @@ async def test_who_is_not_let_in_is_counted_too(ada_browses, settings):
     ):
         answer = await ada_browses.ask("POST", "/mirror", {"someWords": "a"}, headers)
         assert (answer.status, answer.code) == (429, "too_much"), headers
+
+
+def test_near_misses_of_names_are_suggested():
+    known = ["task", "text", "references", "contextId"]
+    for name, meant in (("taskId", "task"), ("context_id", "contextId"), ("Text", "text"), ("colour", ""), ("", "")):
+        assert unknown_field(name, known).partition("Did you mean ")[2] == (f"`{meant}`?" if meant else ""), name

@@ -266,5 +266,5 @@ MANY = {"max_examples": 20, "stateful_step_count": 40}
     "histories", [FEW, pytest.param(MANY, marks=pytest.mark.slow("many long histories"))], ids=["few", "many"]
 )
 def test_sessions_hold_whatever_clients_do(ada, settings, histories):
-    settings.REQUESTS_PER_MINUTE = settings.ACTS_PER_MINUTE = 1_000_000
+    settings.REQUESTS_PER_MINUTE = settings.ACTS_PER_MINUTE = settings.FORKS_PER_MINUTE = 1_000_000
     run_state_machine_as_test(Sessions, settings=Settings(**histories, suppress_health_check=list(HealthCheck)))

@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def server() -> Iterator[Stack]:
     """A Parley that may call itself as a remote agent, with quotas for fast tests."""
-    with stack.running(OUTBOUND_ALLOW="127.0.0.1", ACTS_PER_MINUTE="1000") as running:
+    with stack.running(OUTBOUND_ALLOW="127.0.0.1", ACTS_PER_MINUTE="1000", FORKS_PER_MINUTE="1000") as running:
         yield running
 
 

@@ -48,7 +48,7 @@ a2a = schemathesis.openapi.from_dict(description())
 @pytest.fixture(scope="module")
 def parley() -> Iterator[Stack]:
     """With quotas off."""
-    with running(ACTS_PER_MINUTE="1000000") as stack:
+    with running(ACTS_PER_MINUTE="1000000", FORKS_PER_MINUTE="1000000") as stack:
         yield stack
 
 

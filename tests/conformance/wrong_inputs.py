@@ -231,6 +231,7 @@ ADDRESSES = (
         "a method in lower case", rpc("sendMessage", {}), Sent("POST", "/Message:Send"), METHOD, rest_error=NOWHERE
     ),
     WrongInput("Python's own name", rpc("__class__", {}), Sent("GET", "/__class__/a"), METHOD, rest_error=NOWHERE),
+    asked("no tenant", "GetTask", {"id": ADAS_TASK}, PARAMS, "tenant", at=""),
     asked("a tenant with a line break", "ListTasks", {"tenant": "a\nb"}, PARAMS, "tenant", at=""),
     asked("a tenant too long", "SendMessage", {"tenant": "x" * 201}, PARAMS, "tenant", at=""),
     asked("a list as tenant", "SendMessage", {"tenant": ["countdown"]}, PARAMS, "tenant", at=""),

@@ -44,7 +44,7 @@ async def test_every_end_is_recorded(ada, agent_at, worker, said):
         assert words in status["message"]["parts"][0]["text"], text
         error = {"error": {"code": code}} if code else {}
         told = status["message"]["metadata"]
-        assert ("slot" in told) is (state == "INPUT_REQUIRED"), text
+        assert ("slot" in told) is state.endswith("_REQUIRED"), text
         assert {**told, "slot": None} == (metadata or {}) | {"agent": agent.slug, "slot": None} | error, text
         assert bool(task["artifacts"]) is (state == "COMPLETED"), text
         assert state == "REJECTED" or (run.error or {}).get("code") == code, text

@@ -50,7 +50,7 @@ def _unhurried() -> Iterator[None]:
     """No caller is refused for asking often."""
     often = 1_000_000
     names = ("ACTS_PER_MINUTE", "KEY_CHANGES_PER_MINUTE", "LEAK_REPORTS_PER_MINUTE", "SHARED_VIEWS_PER_MINUTE")
-    with override_settings(**dict.fromkeys((*names, "OAUTH_REQUESTS_PER_MINUTE"), often)):
+    with override_settings(**dict.fromkeys((*names, "FORKS_PER_MINUTE", "OAUTH_REQUESTS_PER_MINUTE"), often)):
         yield
 
 

@@ -61,6 +61,16 @@ def test_a_fork_of_a_fork_has_what_both_had(ada, echo, said, talk):
     assert projection.differences(last.pk) == []
 
 
+def test_a_fork_leaves_an_event_on_its_parent(ada, talk):
+    at = talk.last_event
+    first, second = (fork(ada.principal, talk, talk.last_event + more, reason="fork", key=str(more)) for more in (0, 1))
+    assert fork(ada.principal, talk, at, reason="fork", key="0") == first, "it is named once"
+    told = Event.objects.filter(context=talk, type=EventType.SESSION_FORKED).order_by("index")
+    named = [{"session": str(one.pk), "at": at, "reason": "fork"} for one in (first, second)]
+    assert [event.payload for event in told] == named, "the second began at the same place"
+    assert projection.differences(talk.pk) == []
+
+
 def test_a_forks_messages_are_counted_once(ada, tell, talk):
     child = tell("other", fork(ada.principal, talk, place_before(talk, "second"), reason="fork"))
     last = tell("third", fork(ada.principal, child, child.last_event, reason="fork"))
@@ -94,7 +104,7 @@ def test_forks_from_the_same_place_are_siblings_and_one_of_the_beginning_has_no_
             sibling = fork(ada.principal, child, here, reason="edit")
             assert (sibling.parent_id, sibling.forked_at) == (talk.pk, at)
         if at == 0:
-            assert [event.type for event in lineage.events(child)] == ["fork"]
+            assert [event.type for event in lineage.events(child)] == ["fork", "session_forked", "session_forked"]
             assert Segment.objects.filter(context=child).get().source == child
         assert projection.differences(child.pk) == []
 

@@ -6,8 +6,9 @@ faster; tests compare both.
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.conf import settings
@@ -20,12 +21,20 @@ from rest_framework.exceptions import ValidationError
 from apps.record.content import strict_json
 
 UNKNOWN = "Unknown field."
+LONGEST_NAME = 100  # characters that are compared with known names
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
+
+
+def unknown_field(name: str, known: Iterable[str]) -> str:
+    """Says that there is no such field, and which one may be meant."""
+    alike = {one.replace("_", "").casefold(): one for one in known}
+    near = difflib.get_close_matches(name[:LONGEST_NAME].replace("_", "").casefold(), alike, n=1)
+    return f"{UNKNOWN} Did you mean `{alike[near[0]]}`?" if near else UNKNOWN
 
 
 # A docstring of these base classes would be in the schema as the description of every shape.
@@ -48,7 +57,7 @@ class Strict(serializers.Serializer[Any]):
 
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping) and (unknown := [name for name in data if name not in self.fields]):
-            raise ValidationError({name: [UNKNOWN] for name in unknown[:20]})
+            raise ValidationError({name: [unknown_field(str(name), self.fields)] for name in unknown[:20]})
         return super().to_internal_value(data)
 
 

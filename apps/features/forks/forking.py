@@ -88,6 +88,8 @@ def fork(
                     stopped = [run for task in canceled for run in cancel.record_cancel(log, task)]
                 if edited_message and is_own:
                     log.add(EventType.EDIT, {"messageId": edited_message, "session": str(child.pk)})
+                elif is_own and not dated:
+                    log.add(EventType.SESSION_FORKED, {"session": str(child.pk), "at": point.at, "reason": reason})
     except Context.DoesNotExist:  # the context was deleted just now
         raise ContextNotFound from None
     for run in stopped:
@@ -127,6 +129,8 @@ def fork_point(context: Context, at: int) -> ForkPoint:
     """Where forks after event `at` of a context begin. Raises InvalidParams."""
     if not 0 <= at <= context.last_event:
         raise InvalidParams(f"There is no event {at}. Choose one from 0 to {context.last_event}.", "at")
+    while at and lineage.events(context, at - 1, at).filter(type=EventType.SESSION_FORKED).exists():
+        at -= 1  # forks from the same place are siblings
     if context.forked_at is None or at > context.forked_at + 1:
         return ForkPoint(context, at)
     at = min(at, context.forked_at)

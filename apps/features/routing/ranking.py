@@ -14,6 +14,7 @@ from django.db.models import Count, Exists, F, OuterRef
 import db
 from apps.accounts.principals import Principal
 from apps.agents import search
+from apps.agents.cards import card_skills
 from apps.agents.models import Agent, caller_latency_ms
 from apps.agents.negotiation import GOOD_MATCH, Assessment, Measurements, WorkRequest, assess
 from apps.agents.search import SkillIndex, SkillMatch, words_of
@@ -39,7 +40,7 @@ class Registry:
     @classmethod
     def read(cls) -> Registry:
         agents = {agent.pk: agent for agent in Agent.objects.enabled()}
-        skills = [(key, skill) for key, agent in agents.items() for skill in agent.skills]
+        skills = [(key, skill) for key, agent in agents.items() for skill in card_skills(agent)]
         stamps = {key: agent.updated_at for key, agent in agents.items()}
         return cls(stamps, agents, [key for key, _ in skills], SkillIndex(skill for _, skill in skills))
 

@@ -105,6 +105,7 @@ SUMMARIES: dict[EventType, Callable[[JSON], Any]] = {
     EventType.AGENT_CANCELLED: _list_of("discarded", "nothing discarded"),
     EventType.FEEDBACK: _feedback,
     EventType.FORK: lambda payload: f"{payload['reason']}, at event {payload['at']}",
+    EventType.SESSION_FORKED: lambda payload: f"{payload['reason']}, at event {payload['at']}",
     EventType.AGENT_SWITCHED: lambda payload: f"to {payload['slug']}",
     EventType.SESSION_RENAMED: lambda payload: payload["title"],
 }
