@@ -112,7 +112,8 @@ def tracebacks(request: HttpRequest, agent: Agent, runs: Iterable[Run]) -> list[
     user = cast("User", request.user)
     if agent.owner_id != user.pk and not (user.is_staff and user.has_perm("record.view_run")):
         return []
-    return [(run, render_code(run.error["traceback"], "pytb")) for run in runs if "traceback" in (run.error or {})]
+    raised = [(run, (run.error or {}).get("traceback", "")) for run in runs]
+    return [(run, render_code(whole, "pytb")) for run, whole in raised if whole]
 
 
 def _last_failed(principal: Principal, agent: Agent) -> Iterator[Run]:
