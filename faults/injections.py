@@ -257,9 +257,15 @@ class PoisonRun(Fault):
 
 
 class ExitingRun(PoisonRun):
-    """A run that exits: it fails, and its worker goes on."""
+    """A run that exits: it fails, and no process ends."""
 
     agent = "exiting"
+
+    def undo(self) -> None:
+        before = self.stage.kills
+        super().undo()
+        if self.stage.kills != before:
+            raise GaveUp(self.agent)
 
 
 class FullDisk(Fault):

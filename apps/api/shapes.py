@@ -122,6 +122,12 @@ class MessageEdit(Shape):
     content = _nullable_text(help_text="The text of the earlier version. Null for a later version.")
 
 
+class MessageError(Shape):
+    """Why an agent did not do what it was asked."""
+
+    code = serializers.CharField(help_text="The agent's own code, or one of Parley's, such as `rejected` or `clarify`.")
+
+
 class MessageMetadata(Shape):
     agent_run_id = serializers.UUIDField(allow_null=True)
     agent = _nullable_text(help_text="The slug of the agent that wrote the message. Null if you wrote it.")
@@ -133,6 +139,7 @@ class MessageMetadata(Shape):
         help_text="The sender's id for the message: the `Idempotency-Key` with which it was sent."
     )
     tool_calls = ToolCall(many=True)
+    error = MessageError(allow_null=True, help_text="Of a failure, a refusal, or a question before the work. Or null.")
     is_edited = serializers.BooleanField()
     edit_history = MessageEdit(many=True)
 
@@ -354,10 +361,17 @@ def _message_json(
             "taskId": str(row.task_id) if row.task_id else None,
             "messageId": row.message_id,
             "toolCalls": called,
+            "error": _error_json(row),
             "isEdited": bool(edits),
             "editHistory": edits,
         },
     }
+
+
+def _error_json(row: Message) -> JSON | None:
+    error = row.metadata.get("error") if row.role == Message.Role.AGENT else None
+    code = error.get("code") if isinstance(error, dict) else None
+    return {"code": code} if isinstance(code, str) else None
 
 
 def _turn_events(rows: Sequence[Message]) -> list[Event]:

@@ -10,6 +10,7 @@ import io
 import logging
 import sys
 import threading
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import ContextVar
@@ -243,10 +244,15 @@ def _agent_slug(task: asyncio.Task[object]) -> str:
     return next((str(value) for name, value in task.get_context().items() if name.name == "structlog_agent"), "?")
 
 
-def log_error(agent: Agent, error: BaseException, what: str = "failed") -> None:
-    """Log an error of an agent's code without its text, which may quote anything that the agent knows."""
+def log_error(agent: Agent, error: BaseException, what: str = "failed", whole: str = "") -> None:
+    """Log an error of an agent's code without its text, which may quote anything that the agent knows.
+
+    `whole`: the traceback with texts, for a console of the agent's author; by default it is made of the error.
+    """
     kind, stack = logs.describe(error, texts="none"), logs.stack_of(error, texts="none")
-    log.error("agent %s %s: %s", agent.slug, what, kind, extra={"exception": stack, logs.RAISED: error})
+    whole = whole or "".join(traceback.format_exception(error))
+    extra = {"exception": stack, logs.RAISED: error, logs.WHOLE: whole}
+    log.error("agent %s %s: %s", agent.slug, what, kind, extra=extra)
 
 
 printed_log = logging.getLogger("parley.agents")

@@ -245,7 +245,7 @@ def _agent_error(assignment: Assignment, raised: Exception, code: str = "") -> t
     code = code or error_code(raised)
     error = {"code": code, "message": f"{type(raised).__name__}: {raised}", "traceback": traceback.format_exc()}
     error = assignment.redaction(error)
-    handlers.log_error(assignment.agent, raised)
+    handlers.log_error(assignment.agent, raised, whole=error["traceback"])
     return Failed(_message_of(assignment, raised), code), error
 
 

@@ -154,12 +154,14 @@ class WorkerProcess:
         self._closing = True
         self._stop_listening()
         wait(self._claiming, grace)
-        is_stuck = self._watchdog.is_stuck
+        is_stuck, left = self._watchdog.is_stuck, max(0.0, deadline - time.monotonic())
+        if not is_stuck:
+            try:
+                asyncio.run_coroutine_threadsafe(self._drain(left), self._loop).result(left + 30)
+            except TimeoutError:
+                is_stuck = True
         if is_stuck:  # nothing runs there any more
             db.submit(release_runs, [active.assignment for active in list(self._active.values())]).result()
-        else:
-            left = max(0.0, deadline - time.monotonic())
-            asyncio.run_coroutine_threadsafe(self._drain(left), self._loop).result(left + 30)
         self._ended.set()
         self._watchdog.close()
         handlers.restore_stdout()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, cast
@@ -35,8 +35,10 @@ from apps.features.model_agents.forms import seconds_of
 from apps.features.model_agents.making import why_not_make
 from apps.features.routing.suggestions import example_messages
 from apps.plans.registry import definition_of
+from apps.record.content.rendering import render_code
 from apps.record.events import JSON
-from apps.record.models import Context
+from apps.record.execution import Run
+from apps.record.models import Context, Task, TaskState
 from apps.remote import health_checks, registration
 from apps.remote.authentication import security_schemes
 from apps.remote.authentication.credentials import missing, requirements_of, set_personal
@@ -87,6 +89,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
         "samples": samples(found),
         "versions": _versions(request, found),
         "words": _chosen_example(request, found),
+        "tracebacks": tracebacks(request, found, _last_failed(principal_of(request), found)),
     }
     return page(request, "web/agent.html", **about)
 
@@ -104,6 +107,22 @@ def managed_agents(user: User) -> JSON:
 
 def _may_edit(user: User, agent: Agent) -> bool:
     return agent.kind == Agent.Kind.MODEL and Agent.objects.editable_by(user).filter(pk=agent.pk).exists()
+
+
+def tracebacks(request: HttpRequest, agent: Agent, runs: Iterable[Run]) -> list[tuple[Run, str]]:
+    """What the agent's code raised in these runs, as HTML: for the agent's owner, and for operators who see runs."""
+    user = cast("User", request.user)
+    if agent.owner_id != user.pk and not (user.is_staff and user.has_perm("record.view_run")):
+        return []
+    raised = [(run, (run.error or {}).get("traceback", "")) for run in runs]
+    return [(run, render_code(whole, "pytb")) for run, whole in raised if whole]
+
+
+def _last_failed(principal: Principal, agent: Agent) -> Iterator[Run]:
+    """The newest run of the caller's own tasks in which the agent's code raised something, if any."""
+    newest = Task.objects.of(principal).filter(agent=agent, state=TaskState.FAILED).order_by("-status_at")[:5]
+    failed = Run.objects.filter(task__in=list(newest.values_list("pk", flat=True)), error__has_key="traceback")
+    yield from failed.order_by("-finished_at")[:1]
 
 
 def _has_form(agent: Agent) -> bool:

@@ -27,7 +27,7 @@ from apps.record.content.rendering import json_text, summarize
 from apps.record.events import JSON, EventType
 from apps.record.execution import Run
 from apps.record.models import Event, Message, Task, TaskState
-from apps.web.agents import curl_command
+from apps.web.agents import curl_command, tracebacks
 from apps.web.plans import plan_context
 from apps.web.sessions.messages import task_ids
 from apps.web.shell import page, parse_index, principal_of, reader_view, session_or_404
@@ -171,6 +171,7 @@ def _status_context(request: HttpRequest, task: Task) -> dict[str, Any]:
         "is_over": task.is_finished,
         "waits": TaskState(task.state).is_interrupted,
         "may_be_sent_to": task.agent.is_open_to(principal_of(request)),
+        "tracebacks": tracebacks(request, task.agent, shown.runs),
     }
 
 

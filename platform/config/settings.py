@@ -575,6 +575,7 @@ LOGGING = logging_config(
     level=choice("LOG_LEVEL", env.str("LOG_LEVEL", default="INFO").upper(), "DEBUG", "INFO", "WARNING", "ERROR"),
     access=env.bool("LOG_ACCESS", default=not EMBEDDED),
     agent_output=env.bool("LOG_AGENT_OUTPUT", default=EMBEDDED),
+    agent_errors=EMBEDDED,
     texts=DEBUG,
 )
 SENTRY_DSN = env.str("SENTRY_DSN", default="")

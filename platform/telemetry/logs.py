@@ -36,10 +36,14 @@ type Texts = Literal["none", "loggable", "all"]
 CODE = re.compile(r"\w{1,60}")
 MAX_CHAIN = 10  # exceptions of one chain or group
 FIELDS = ("method", "path", "status", "duration_ms", "exception")  # that a line may bring along
+WHOLE = "whole"  # attribute of records of an agent's error: its traceback with texts, for its author's terminal alone
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # which a terminal may obey
 RAISED = "raised"  # attribute of records whose error is for reports alone (`telemetry.errors`), not for a line
 
 
-def logging_config(*, as_json: bool, level: str, access: bool, agent_output: bool, texts: bool) -> dict[str, Any]:
+def logging_config(
+    *, as_json: bool, level: str, access: bool, agent_output: bool, agent_errors: bool, texts: bool
+) -> dict[str, Any]:
     """Django's LOGGING.
 
     Args:
@@ -47,13 +51,14 @@ def logging_config(*, as_json: bool, level: str, access: bool, agent_output: boo
         level: of Parley's own loggers. Libraries log warnings, or less if the level is higher.
         access: log a line per request.
         agent_output: log what handlers print.
+        agent_errors: show the whole tracebacks of handlers, with their texts, where a terminal shows the log.
         texts: show the texts of all exceptions, whatever they quote.
     """
     libraries = level if logging.getLevelNamesMapping()[level] > logging.WARNING else "WARNING"
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"line": {"()": formatter, "as_json": as_json, "texts": texts}},
+        "formatters": {"line": {"()": formatter, "as_json": as_json, "agent_errors": agent_errors, "texts": texts}},
         "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
         "root": {"handlers": ["console"], "level": libraries},
         "loggers": {
@@ -70,7 +75,7 @@ def logging_config(*, as_json: bool, level: str, access: bool, agent_output: boo
     }
 
 
-def formatter(*, as_json: bool, texts: bool = False) -> logging.Formatter:
+def formatter(*, as_json: bool, agent_errors: bool = False, texts: bool = False) -> logging.Formatter:
     """The formatter of all lines; arguments as of `logging_config`."""
     common: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -85,19 +90,34 @@ def formatter(*, as_json: bool, texts: bool = False) -> logging.Formatter:
     if not as_json:
         last = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
     return _Line(
-        foreign_pre_chain=common, processors=[ProcessorFormatter.remove_processors_meta, last], with_texts=texts
+        foreign_pre_chain=common,
+        processors=[ProcessorFormatter.remove_processors_meta, last],
+        with_agent_errors=agent_errors and not as_json and sys.stderr.isatty(),
+        with_texts=texts,
     )
 
 
 class _Line(ProcessorFormatter):
     """Cleans records before they become lines. Other handlers get the original."""
 
-    def __init__(self, *, with_texts: bool, **options: Any) -> None:
+    def __init__(self, *, with_agent_errors: bool, with_texts: bool, **options: Any) -> None:
         super().__init__(**options)
-        self._with_texts = with_texts
+        self._with_agent_errors, self._with_texts = with_agent_errors, with_texts
 
     def format(self, record: logging.LogRecord) -> str:
+        if self._with_agent_errors and (whole := getattr(record, WHOLE, "")):
+            record = logging.makeLogRecord(record.__dict__ | {"exception": _shown(whole)})
         return super().format(record if self._with_texts else cleaned(record))
+
+
+def _shown(whole: str) -> str:
+    """A traceback in color, for a terminal."""
+    from pygments import highlight
+    from pygments.formatters import TerminalFormatter
+    from pygments.lexers import PythonTracebackLexer
+
+    plain = CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", whole)
+    return str(highlight(plain, PythonTracebackLexer(), TerminalFormatter())).rstrip()
 
 
 def cleaned(record: logging.LogRecord) -> logging.LogRecord:

@@ -11,7 +11,7 @@ class Worker(SkillHandler):
     async def on_request(self, task: TaskContext) -> Outcome:
         if "fail" in task.message.text:
             await task.artifact("page").append("in vain", last=True)
-            return Failed("That was too much.")
+            return Failed("That was too much.", "overfed")
         if "ask" in task.message.text:
             return InputRequired("Which **colour**?", slot="colour", schema={"type": "string"})
         return await self._work(task)

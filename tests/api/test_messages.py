@@ -81,6 +81,8 @@ async def test_a_question_is_answered_by_a_message_to_its_task_and_a_failure_del
     assert told.body["task"]["state"] == "completed"
     failed = (await ada_calls.post(path, {"text": "fail", "wait": True})).body
     assert (failed["task"]["state"], failed["answer"]["content"]) == ("failed", "That was too much.")
+    assert failed["answer"]["metadata"]["error"] == {"code": "overfed"}
+    assert failed["task"]["status"]["message"]["metadata"]["error"] == {"code": "overfed"}
     assert failed["artifacts"] == failed["task"]["artifacts"] == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from typing import Any
 
 import pytest
@@ -68,9 +69,29 @@ def test_debugging_shows_the_texts() -> None:
     assert CANARY in logs.formatter(as_json=False, texts=True).format(record)
 
 
+def test_only_an_authors_terminal_shows_agents_errors_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = logging.LogRecord("parley.engine", logging.ERROR, "", 1, "agent echo failed", (), None)
+    setattr(record, logs.WHOLE, f"Traceback (most recent call last):\nValueError: {CANARY} \x1b[2J\n")
+    others = [logs.formatter(as_json=False, agent_errors=True)]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    shown = logs.formatter(as_json=False, agent_errors=True).format(record)
+    assert CANARY in shown
+    assert "\x1b[2J" not in shown
+    assert "\x1b[" in shown.partition("Traceback")[2]
+    for other in (*others, logs.formatter(as_json=True, agent_errors=True), logs.formatter(as_json=False)):
+        assert CANARY not in other.format(record)
+
+
 def test_level_format_and_kinds_of_lines_are_settings() -> None:
     def levels(**given: object) -> dict[str, str]:
-        options = {"as_json": True, "level": "INFO", "access": True, "agent_output": True, "texts": False} | given
+        options = {
+            "as_json": True,
+            "level": "INFO",
+            "access": True,
+            "agent_output": True,
+            "agent_errors": False,
+            "texts": False,
+        } | given
         made = logs.logging_config(**options)
         return {"": made["root"]["level"]} | {name: one.get("level", "") for name, one in made["loggers"].items()}
 

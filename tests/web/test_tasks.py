@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from agentkit import Failed
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine import accept
@@ -20,6 +21,7 @@ from apps.record.models import Context, Event, Task
 from apps.web.tasks import PAGE_SIZE, timeline_of
 from console.drawing.axis import TimeAxis, long_duration
 from tests.web import telling
+from tests.working import begin, end
 
 NOON = datetime.datetime(2026, 5, 4, 12, tzinfo=datetime.UTC)
 
@@ -229,3 +231,18 @@ def test_a_replay_has_one_entry_for_each_event_and_comes_in_pages(ada_browser, l
     monkeypatch.setattr("apps.web.sessions.views.REPLAY_PAGE_SIZE", 10)
     told = ada_browser.get(f"{address}/entries?after=5").json()
     assert (told["entries"][0]["index"], told["last"]) == (6, 15)
+
+
+def test_an_agents_owner_reads_the_traceback_of_its_code(ada, ada_browser, bob, echo, said):
+    raised = "Traceback (most recent call last):\nValueError: <b>\n"
+    shown = '<span class="gr">ValueError</span>'
+    failed = accept.accept(ada.principal, echo, said())
+    end(begin(failed.run), Failed("no"), error={"code": "agent_error", "message": "no", "traceback": raised})
+    for owner, is_shown in ((None, False), (bob, False), (ada, True)):
+        Agent.objects.filter(pk=echo.pk).update(owner=owner)
+        for page in (opened(ada_browser, failed.task), ada_browser.get("/agents/echo")):
+            assert (shown in page.text) is is_shown
+            assert "ValueError: <b>" not in page.text
+    Agent.objects.filter(pk=echo.pk).update(owner=None)
+    User.objects.filter(pk=ada.pk).update(is_staff=True, is_superuser=True)
+    assert shown in opened(ada_browser, failed.task).text

@@ -119,7 +119,7 @@ MAX_HIGHLIGHTED_LINE = 400  # characters of a line of it
 LANGUAGES = {  # by their first names in Pygments
     "bash", "c", "console", "cpp", "csharp", "css", "diff", "docker", "go", "graphql", "html", "http", "ini", "java",
     "javascript", "json", "kotlin", "lua", "make", "markdown", "nginx", "perl", "php", "powershell", "protobuf",
-    "pycon", "python", "ruby", "rust", "scala", "splus", "sql", "swift", "toml", "typescript", "xml", "yaml",
+    "pycon", "python", "pytb", "ruby", "rust", "scala", "splus", "sql", "swift", "toml", "typescript", "xml", "yaml",
 }  # fmt: skip
 TAGS = {
     "a", "blockquote", "br", "code", "del", "details", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "input", "li",
