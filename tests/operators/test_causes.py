@@ -46,6 +46,12 @@ class TestInTheQueue:
     def test_a_new_run_is_about_to_start(self, task):
         assert "just queued" in told(task)
 
+    def test_the_tasks_that_it_depends_on_are_linked(self, task, ada, echo, said):
+        sent = accept.accept(ada.principal, echo, said(metadata={"dependsOn": [str(task.pk)]}))
+        shown = told(Task.objects.get(pk=sent.task))
+        assert "It starts when these tasks are completed." in shown
+        assert page_url(Task, task.pk) in shown
+
     def test_no_worker_was_seen(self, task):
         queued_long_ago(task)
         assert "No worker was seen" in told(task)

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from django.db.models import CASCADE, QuerySet
 
 from apps.record.events import EventType
-from apps.record.execution import Accepted, Run, Suspension
+from apps.record.execution import Accepted, Dependency, Run, Suspension
 from apps.record.hooks import hooks
 from apps.record.lineage import ended_by, widest_share
 from apps.record.models import Artifact, Context, Event, Message, Segment, Task
@@ -66,6 +66,7 @@ def _delete_later_rows(last: int, tasks: Collection[uuid.UUID]) -> None:
     Message.objects.filter(task__in=tasks, index__gt=last).delete()
     Run.objects.filter(task__in=tasks).update(memory={}, error=None, notes=[], remote={})
     Suspension.objects.filter(task__in=tasks).delete()
+    Dependency.objects.filter(task__in=tasks).delete()
     for relation in Task._meta.related_objects:
         model = relation.related_model
         if relation.on_delete is CASCADE and model._meta.app_label != Task._meta.app_label:

@@ -22,7 +22,7 @@ from apps.operators import columns
 from apps.plans.models import PlanRun, Step
 from apps.plans.progress import Progress, waiting_reasons
 from apps.record.content.rendering import summarize_parts
-from apps.record.execution import Run, Suspension
+from apps.record.execution import Dependency, Run, Suspension
 from apps.record.models import Task, TaskState
 from apps.remote.models import Breaker, Checkup, OpenWork
 from console import cells
@@ -176,8 +176,14 @@ def _answerers(task: Task) -> Any:
 
 def _without_run(task: Task) -> Iterator[Cause]:
     run = PlanRun.objects.filter(pk=task.pk).select_related("task").first()
-    if run is None:
+    depends = Dependency.objects.filter(task=task).select_related("on__agent")[:MOST_REASONS]
+    if awaited := [
+        (f"{one.on.agent.name}, {one.on.state}", cells.row_link(Task, one.on.pk)) for one in depends if one.on
+    ]:
+        yield Cause(Tone.WAITING, "It starts when these tasks are completed.", awaited)
+    elif run is None:
         yield Cause(Tone.QUEUED, "It has no run. Its next message starts one.")
+    if run is None:
         return
     for reason in waiting_reasons(Progress.of(run))[:MOST_REASONS]:
         lines: Lines = [("task of the step", cells.row_link(Task, reason.task.pk))] if reason.task else []

@@ -20,6 +20,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from agentkit import Message as Said
 from agentkit import ReferencedTask
 from apps.agents import cards
+from apps.engine.accept import DEPENDS_ON
 from apps.engine.assignment import Assignment
 from apps.features.sharing.downloads import MEDIA_TYPE
 from apps.record.content import blobs
@@ -71,8 +72,8 @@ def build_snapshot(assignment: Assignment, knowledge: AgentKnowledge) -> JSON:
         message["contextId"] = knowledge.context_id
     if named := _references(knowledge):
         message["referenceTaskIds"] = named
-    if said.metadata:
-        message["metadata"] = said.metadata
+    if metadata := {name: value for name, value in said.metadata.items() if name != DEPENDS_ON}:  # they have ended
+        message["metadata"] = metadata
     return {"message": message, "until": int(time.time() + settings.REMOTE_LINK_SECONDS)}
 
 
