@@ -92,8 +92,8 @@ async def send(
     only.
     Returns as soon as the message is recorded or answered. Raises errors.Refusal; then nothing is stored.
     """
-    is_free = not require_task and not accept.named_dependencies(message)
-    if is_free and not message.get("taskId") and question is None:
+    is_free = not require_task and not message.get("taskId") and question is None
+    if is_free and not accept.named_dependencies(message):
         choice = await _choose(principal, agent, message, finds_question)
         if choice is not None and choice.is_message:
             try:
