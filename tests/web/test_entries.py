@@ -165,7 +165,7 @@ def test_a_fork_says_when_what_it_leaves_behind_was_last_heard_of(ada, working):
     child = fork(ada.principal, source, source.last_event, reason="fork")
     [forked] = of_type(page_state(child.owner.principal, child)["entries"], "fork")
     assert forked["left"] == [str(working.task)]
-    assert forked["leftAt"] == wire.timestamp(Event.objects.filter(context=source).last().at)
+    assert forked["leftAt"] == wire.timestamp(Event.objects.get(context=source, index=source.last_event).at)
 
 
 def test_a_link_that_no_browser_should_follow_leads_nowhere(ada, echo):

@@ -81,15 +81,15 @@ def fork(
                 if at == log.context.last_event:
                     child.memory = Context.objects.values_list("memory", flat=True).get(pk=found.pk)
                 child.root = log.context.family_key if is_own else child.pk
+                if edited_message and is_own:  # before the fork, which is then the newest of its family
+                    log.add(EventType.EDIT, {"messageId": edited_message, "session": str(child.pk)})
+                elif is_own and not dated:
+                    log.add(EventType.SESSION_FORKED, {"session": str(child.pk), "at": point.at, "reason": reason})
                 _create_fork(child, point, reason, agent, options, edited, principal, dated)
                 if running == "cancel" and is_own:
                     working = Task.objects.filter(context=found.pk, state__in=WORKING_STATES).order_by("first_event")
                     canceled = list(working.values_list("pk", flat=True))
                     stopped = [run for task in canceled for run in cancel.record_cancel(log, task)]
-                if edited_message and is_own:
-                    log.add(EventType.EDIT, {"messageId": edited_message, "session": str(child.pk)})
-                elif is_own and not dated:
-                    log.add(EventType.SESSION_FORKED, {"session": str(child.pk), "at": point.at, "reason": reason})
     except Context.DoesNotExist:  # the context was deleted just now
         raise ContextNotFound from None
     for run in stopped:
