@@ -138,6 +138,7 @@ def _remote_details(request: HttpRequest, agent: Agent) -> JSON:
     person = cast("User", request.user)
     has_credentials = credentials.has_agent_credentials(agent, person)
     about = {"uptime": health_checks.uptime_of(agent), "remote": remote, "has_credentials": has_credentials}
+    about["takes_options"] = bool(options.options_extension(agent))
     return about | {"lacks_credential": missing(agent, person.pk) is not None}
 
 

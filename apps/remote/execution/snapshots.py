@@ -20,6 +20,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from agentkit import Message as Said
 from agentkit import ReferencedTask
 from apps.agents import cards
+from apps.agents.options import options_extension
 from apps.engine.assignment import Assignment
 from apps.features.sharing.downloads import MEDIA_TYPE
 from apps.record.content import blobs
@@ -73,6 +74,9 @@ def build_snapshot(assignment: Assignment, knowledge: AgentKnowledge) -> JSON:
         message["referenceTaskIds"] = named
     if said.metadata:
         message["metadata"] = said.metadata
+    if assignment.options and (uri := options_extension(assignment.agent)):
+        message["metadata"] = {**(said.metadata or {}), uri: assignment.options}
+        message["extensions"] = [uri]
     return {"message": message, "until": int(time.time() + settings.REMOTE_LINK_SECONDS)}
 
 
