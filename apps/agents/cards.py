@@ -139,6 +139,8 @@ def card_extensions(agent: Agent) -> list[dict[str, Any]]:
     declared = [*platform_extensions(agent), *agent.capabilities.get("extensions", [])]
     if agent.sign_artifacts:
         declared.append({"uri": signature_extension_uri(), "description": "Artifacts of completed tasks are signed."})
+    if agent.usual_seconds:
+        declared.append(duration_extension(agent.usual_seconds))
     return [*declared, health_extension(agent)]
 
 
@@ -160,6 +162,12 @@ def health_extension(agent: Agent) -> dict[str, Any]:
     status, reason = public_health(agent)
     params = {"status": status} | ({"reason": reason} if reason else {})
     return {"uri": extension_uri("health"), "description": "Whether the agent can work.", "params": params}
+
+
+def duration_extension(seconds: float) -> dict[str, Any]:
+    """The extension that says how long a turn usually takes (`docs/extensions/duration-v1.md`)."""
+    described = "How long a turn usually takes, in seconds."
+    return {"uri": extension_uri("duration"), "description": described, "params": {"usualSeconds": seconds}}
 
 
 def signature_extension_uri() -> str:

@@ -23,6 +23,7 @@ from apps.installation import current
 from apps.installation.models import Activity
 
 OFFERS_MODELS = "offersModels"
+USUAL_SECONDS = "usualSeconds"
 """In an agent's capabilities, not on its card: people may choose the model of a conversation."""
 MAX_FALLBACKS = 5  # of one agent
 MAX_CATEGORY_LENGTH = 40  # characters
@@ -276,6 +277,12 @@ class Agent(models.Model):
     def offers_models(self) -> bool:
         """Whether people may choose the language model of a conversation."""
         return self.kind == Agent.Kind.MODEL or bool(self.capabilities.get(OFFERS_MODELS))
+
+    @property
+    def usual_seconds(self) -> float | None:
+        """How long a turn usually takes, as the agent declares it; None if it does not say."""
+        declared = self.capabilities.get(USUAL_SECONDS)
+        return declared if isinstance(declared, int | float) and declared > 0 else None
 
     @property
     def is_public(self) -> bool:
@@ -548,3 +555,17 @@ class AgentStats(models.Model):
 def caller_latency_ms(took: float | None, waited: float | None) -> int | None:
     """A caller's wait for a turn; the arguments are in seconds."""
     return None if took is None else round(1000 * (took + (waited or 0.0)))
+
+
+def in_words(seconds: float) -> str:
+    """About how long something takes, for people."""
+    if seconds < 0.5:
+        return "less than a second"
+    if seconds < 90:
+        whole = round(seconds) or 1
+        return "about a second" if whole == 1 else f"about {whole} seconds"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return "about a minute" if minutes == 1 else f"about {minutes} minutes"
+    hours = round(minutes / 60)
+    return f"about {hours} hours" if hours < 48 else f"about {round(hours / 24)} days"

@@ -19,6 +19,7 @@ from apps.installation import current
 
 JSON = dict[str, Any]
 
+OPTIONS_EXTENSION = "/ext/options/v1"  # end of its URI
 MAX_OPTION_BYTES = 16 * 1024  # of JSON
 
 
@@ -117,10 +118,25 @@ def _label_of(name: str) -> str:
     return f"{named['model']} ({endpoint.name})" if named and endpoint else name
 
 
-def _no_options_of_remote(_: Agent, options: JSON) -> JSON:
-    if options:
-        raise ValidationError({"options": "A remote agent takes no options."})
-    return {}
+def options_extension(agent: Agent) -> str:
+    """The URI by which a remote agent's card declares that it takes options; "" if it does not.
+
+    See `docs/extensions/options-v1.md`. The agent's `current_version` should be loaded.
+    """
+    if agent.kind != Agent.Kind.REMOTE or agent.current_version is None:
+        return ""
+    card = agent.current_version.content.get("card", {})
+    declared = card.get("capabilities", {}).get("extensions") or []
+    uris = (one.get("uri", "") for one in declared)
+    return next((uri for uri in uris if uri.endswith(OPTIONS_EXTENSION)), "")
+
+
+def _remote_options(agent: Agent, options: JSON) -> JSON:
+    if options and not options_extension(agent):
+        raise ValidationError(
+            {"options": "This remote agent takes no options: its card does not declare the extension."}
+        )
+    return options
 
 
 def _no_options_of_plan(_: Agent, options: JSON) -> JSON:
@@ -133,5 +149,5 @@ READERS: dict[str, Callable[[Agent, JSON], JSON]] = {
     Agent.Kind.HOSTED: _hosted_options,
     Agent.Kind.MODEL: _model_options,
     Agent.Kind.PLAN: _no_options_of_plan,
-    Agent.Kind.REMOTE: _no_options_of_remote,
+    Agent.Kind.REMOTE: _remote_options,
 }

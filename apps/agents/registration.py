@@ -14,7 +14,7 @@ from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User, Workspace
 from apps.agents import definitions, tool_policies, versions
 from apps.agents.definitions import Definition
-from apps.agents.models import OFFERS_MODELS, Agent, AgentVersion
+from apps.agents.models import OFFERS_MODELS, USUAL_SECONDS, Agent, AgentVersion
 from db.sql import write_transaction
 
 
@@ -109,6 +109,7 @@ def set_fields(agent: Agent, fields: dict[str, Any]) -> None:
 def handler_fields(handler: SkillHandler, slug: str) -> dict[str, Any]:
     """The fields of Agent that a handler sets."""
     name = handler.name or slug.replace("-", " ").capitalize()
+    more = {OFFERS_MODELS: handler.offers_models, USUAL_SECONDS: handler.usual_seconds}
     return {
         "name": name,
         "description": handler.description or f"The agent {name}.",
@@ -116,7 +117,7 @@ def handler_fields(handler: SkillHandler, slug: str) -> dict[str, Any]:
         "skills": [skill.wire for skill in handler.skills],
         "input_modes": list(handler.input_modes),
         "output_modes": list(handler.output_modes),
-        "capabilities": {"streaming": True} | ({OFFERS_MODELS: True} if handler.offers_models else {}),
+        "capabilities": {"streaming": True} | {key: value for key, value in more.items() if value},
         "time_limit": handler.time_limit,
         "attempts": handler.attempts,
         "retry_safe": handler.retry_safe,

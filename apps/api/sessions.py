@@ -96,7 +96,10 @@ class NewSession(Body):
     context_id = Line(
         default="", allow_blank=True, help_text="An A2A `contextId` that you choose. No other session may use it."
     )
-    options = Struct(required=False, help_text="The agent's options in this session.")
+    options = Struct(
+        required=False,
+        help_text="The agent's options in this session. A remote agent takes them if its card declares the extension.",
+    )
     message = FirstMessage(required=False, help_text="The first message.")
     wait = serializers.BooleanField(
         default=False, help_text="Whether to respond only after the message's task has settled."

@@ -12,8 +12,8 @@ import logging
 import time
 import traceback
 import uuid
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import cache, partial
 
 from django.conf import settings
@@ -27,7 +27,7 @@ from agentkit import Completed, Failed, HandlerError, Outcome, Progress, Session
 from agentkit.context import bookmarks
 from agentkit.errors import Escaped, contained
 from apps.agents import versions
-from apps.agents.models import Agent
+from apps.agents.models import Agent, in_words
 from apps.engine import cancel, delegation, finish, handlers
 from apps.engine.approvals import TurnApprovals
 from apps.engine.assignment import Assignment, ReleaseSlot
@@ -150,7 +150,8 @@ async def _run_agent(
     )  # between attempts it keeps working, so that time counts
     outcome: Outcome | Ongoing
     try:
-        async with asyncio.timeout(None if agent.time_limit is None else max(0.0, agent.time_limit - spent)) as limit:
+        left = None if agent.time_limit is None else max(0.0, agent.time_limit - spent)
+        async with asyncio.timeout(left) as limit, _notice_when_late(agent, calls.recorder, spent):
             while True:
                 try:
                     with contained():
@@ -175,6 +176,25 @@ async def _run_agent(
         else:
             outcome, error = _agent_error(assignment, raised)
     return (calls.suspended.question, None) if calls.suspended else (outcome, error)
+
+
+@asynccontextmanager
+async def _notice_when_late(agent: Agent, recorder: Recorder, spent: float) -> AsyncIterator[None]:
+    """Tells who waits, once, that the turn takes twice as long as the agent declares. `spent` in seconds."""
+
+    async def tell(usual: float) -> None:
+        await asyncio.sleep(2 * usual - spent)
+        notice = event_of(Progress(f"{agent.name} usually takes {in_words(usual)}. It is still working."))
+        with suppress(LeaseLost, RecordLost):
+            await recorder.record(NewEvent(notice.type, notice.payload))
+
+    usual = agent.usual_seconds
+    waiting = asyncio.create_task(tell(usual)) if usual and spent < 2 * usual else None
+    try:
+        yield
+    finally:
+        if waiting is not None:
+            waiting.cancel()
 
 
 @cache

@@ -138,9 +138,10 @@ class Peer:
         )
         check = EventCheck(message.get("taskId", ""), message.get("contextId", ""))
         client, sdk = self._make_client(with_exact_message(message))
+        used = {self._extensions_header: ", ".join(message["extensions"])} if message.get("extensions") else {}
         if streaming and self.streams:
             try:
-                async with aclosing(self._events(sdk.send_message_streaming, request, client, check)) as events:
+                async with aclosing(self._events(sdk.send_message_streaming, request, client, check, used)) as events:
                     async for event in events:
                         yield event
                 return
@@ -150,7 +151,7 @@ class Peer:
             self.streams = False
             request.configuration.return_immediately = True
         with sdk_failures():
-            answer = await sdk.send_message(request, context=self._context())
+            answer = await sdk.send_message(request, context=self._context(used))
         yield check.check_event(to_json(answer, self._original_json(client)))
 
     async def subscribe(self, task_id: str, *, after: str = "") -> AsyncGenerator[JSON]:
@@ -212,6 +213,11 @@ class Peer:
     def _original_json(self, client: CallClient) -> Any:
         """The agent's own JSON of its last answer or event; None for 0.3, which has another shape."""
         return None if self.interface.is_old else client.value
+
+    @property
+    def _extensions_header(self) -> str:
+        """Names the extensions that a request uses (A2A 1.0 §3.2.6)."""
+        return "X-A2A-Extensions" if self.interface.is_old else "A2A-Extensions"
 
     def _path_id(self, task_id: str) -> str:
         return quote(task_id, safe="") if self.interface.binding == HTTP_JSON else task_id

@@ -14,7 +14,7 @@ from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
 
 import outbound
-from apps.agents.models import AgentVersion
+from apps.agents.models import USUAL_SECONDS, AgentVersion
 from apps.record.content import strict_json
 from apps.remote import card_schema
 from apps.remote.errors import BadCard
@@ -33,6 +33,8 @@ VERSION_PATTERN = re.compile(r"(\d{1,4}\.\d{1,4})(\.[0-9A-Za-z.+-]{1,40})?")
 
 PROBLEMS_SHOWN = 8
 CACHED_CARDS = 1_000
+DURATION_EXTENSION = "/ext/duration/v1"  # end of its URI: how long a turn usually takes
+LONGEST_DURATION = 366 * 86_400.0  # seconds
 
 # Words that cards use in place of media types.
 LOOSE_MODES = {"text": "text/plain", "data": "application/json", "json": "application/json", "file": "*/*"}
@@ -207,8 +209,17 @@ def agent_fields(card: JSON) -> JSON:
         "skills": [_shown_skill(one) for one in card["skills"]],
         "input_modes": list(dict.fromkeys([*_media_types(card["defaultInputModes"]), "text/plain"])),
         "output_modes": _media_types(card["defaultOutputModes"]) or ["text/plain"],
-        "capabilities": {"streaming": True, "pushNotifications": True},
+        "capabilities": {"streaming": True, "pushNotifications": True} | _usual_duration(card),
     }
+
+
+def _usual_duration(card: JSON) -> JSON:
+    """What the card declares by the extension for durations; {} for nothing usable."""
+    declared = card["capabilities"].get("extensions") or []
+    params = next((one.get("params") or {} for one in declared if one["uri"].endswith(DURATION_EXTENSION)), {})
+    seconds = params.get("usualSeconds")
+    is_usable = isinstance(seconds, int | float) and 0 < seconds < LONGEST_DURATION
+    return {USUAL_SECONDS: seconds} if is_usable else {}
 
 
 def _shown_skill(skill: JSON) -> JSON:

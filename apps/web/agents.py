@@ -28,7 +28,7 @@ from apps.accounts import audit, authentication
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents import cards, options
-from apps.agents.models import Agent, AgentVersion
+from apps.agents.models import Agent, AgentVersion, in_words
 from apps.agents.search import find_agents, matching, modes_of, skills_of, tags_of
 from apps.features.health import monitoring
 from apps.features.model_agents.forms import seconds_of
@@ -49,7 +49,7 @@ from apps.remote.registration import Preview
 from apps.web import allowances, credentials, first_steps
 from apps.web.roles import refuse
 from apps.web.shell import agent_or_404, page, page_or_fragment, parse_index, principal_of, reader_view, sessions_of
-from apps.web.templatetags.parley import AGENT_KINDS, HEALTH_WORDS, in_words
+from apps.web.templatetags.parley import AGENT_KINDS, HEALTH_WORDS
 from console import charts
 from console.cells import duration
 from db.sql import write_transaction
@@ -138,6 +138,7 @@ def _remote_details(request: HttpRequest, agent: Agent) -> JSON:
     person = cast("User", request.user)
     has_credentials = credentials.has_agent_credentials(agent, person)
     about = {"uptime": health_checks.uptime_of(agent), "remote": remote, "has_credentials": has_credentials}
+    about["takes_options"] = bool(options.options_extension(agent))
     return about | {"lacks_credential": missing(agent, person.pk) is not None}
 
 

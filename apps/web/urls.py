@@ -27,7 +27,19 @@ from apps.web.people import invitations
 from apps.web.people.passwords import Welcome, confirm_address, forgotten
 from apps.web.people.sign_in import SignIn, guarded
 from apps.web.sessions import artifacts, pictures, provenance, reruns, sending, shared, views
-from apps.web.settings import account, data, imports, keys, models, notifications, programs, security, usage, workspaces
+from apps.web.settings import (
+    account,
+    data,
+    destinations,
+    imports,
+    keys,
+    models,
+    notifications,
+    programs,
+    security,
+    usage,
+    workspaces,
+)
 
 app_name = "web"
 
@@ -98,6 +110,7 @@ urlpatterns = [
     path("settings/models/<int:number>", models.change, name="settings-model"),
     path("settings/models/<int:number>/try", models.try_model, name="settings-try-model"),
     path("settings/usage", usage.usage, name="settings-usage"),
+    path("settings/destinations", destinations.destinations, name="settings-destinations"),
     path("settings/data", data.my_data, name="settings-data"),
     path("settings/data/export", data.export, name="settings-export"),
     path("settings/data/exports", data.exports_status, name="settings-exports"),

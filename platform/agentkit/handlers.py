@@ -34,7 +34,8 @@ class SkillHandler:
         input_modes, output_modes: media types; `*/*` and `text/*` are allowed.
         response_type: `"task"`, `"message"`, or a selector such as `by_rules(…)`.
         retry_safe: may a turn be repeated after a crash?
-        time_limit: seconds for a turn.
+        time_limit: seconds for a turn; None for no limit.
+        usual_seconds: how long a turn usually takes. Who waits is told when one takes twice as long.
         attempts: how often a `retry_safe` turn may start, the first time included.
         listed: do people choose it? If not, only other agents and plans call it. Operators may change this.
         offers_models: may people choose the language model of a conversation, from those that operators offer? Then
@@ -51,7 +52,8 @@ class SkillHandler:
     output_modes: Sequence[str] = ("text/plain",)
     response_type: Choice | Selector = ResponseType.TASK
     retry_safe: bool = False
-    time_limit: float = 600.0
+    time_limit: float | None = 600.0
+    usual_seconds: float | None = None
     attempts: int = 3
     listed: bool = True
     offers_models: bool = False
@@ -133,7 +135,8 @@ class Traits(TypedDict, total=False):
     output_modes: Sequence[str]
     response_type: Choice | Selector
     retry_safe: bool
-    time_limit: float
+    time_limit: float | None
+    usual_seconds: float | None
     attempts: int
     listed: bool
     offers_models: bool
@@ -316,7 +319,16 @@ def _check(handler: SkillHandler) -> None:
 
 
 METHODS = ("select_response_type", "negotiate", "on_request", "on_input_received", "on_cancel", "ailment")
-ATTRIBUTES = ("description", "choose_skill", "input_modes", "output_modes", "response_type", "retry_safe", "time_limit")
+ATTRIBUTES = (
+    "description",
+    "choose_skill",
+    "input_modes",
+    "output_modes",
+    "response_type",
+    "retry_safe",
+    "time_limit",
+    "usual_seconds",
+)
 
 
 def _check_names(handler: SkillHandler) -> None:

@@ -43,6 +43,12 @@ def test_a_card_has_all_that_the_protocol_requires_and_absolute_urls(agent, sett
     ]
 
 
+def test_card_says_usual_duration(echo):
+    echo.capabilities = {"usualSeconds": 90}
+    [declared] = [one for one in parsed(echo).capabilities.extensions if one.uri.endswith("/ext/duration/v1")]
+    assert declared.params["usualSeconds"] == 90
+
+
 def test_a_card_asks_for_a_key_unless_everybody_may_come_in(echo):
     card = parsed(echo)
     assert card.security_schemes["apiKey"].http_auth_security_scheme.scheme == "Bearer"

@@ -113,6 +113,18 @@ class Waiting(SkillHandler):
         return ""
 
 
+class SlowerThanUsual(SkillHandler):
+    """Goes on once its caller was told."""
+
+    usual_seconds = 0.01
+    time_limit = None
+    told = threading.Event()
+
+    def on_request(self, task: SyncTaskContext) -> str:
+        SlowerThanUsual.told.wait(30)
+        return "done"
+
+
 class WaitingSilently(Waiting):
     said = False
 

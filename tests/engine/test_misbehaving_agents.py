@@ -7,10 +7,12 @@ import pytest
 import db
 from apps.engine import accept
 from apps.engine.output import clean_parts
+from apps.engine.recorder import Recorder
 from apps.engine.send import send
 from apps.record import projection, wire
 from apps.record.execution import Run
 from apps.record.models import Artifact, Blob, Event, Message, Task
+from tests.engine.agents import SlowerThanUsual
 from tests.working import carry_out, types_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -52,6 +54,22 @@ async def test_what_is_no_json_fails_the_task_and_text_that_no_database_takes_is
     task, _ = await outcome_of(ada, nonsense, said("something"))
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert task["artifacts"][0]["parts"][0]["text"] == "nul \ufffd and half a pair \ufffd of something"
+
+
+async def test_slower_turn_than_declared_is_told_once(ada, agent, said, monkeypatch):
+    slow = await agent("SlowerThanUsual")
+    record = Recorder.record
+
+    async def record_and_tell(recorder, waiting):
+        await record(recorder, waiting)
+        SlowerThanUsual.told.set()
+
+    monkeypatch.setattr(Recorder, "record", record_and_tell)
+    task, _ = await outcome_of(ada, slow, said())
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    notices = await db.run(lambda: list(Event.objects.filter(payload__has_key="progress")))
+    told = [one.payload["message"]["parts"][0]["text"] for one in notices]
+    assert told == ["SlowerThanUsual usually takes less than a second. It is still working."]
 
 
 async def test_an_agent_that_takes_too_long_is_stopped(ada, agent, said):

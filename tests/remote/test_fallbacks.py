@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 import db
 from apps.agents.models import Agent
 from apps.engine import send
-from apps.features.sessions.commands import switch_agent
+from apps.features.sessions.commands import create_session, switch_agent
+from apps.record.errors import InvalidParams
 from apps.record.models import Message
 from apps.remote import circuit_breaker
 from apps.remote.errors import Unreachable
@@ -156,6 +158,26 @@ async def test_every_call_is_in_the_callers_trace_as_a_span_below_the_run(ada, n
         assert {headers["a2a-version"] for headers in near.headers} == {"1.0"}
         assert not {run.traceparent[36:52], "00f067aa0ba902b7"} & {one[36:52] for one in told}
         assert (run.traceparent[3:35] == TRACE) is bool(header)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_options_go_where_card_declares_them(ada, near, declared, client):
+    goes_on(near)
+    uri = "https://other.example/ext/options/v1"
+    agent = await db.run(remote_agent, near.card(extensions=[{"uri": uri}] * declared))
+    begin = partial(create_session, ada.principal, agent, options={"language": "fi"})
+    await db.run(client.force_login, ada)
+    shown = (await db.run(client.get, f"/agents/{agent.slug}")).content.decode()
+    assert ("options are sent to it" if declared else "It takes none") in shown
+    if not declared:
+        with pytest.raises(InvalidParams, match="takes no options"):
+            await db.run(begin)
+        return
+    session = (await db.run(begin)).context
+    await Talk(ada, agent, session.context_id).ask("hello", metadata={"mine": 1})
+    [message] = near.sends
+    assert message["metadata"] == {"mine": 1, uri: {"language": "fi"}}
+    assert (message["extensions"], near.headers[0]["a2a-extensions"]) == ([uri], uri)
 
 
 def test_fallbacks_stay_when_an_agent_is_registered_anew(ada, echo, cards_at):

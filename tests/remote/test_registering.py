@@ -47,6 +47,12 @@ def test_a_card_at_a_url_becomes_an_agent(cards_at, ada):
     assert cards.card_of(version) is cards.card_of(version)
 
 
+def test_usual_duration_is_read_from_card(cards_at):
+    duration = {"uri": "https://other.example/ext/duration/v1", "params": {"usualSeconds": 3600}}
+    cards_at.pages[WELL_KNOWN] = cards_at.card(capabilities={"extensions": [duration]})
+    assert registration.register_remote("far", url=cards_at.url).usual_seconds == 3600
+
+
 @pytest.mark.parametrize(
     ("base", "place"),
     [("", "agent-card.json"), ("/", "agent.json"), ("/a2a/one", "agent.json"), ("/a2a/one/", "agent-card.json")],

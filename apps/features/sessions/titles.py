@@ -137,11 +137,16 @@ async def _ask_model(context_id: uuid.UUID, exchange: _Exchange) -> str:
     return clean_title(answer.text or "")
 
 
+def title_key(context_id: uuid.UUID) -> uuid.UUID:
+    """What usage for a session's title has instead of a run's key."""
+    return uuid.uuid5(context_id, "title")
+
+
 def _record_usage(context_id: uuid.UUID, task: Task, used: Usage) -> None:
     totals = UsageTotals()
     count_usage(used.model, totals.add(used))
     for listener in hooks("USAGE_LISTENERS"):
-        listener(uuid.uuid5(context_id, "title"), task, task.agent_id, totals.as_json)
+        listener(title_key(context_id), task, task.agent_id, totals.as_json)
 
 
 def clean_title(text: str) -> str:

@@ -20,6 +20,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from agentkit import Message as Said
 from agentkit import ReferencedTask
 from apps.agents import cards
+from apps.agents.options import options_extension
 from apps.engine.accept import DEPENDS_ON
 from apps.engine.assignment import Assignment
 from apps.features.sharing.downloads import MEDIA_TYPE
@@ -72,7 +73,10 @@ def build_snapshot(assignment: Assignment, knowledge: AgentKnowledge) -> JSON:
         message["contextId"] = knowledge.context_id
     if named := _references(knowledge):
         message["referenceTaskIds"] = named
-    if metadata := {name: value for name, value in said.metadata.items() if name != DEPENDS_ON}:  # they have ended
+    metadata = {name: value for name, value in said.metadata.items() if name != DEPENDS_ON}  # they have ended
+    if assignment.options and (uri := options_extension(assignment.agent)):
+        metadata, message["extensions"] = {**metadata, uri: assignment.options}, [uri]
+    if metadata:
         message["metadata"] = metadata
     return {"message": message, "until": int(time.time() + settings.REMOTE_LINK_SECONDS)}
 

@@ -31,6 +31,7 @@ SECTIONS = {
     "programs": ("Programs", "link"),
     "credentials": ("Credentials", "seal"),
     "usage": ("Usage", "chart"),
+    "destinations": ("Where it went", "link"),
     "data": ("My data", "download"),
 }
 """The title and the icon of each section, by the end of its address."""

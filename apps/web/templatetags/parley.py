@@ -16,7 +16,7 @@ from apps.accounts.models import User
 from apps.agents import cards, options
 from apps.agents.intake import intake_of
 from apps.agents.media_types import Intake
-from apps.agents.models import Agent, AgentStats
+from apps.agents.models import Agent, AgentStats, in_words
 from apps.engine import activity
 from apps.installation.models import Activity
 from apps.record.models import Context
@@ -32,6 +32,7 @@ AGENT_KINDS = {
 
 
 register = template.Library()
+register.filter(in_words)
 
 LONGEST_SHOWN = 20_000  # characters of a document in a page
 HUES = 12  # classes hue-0 … hue-11 of the stylesheet
@@ -149,20 +150,6 @@ def typical_time(agent: Agent) -> str:
     """The median time of the agent's recent turns, such as "about a second"; "" without any. Its stats are loaded."""
     stats = getattr(agent, "stats", None)
     return in_words(stats.took_p50) if stats and stats.took_p50 is not None else ""
-
-
-@register.filter
-def in_words(seconds: float) -> str:
-    """About how long something takes, for people."""
-    if seconds < 0.5:
-        return "less than a second"
-    if seconds < 90:
-        whole = round(seconds) or 1
-        return "about a second" if whole == 1 else f"about {whole} seconds"
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return "about a minute" if minutes == 1 else f"about {minutes} minutes"
-    return f"about {round(minutes / 60)} hours"
 
 
 @register.filter

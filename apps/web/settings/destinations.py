@@ -1,0 +1,79 @@
+"""Which language model or remote agent each of the person's conversations went to, titles and embeddings included."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.features.budgets.models import Spending
+from apps.features.sessions.titles import title_key
+from apps.record.execution import Run
+from apps.record.models import Context, Task
+from apps.web.settings.sections import person_of, private_view, settings_page
+
+SESSIONS = 50  # the newest
+DEEPEST = 10  # agents that call agents
+Names = defaultdict[uuid.UUID, set[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """`models` answered, and `remote` are the names of remote agents that got messages."""
+
+    context: Context
+    models: list[str]
+    title_models: list[str]
+    embedding: str
+    remote: list[str]
+
+
+@private_view
+def destinations(request: HttpRequest) -> HttpResponse:
+    return settings_page(request, "destinations", rows=list(_sessions(person_of(request).principal)))
+
+
+def _sessions(principal: Principal) -> Iterator[Session]:
+    found = list(Context.objects.of(principal).listed().defer("memory").order_by("-updated_at", "-pk")[:SESSIONS])
+    home = _with_children(found)
+    models: Names = defaultdict(set)
+    titles: Names = defaultdict(set)
+    remote: Names = defaultdict(set)
+    for run, model, context in Spending.objects.filter(context__in=home).values_list("run", "model", "context"):
+        (titles if run == title_key(context) else models)[home[context]].add(model)
+    is_remote = Q(agent__kind=Agent.Kind.REMOTE) | Q(agent=None, task__agent__kind=Agent.Kind.REMOTE)
+    sent = Run.objects.filter(is_remote, task__context__in=home, input__has_key="sent")
+    for key, fallback, agent in sent.values_list("task__context_id", "agent__name", "task__agent__name"):
+        remote[home[key]].add(str(fallback or agent))
+    choosing = Task.objects.filter(context__in=home, agent__slug__in=(settings.DEFAULT_AGENT, settings.ROUTER_AGENT))
+    embedded = (
+        {home[key] for key in choosing.values_list("context_id", flat=True)} if settings.EMBEDDING_MODEL else set()
+    )
+    for one in found:
+        answered, named, called = (sorted(names[one.pk]) for names in (models, titles, remote))
+        embedding = settings.EMBEDDING_MODEL if one.pk in embedded else ""
+        yield Session(one, answered, named, embedding, called)
+
+
+def _with_children(sessions: list[Context]) -> dict[uuid.UUID, uuid.UUID]:
+    """The session of each context, those of child tasks included."""
+    home = {one.pk: one.pk for one in sessions}
+    newest = set(home)
+    for _ in range(DEEPEST):
+        parents: dict[uuid.UUID, uuid.UUID] = dict(
+            Task.objects.filter(context__in=newest).values_list("pk", "context_id")
+        )
+        children = Context.objects.filter(parent_task__in=parents).values_list("pk", "parent_task")
+        added = {key: home[parents[task]] for key, task in children if task and key not in home}
+        home |= added
+        newest = set(added)
+        if not newest:
+            break
+    return home

@@ -1,0 +1,35 @@
+"""A page says which model or remote agent each session went to."""
+
+import pytest
+
+from apps.agents.models import Agent
+from apps.engine import accept
+from apps.features.budgets.models import Spending, first_of_month
+from apps.features.sessions.titles import title_key
+from apps.record.execution import Run
+from apps.record.models import Context
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_session_names_models_and_remote_agents(ada, bob_browser, ada_browser, echo, said, settings):
+    settings.EMBEDDING_MODEL, settings.ROUTER_AGENT = "small-embeddings", "echo"
+    receipt = accept.accept(ada.principal, echo, said("Where does this go?"))
+    context = Context.objects.get(pk=receipt.context)
+    page = ada_browser.get("/settings/destinations").content.decode()
+    assert "small-embeddings" in page
+    settings.EMBEDDING_MODEL = ""
+    assert "Stayed on this server" in ada_browser.get("/settings/destinations").content.decode()
+    for key, model in [(receipt.run, "answering-model"), (title_key(context.pk), "title-model")]:
+        Spending.objects.create(run=key, model=model, month=first_of_month(), context=context.pk)
+    Run.objects.filter(pk=receipt.run).update(input={"sent": {}})
+    Agent.objects.filter(pk=echo.pk).update(kind=Agent.Kind.REMOTE, name="Far away")
+    page = ada_browser.get("/settings/destinations").content.decode()
+    for said_there in (
+        "Where does this go?",
+        "Model: <bdi>answering-model",
+        "title: <bdi>title-model",
+        "<bdi>Far away",
+    ):
+        assert said_there in page
+    assert "answering-model" not in bob_browser.get("/settings/destinations").content.decode()
