@@ -19,7 +19,7 @@ def test_session_names_models_and_remote_agents(ada, bob_browser, ada_browser, e
     page = ada_browser.get("/settings/destinations").content.decode()
     assert "small-embeddings" in page
     settings.EMBEDDING_MODEL = ""
-    assert "Stayed on this server" in ada_browser.get("/settings/destinations").content.decode()
+    assert "No model or remote agent is recorded" in ada_browser.get("/settings/destinations").content.decode()
     for key, model in [(receipt.run, "answering-model"), (title_key(context.pk), "title-model")]:
         Spending.objects.create(run=key, model=model, month=first_of_month(), context=context.pk)
     Run.objects.filter(pk=receipt.run).update(input={"sent": {}})
