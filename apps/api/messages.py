@@ -25,6 +25,7 @@ from rest_framework.response import Response
 
 import db
 import outbound
+from agentkit.llm.approvals import APPROVE, DECISION
 from apps.accounts import quotas
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
@@ -34,7 +35,7 @@ from apps.api.framework.schema import documented
 from apps.api.framework.serializers import AnyValue, Body, Line, Listing, Shape, Struct, page_of
 from apps.api.framework.views import IDEMPOTENCY_HEADER, Endpoint
 from apps.api.shapes import JSON, EventShape, MessageShape, SentShape, parts_json, timestamp
-from apps.engine import accept, approvals, send
+from apps.engine import accept, approvals, questions, send
 from apps.engine.queue import publish_queue
 from apps.engine.send import Sent
 from apps.features.queue import messages
@@ -371,6 +372,9 @@ class OutgoingMessage:
     asking: uuid.UUID | None = None
 
 
+APPROVE_BY_TASK = "The agent asks about a tool call. To approve it, name its `task`, or use POST /tasks/{id}/answer."
+
+
 def find_session(principal: Principal, session: uuid.UUID) -> Context:
     """With its agent. Raises ContextNotFound."""
     found = Context.objects.visible_to(principal).select_related("agent").filter(pk=session).first()
@@ -409,6 +413,9 @@ def address_message(
     asking = None if is_addressed else lookup.find_asking(principal, agent, context)
     if asking is None:
         return OutgoingMessage(agent, said)
+    asks = principal.key and questions.asks_approval(questions.asking_slot(asking.slot))
+    if asks and questions.answer_of(said)[DECISION] == APPROVE:
+        raise Conflict(APPROVE_BY_TASK)  # the words may be for something that was asked before
     return OutgoingMessage(agent, said, question_index=asking.status_event, asking=asking.pk)
 
 

@@ -25,6 +25,7 @@ from apps.record.errors import ContentTypeNotSupported, ContextNotFound, Unsuppo
 from apps.record.events import JSON
 from apps.record.execution import Run
 from apps.record.models import Context, Message, Task
+from db.sql import write_transaction
 
 MOST_MESSAGES = 100
 ALIKE = 0.5  # the share of two answers that must be the same, so that a reader sees more by what changed
@@ -134,8 +135,10 @@ def start(
     made = created.context
     Rerun.objects.get_or_create(session=made, defaults={"source": source})
     answers = set(Run.objects.filter(message__in=said, slot__isnull=False).values_list("message_id", flat=True))
-    for row in said:
-        enqueue(principal, made, _key(row), {"parts": row.parts}, is_answer=row.pk in answers, most=MOST_MESSAGES)
+    with write_transaction():
+        for row in said:
+            key = _key(made, row)
+            enqueue(principal, made, key, {"parts": row.parts}, is_answer=row.pk in answers, most=MOST_MESSAGES)
     publish_queue(made.pk)
     return made, not created.repeated
 
@@ -151,7 +154,7 @@ def compare(principal: Principal, session: uuid.UUID) -> Comparison:
     sent = {one.message_id: pk for pk, (one, _) in after.items()}
     turns: list[ComparedTurn] = []
     for message in _messages_of(source):
-        key = sent.get(_key(message))
+        key = sent.get(_key(again, message))
         sides = before[message.pk][1], after[key][1] if key else None
         is_same = all(one.same_answer for one in turns) and sides[0].options == (sides[1] or sides[0]).options
         turns.append(ComparedTurn(message, *sides, is_same))
@@ -164,12 +167,13 @@ def compare(principal: Principal, session: uuid.UUID) -> Comparison:
 def _messages_of(context: Context) -> list[Message]:
     """What people said in it, as far as an agent got it or another program's did."""
     said = lineage.messages(context).filter(role=Message.Role.USER).order_by("index")
-    return [one for one in said[: MOST_MESSAGES * 2] if one.task_id or "imported" in one.metadata]
+    answered = set(lineage.messages(context).filter(role=Message.Role.AGENT, task=None).values_list("index", flat=True))
+    return [one for one in said[: MOST_MESSAGES * 2] if one.task_id or one.index + 1 in answered]
 
 
-def _key(message: Message) -> str:
-    """The messageId under which it is sent again."""
-    return f"rerun-{message.pk}"
+def _key(session: Context, message: Message) -> str:
+    """The messageId under which it is sent again: another for each rerun."""
+    return f"rerun-{session.pk}-{message.pk}"
 
 
 def _sides(context: Context) -> dict[uuid.UUID, tuple[Message, Side]]:

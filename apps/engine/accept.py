@@ -34,6 +34,7 @@ from apps.record.errors import (
     Refusal,
     TaskBusy,
     TaskFinished,
+    TaskWaits,
     UnsupportedOperation,
 )
 from apps.record.events import JSON, EventType, Opening
@@ -250,13 +251,24 @@ def find_dependencies(
     found = list(dict.fromkeys(lookup.references_of(principal, {"referenceTaskIds": named}, context)))
     keys = [uuid.UUID(one) for one in found]
     caller = uuid.UUID(parent) if parent else None
+    waited_for = _all_dependencies(keys) if caller else set()
     while caller is not None:
-        if caller in keys:
+        if caller in waited_for:
             raise InvalidParams("A task cannot depend on one that called it.", f"metadata.{DEPENDS_ON}")
         caller = Task.objects.filter(pk=caller).values_list("parent", flat=True).first()
     Context.objects.filter(pk__in=Task.objects.filter(pk__in=keys).values("context"), is_watched=False).update(
         is_watched=True
     )
+    return found
+
+
+def _all_dependencies(tasks: Sequence[uuid.UUID]) -> set[uuid.UUID]:
+    """These tasks, and all that they wait for. A query for each step."""
+    found, newest = set(tasks), set(tasks)
+    while newest:
+        rows = Dependency.objects.filter(task__in=newest, on__isnull=False).values_list("on", flat=True)
+        newest = {one for one in rows if one is not None} - found
+        found |= newest
     return found
 
 
@@ -350,6 +362,8 @@ def _continue_task(
         raise AlreadyAnswered
     if state.is_terminal:
         raise TaskFinished
+    if state == TaskState.SUBMITTED and Run.objects.filter(task=task_id, state=Run.State.WAITING).exists():
+        raise TaskWaits  # it may end without a turn
     is_free = state == TaskState.WORKING and not runs.has_unfinished_run(task_id)
     if not state.is_interrupted and not is_free and agent.on_busy == Agent.OnBusy.REJECT:
         raise TaskBusy

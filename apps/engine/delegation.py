@@ -243,7 +243,8 @@ class Delegation:
             asked = Suspension.objects.filter(task=task, child=child, asked_at=child.status_at)
             if not TaskState(child.state).is_interrupted or not asked.exists():
                 return False
-            is_early = questions.asks_approval(child.slot) and answer.created_at < child.status_at
+            asking = questions.asks_approval(questions.asking_slot(child.slot))
+            is_early = asking and answer.created_at < child.status_at
             parts = [{"data": questions.unasked(answer.parts)}] if is_early else answer.parts
             message = {**named, "role": "ROLE_USER", "parts": parts, "metadata": answer.metadata}
             accept_and_publish(

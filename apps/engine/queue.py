@@ -67,12 +67,15 @@ def runs_of(holder: Holder, state: Run.State) -> QuerySet[Run]:
 
 
 def check_depth(lane: Lane) -> None:
-    """Raises LimitReached if as many runs wait as a workspace, key or agent may have in the queue.
+    """Raises LimitReached if as many runs wait, also for other tasks, as a workspace, key or agent may have queued.
 
     Asks the database only where there is such a limit.
     """
     for holder, limit in limits.snapshot().limits(Kind.QUEUED, lane.workspace, lane.key, lane.agent):
-        if (used := runs_of(holder, Run.State.QUEUED)[:limit].count()) >= limit:
+        used = runs_of(holder, Run.State.QUEUED)[:limit].count()
+        lookup, text = LOOKUPS[holder.whose]
+        waiting = Run.objects.filter(state=Run.State.WAITING, **{f"lane__{lookup}": text.format(holder.key)})
+        if (used := used + waiting[:limit].count()) >= limit:
             raise LimitReached(LimitExceeded(Kind.QUEUED, holder.whose, limit, used, limits.QUEUE_RETRY_SECONDS))
 
 

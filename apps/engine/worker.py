@@ -81,7 +81,7 @@ class WorkerProcess:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="runs", daemon=True)
         self._thread.start()
-        self._watchdog = LoopWatchdog(self._loop, self._thread, restart_process)
+        self._watchdog = LoopWatchdog(self._loop, self._thread, self._replace)
         self._ended = threading.Event()
         threading.Thread(target=self._keep_leases, name="leases", daemon=True).start()
         handlers.capture_stdout()
@@ -101,6 +101,11 @@ class WorkerProcess:
                 continue
             except BaseException as error:  # of an agent's callback; the loop goes on
                 log.error("an agent's code raised %s on the event loop", logs.describe(error, texts="none"))
+
+    def _replace(self) -> None:
+        """The event loop is dead. A process that is told to end is not begun again."""
+        if not self._closing:
+            restart_process()
 
     def on_loop(self, call: Callable[[], object]) -> None:
         """Call it soon from the event loop; never, if that is dead."""

@@ -121,6 +121,10 @@ class TaskBusy(UnsupportedOperation):
     """The agent does not accept messages while it works. Wait until the task asks a question or ends."""
 
 
+class TaskWaits(TaskBusy):
+    """The task waits for others to end. Write to it when it has begun."""
+
+
 class CredentialRequired(UnsupportedOperation):
     """The task waits for a credential. Do not send it in a message: open the link in the task's status message."""
 

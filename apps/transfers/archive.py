@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from apps.accounts.audit_models import ActorKind, AuditEntry
 from apps.accounts.models import ApiKey, Membership, User
-from apps.agents.models import Agent, AgentVersion
+from apps.agents.models import DRAFT_PREFIX, Agent, AgentVersion
 from apps.automation.models import Schedule
 from apps.features.credentials.models import Credential
 from apps.features.notifications.models import Channel, Notification, WebhookSigning
@@ -68,9 +68,13 @@ Watch = Callable[[int], None]
 
 
 def sessions_of(person: User) -> ContextQuerySet:
-    """Those of all workspaces that the person is a member of."""
+    """Those of all workspaces that the person is a member of, without tries of an agent's draft."""
     rooms = Membership.objects.filter(user=person, workspace__deleted_at=None).values("workspace")
-    return Context.objects.filter(owner=person, workspace__in=rooms, deleted_at=None).listed()
+    return (
+        Context.objects.filter(owner=person, workspace__in=rooms, deleted_at=None)
+        .listed()
+        .exclude(agent__slug__startswith=DRAFT_PREFIX)
+    )
 
 
 def write_archive(person: User, file: IO[bytes], watch: Watch) -> None:

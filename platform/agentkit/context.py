@@ -370,7 +370,7 @@ class SyncTaskContext(Turn):
 
     def effect(self, name: str, key: str, run: Callable[[], Any], *, find: Callable[[], Any] | None = None) -> Any:
         """`TaskContext.effect` with plain functions, which run in this thread."""
-        return perform_in_thread(self.on_loop.effects, self.wait_for, name, key, run, find)
+        return perform_in_thread(self.on_loop.effects, self.wait_for, self._finish, name, key, run, find)
 
     def as_completed(self, *calls: Call, check: bool = True) -> Iterator[ChildResult]:
         """Make calls side by side; yields each result when it arrives. Raises like `call`."""
@@ -389,6 +389,10 @@ class SyncTaskContext(Turn):
         """Make waiting threads raise `Stopped`. The host calls it after a stop."""
         for awaited in list(self._awaited):
             awaited.cancel()
+
+    def _finish[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """`wait_for` also after a stop, for what must be stored."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     def wait_for[T](self, work: Coroutine[Any, Any, T]) -> T:
         """Run async work on the host's event loop and return its result. A stop ends both work and waiting."""

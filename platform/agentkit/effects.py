@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
@@ -75,7 +76,10 @@ async def perform(effects: Effects | None, name: str, key: str, run: Act, find: 
     if held.state == "unknown":
         raise EffectUnknown(name, key)
     try:
-        return await effects.settle(held, await run())
+        result = await run()
+        return await asyncio.shield(
+            effects.settle(held, result)
+        )  # what happened is stored, also if the turn is stopped
     except NotDone as not_done:
         await effects.release(held, str(not_done))
         raise
@@ -84,15 +88,19 @@ async def perform(effects: Effects | None, name: str, key: str, run: Act, find: 
 type WaitFor = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-def perform_in_thread(effects: Effects | None, wait_for: WaitFor, name: str, key: str, *acts: Any) -> Any:
-    """`perform` with plain functions, which run in this thread. Only the host's methods run on its event loop."""
+def perform_in_thread(
+    effects: Effects | None, wait_for: WaitFor, finish: WaitFor, name: str, key: str, *acts: Any
+) -> Any:
+    """`perform` with plain functions, which run in this thread. Only the host's methods run on its event loop.
+
+    `finish` waits also where the turn was stopped.
+    """
     run, find = (act and _as_coroutine(act) for act in acts)
-    work = perform(effects and _FromThread(effects, wait_for), name, key, run, find)
+    work = perform(effects and _FromThread(effects, wait_for, finish), name, key, run, find)
     try:
-        work.send(None)
-    except StopIteration as end:
-        return end.value
-    raise RuntimeError("An effect of a def handler cannot await.")
+        return asyncio.run(work)
+    finally:
+        work.close()
 
 
 def _as_coroutine(act: Callable[[], Any]) -> Act:
@@ -108,16 +116,17 @@ class _FromThread:
 
     effects: Effects
     wait_for: WaitFor
+    finish: WaitFor
 
     async def claim(self, name: str, key: str, instead_of: str | None = None) -> Claim:
         claim: Claim = self.wait_for(self.effects.claim(name, key, instead_of))
         return claim
 
     async def settle(self, claim: Claim, result: Any) -> Any:
-        return self.wait_for(self.effects.settle(claim, result))
+        return self.finish(self.effects.settle(claim, result))
 
     async def release(self, claim: Claim, why: str) -> None:
-        self.wait_for(self.effects.release(claim, why))
+        self.finish(self.effects.release(claim, why))
 
 
 @dataclass

@@ -101,3 +101,12 @@ async def test_a_rerun_that_is_held_says_why(ada: User, echo: Agent, wondering: 
     found = await db.run(reruns.compare, ada.principal, again.pk)
     assert "has a question" in found.held
     assert not found.is_finished
+
+
+async def test_a_session_runs_again_any_number_of_times(ada: User, echo: Agent, said: Any, worker: None) -> None:
+    task = await told(ada, echo, said("once"))
+    for _ in range(2):
+        again, _ = await db.run(reruns.start, ada.principal, task.context_id)
+        [turn] = (await compared(ada, again)).turns
+        assert turn.after is not None
+        assert turn.same_answer

@@ -178,7 +178,7 @@ def test_words_are_copied_referred_to_and_shared_by_a_link(
     until(page, "() => navigator.clipboard.readText().then((words) => words.startsWith('#'))")
     assert clipboard(page).startswith("# A story\n\nOnce upon a *time* there was a **river**.")
     act(page, "river", "Copy link", role="agent")
-    expect(page.locator("#toasts")).to_contain_text("Link copied.")
+    expect(page.locator("#toasts")).to_contain_text("Link copied")
     assert re.fullmatch(re.escape(page.url) + r"#m-\d+", clipboard(page))
 
     # A reference is shown and recorded, also after a reload; the next message has none

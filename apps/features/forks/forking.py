@@ -78,12 +78,12 @@ def fork(
                 if key and (earlier := _existing_fork(child.pk, point, reason, agent)):
                     return earlier
                 child.title = title[:MAX_TITLE] or _title(log.context, point, at, agent)
-                if at == log.context.last_event:
+                if _before_marks(log.context, at) == _before_marks(log.context, log.context.last_event):
                     child.memory = Context.objects.values_list("memory", flat=True).get(pk=found.pk)
                 child.root = log.context.family_key if is_own else child.pk
                 if edited_message and is_own:  # before the fork, which is then the newest of its family
                     log.add(EventType.EDIT, {"messageId": edited_message, "session": str(child.pk)})
-                elif is_own and not dated:
+                elif is_own and not dated and point.parent.pk == log.context.pk:
                     log.add(EventType.SESSION_FORKED, {"session": str(child.pk), "at": point.at, "reason": reason})
                 _create_fork(child, point, reason, agent, options, edited, principal, dated)
                 if running == "cancel" and is_own:
@@ -129,8 +129,7 @@ def fork_point(context: Context, at: int) -> ForkPoint:
     """Where forks after event `at` of a context begin. Raises InvalidParams."""
     if not 0 <= at <= context.last_event:
         raise InvalidParams(f"There is no event {at}. Choose one from 0 to {context.last_event}.", "at")
-    while at and lineage.events(context, at - 1, at).filter(type=EventType.SESSION_FORKED).exists():
-        at -= 1  # forks from the same place are siblings
+    at = _before_marks(context, at)
     if context.forked_at is None or at > context.forked_at + 1:
         return ForkPoint(context, at)
     at = min(at, context.forked_at)
@@ -139,6 +138,15 @@ def fork_point(context: Context, at: int) -> ForkPoint:
         return ForkPoint(before or context, at)
     source = lineage.log_ranges(context, max(at, 1))[-1].source
     return ForkPoint(context, at) if source == context.pk else fork_point(Context.objects.get(pk=source), at)
+
+
+def _before_marks(context: Context, at: int) -> int:
+    """The newest event up to `at` that is no mark of a fork: forks from the same place are siblings. A query or two."""
+    marks = lineage.events(context, at - 1, at).filter(type=EventType.SESSION_FORKED) if at else None
+    if marks is None or not marks.exists():
+        return at
+    others = lineage.events(context, 0, at).exclude(type=EventType.SESSION_FORKED)
+    return others.order_by("-index").values_list("index", flat=True).first() or 0
 
 
 def _existing_fork(key: uuid.UUID, point: ForkPoint, reason: Reason, agent: Agent | None) -> Context | None:

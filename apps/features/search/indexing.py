@@ -24,6 +24,7 @@ from django.db.models import F, Q
 from django.db.models.aggregates import Max
 
 from apps.accounts.principals import Principal
+from apps.agents.models import DRAFT_PREFIX
 from apps.features.search.models import Indexed, SearchEntry
 from apps.features.search.tokenizer import tokenize
 from apps.record.content import blobs
@@ -55,9 +56,9 @@ class UnindexedEvents:
 
 
 def indexable_contexts() -> ContextQuerySet:
-    """People's sessions, without those of child tasks. Archived ones were indexed before."""
+    """People's sessions, without those of child tasks and of drafts. Archived ones were indexed before."""
     found: ContextQuerySet = Context.objects.listed().filter(deleted_at=None, owner__isnull=False, cold_file="")
-    return found
+    return found.exclude(agent__slug__startswith=DRAFT_PREFIX)
 
 
 def catch_up(principal: Principal) -> int:

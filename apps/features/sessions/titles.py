@@ -68,7 +68,8 @@ def _publish(context_id: uuid.UUID) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """The first two messages of a session with an automatic title, the answer to the second, and its task."""
+    """The first two messages of a session with an automatic title, and the answer to the second. The task of the
+    first is not saved if there was none."""
 
     task: Task
     title: str
@@ -102,10 +103,11 @@ def _first_exchange(context_id: uuid.UUID) -> _Exchange | None:
     if len(asked) != TITLE_AFTER or not answered or answered[-1].index < asked[-1].index:
         return None
     first, second = asked
-    if first.task is None or _is_programs(first) or not _has_automatic_title(context, first):
+    if _is_programs(first) or not _has_automatic_title(context, first):
         return None
+    task = first.task or Task(context=context, workspace_id=context.workspace_id, agent_id=context.agent_id)
     words = [words_of(one.parts)[:LONGEST_EXCERPT] for one in (first, second, answered[-1])]
-    return _Exchange(first.task, context.title, f"{words[0]}\n\n{words[1]}", words[2]) if any(words) else None
+    return _Exchange(task, context.title, f"{words[0]}\n\n{words[1]}", words[2]) if any(words) else None
 
 
 def _is_programs(first: Message) -> bool:

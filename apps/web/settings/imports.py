@@ -15,7 +15,7 @@ from django.shortcuts import redirect
 
 from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded, count_act
-from apps.agents.models import Agent
+from apps.agents.models import DRAFT_PREFIX, Agent
 from apps.features.uploads import resumable
 from apps.record.content import blobs
 from apps.record.errors import Refusal
@@ -52,9 +52,8 @@ class ImportForm(forms.Form):
             "The ZIP file as you got it, or a JSON file of it."
             f" At most {settings.MAX_UPLOAD_BYTES // resumable.MEGABYTE} MB."
         )
-        cast("forms.ModelChoiceField[Agent]", self.fields["agent"]).queryset = Agent.objects.visible_to(
-            principal
-        ).order_by("name")
+        usable = Agent.objects.visible_to(principal).exclude(slug__startswith=DRAFT_PREFIX)
+        cast("forms.ModelChoiceField[Agent]", self.fields["agent"]).queryset = usable.order_by("name")
 
     def clean(self) -> dict[str, Any]:
         found = super().clean() or {}

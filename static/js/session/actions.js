@@ -53,7 +53,7 @@ function entries(page, item) {
     item.taskId && { name: "Reply to this", sign: "refer", run: () => refer(page, item) },
     item.text && { name: "Copy as Markdown", sign: "copy", run: () => copyText(item.text) },
     item.textAt && { name: "Copy as Markdown", sign: "copy", run: () => copyFrom(item.textAt) },
-    { name: "Copy link", sign: "link", run: () => copyText(address, "Link copied.") },
+    { name: "Copy link", sign: "link", run: () => copyText(address, "Link copied, for who can see this session.") },
     item.taskId && { name: "Show details", sign: "sessions", href: `/tasks/${item.taskId}` },
   ].filter(Boolean);
 }

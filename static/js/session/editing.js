@@ -41,7 +41,7 @@ class Editor {
       "form",
       { class: "editor" },
       this.words,
-      h("p", { class: "small muted" }, item.files ? "The edit goes to a fork, with the files. This session stays as it is." : "The edit goes to a fork. This session stays as it is."),
+      h("p", { class: "small muted" }, item.files ? "The edit becomes a new branch, with the files. What was said stays." : "The edit becomes a new branch. What was said stays."),
       this.error,
       h(
         "div",

@@ -47,8 +47,8 @@ class Sharing {
       const input = h("input", { type: "radio", name: "sharing", value, id: `sharing-${value}`, checked: value === page.sharing });
       return h("label", { class: "share-choice", for: `sharing-${value}` }, input, name);
     };
-    const options = Object.entries({ private: "Only you", workspace: "Members of this workspace, who can also write here" });
-    const choice = h("fieldset", { class: "share-who" }, h("legend", {}, "Who can see this session"), options.map(option));
+    const options = Object.entries({ private: "Only you, apart from links below", workspace: "Members of this workspace, who can also write here" });
+    const choice = h("fieldset", { class: "share-who" }, h("legend", {}, "Who can open this session"), options.map(option));
     choice.addEventListener("change", async ({ target }) => {
       const changed = await this.tried(() => api("PATCH", `/sessions/${page.id}`, { sharing: target.value }));
       if (changed) page.sharing = changed.sharing;
@@ -67,7 +67,7 @@ class Sharing {
       h("label", { for: "share-days" }, "Link expires after"),
       days,
       h("label", { class: "share-choice", for: "share-files" }, files, "Include files"),
-      h("label", { class: "share-choice", for: "share-branches" }, branches, "Include forks"),
+      h("label", { class: "share-choice", for: "share-branches" }, branches, "Include branches"),
       h("button", { type: "submit", class: "primary" }, "Create link"),
     );
     form.addEventListener("submit", (event) => {

@@ -45,7 +45,7 @@ async function say({ sessionId, payload }) {
   if (!document.body.dataset.notifiedOf.includes(asks ? "questions" : "ended")) return; // as chosen in the settings
   if (!document.hidden && asks && location.pathname === "/inbox") return; // it appears there
   const session = await api("GET", `/sessions/${sessionId}?include=tasks`).catch(() => null);
-  if (!session) return; // deleted in the meantime, or offline
+  if (!session || String(session.session.agent).startsWith("draft--")) return; // deleted, or offline; or a try beside a form
   const title = `“${session.session.title || "New session"}” ${WORDS[payload.state]}`;
   const open = () => location.assign(`/sessions/${sessionId}`);
   if (!document.hidden) toast(`${title}.`, { name: "Open", run: open });
