@@ -20,6 +20,7 @@ from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Line, Struct
 from apps.api.framework.views import Endpoint
 from apps.api.tasks import NO_TASK
+from apps.engine.questions import asking_task
 from apps.features.credentials import requests
 from apps.features.credentials.requests import LinkClosed
 from apps.record.errors import InvalidFields
@@ -61,9 +62,10 @@ class TaskCredential(Endpoint):
         """
         given = self.body(Giving)
         quotas.count_act(self.principal)
-        found = (
-            Task.objects.of(self.principal).select_related("agent__current_version", "owner").filter(pk=task).first()
-        )
+        own = Task.objects.of(self.principal).select_related("agent__current_version", "owner")
+        found = own.filter(pk=task).first()
+        if found is not None and (below := asking_task(found.slot)) is not None:  # it passes on what another asks
+            found = own.filter(pk=below.pk).first()
         if found is None or found.owner is None:
             raise NotFound(NO_TASK)
         asked, by = requests.request_of(found), found.owner
@@ -71,7 +73,7 @@ class TaskCredential(Endpoint):
             raise Conflict(NOTHING_ASKED)
         try:
             if given["decline"]:
-                requests.decline(asked, by)
+                requests.decline_now(asked, by)
             elif found.agent.kind == Agent.Kind.REMOTE:
                 self._give_to_remote(found, given, by)
             else:
@@ -87,7 +89,7 @@ class TaskCredential(Endpoint):
         if scheme not in names:
             raise InvalidFields([("scheme", f"Name the scheme. The agent takes: {', '.join(names) or 'none'}.")])
         values = given.get("values")
-        told = {name: str(value) for name, value in values.items()} if isinstance(values, dict) else {}
+        told = {name: one for name, one in values.items() if isinstance(one, str)} if isinstance(values, dict) else {}
         try:
             credentials.save(task.agent, by, str(scheme), told, by)
         except ValidationError as problem:

@@ -131,7 +131,7 @@ def _side_json(side: reruns.Side) -> JSON:
         "index": side.index,
         "agent": side.agent.slug if side.agent else None,
         "agentVersion": side.version,
-        "state": run.state if run else None,
+        "state": side.state,
         "inputHash": run.input_hash if run else "",
         "answer": side.text,
         "files": side.files,

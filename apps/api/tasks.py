@@ -143,8 +143,8 @@ class Answer(Endpoint):
         keyed=True,
     )
     async def post(self, request: Request, task: uuid.UUID) -> Response:
-        """The task's `question` says what it waits for. If a task asks for a credential, you can provide it only
-        through the task's link.
+        """The task's `question` says what it waits for. If a task asks for a credential, use its link or
+        `POST /tasks/{id}/credential`.
         """
         given, key = await db.run(self.body, Answering), self.idempotency_key
         quotas.count_act(self.principal)

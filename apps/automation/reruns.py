@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import Literal
 
 from apps.accounts.principals import Principal
@@ -24,7 +26,7 @@ from apps.record.content.parts import is_file, words_of
 from apps.record.errors import ContentTypeNotSupported, ContextNotFound, UnsupportedOperation
 from apps.record.events import JSON
 from apps.record.execution import Run
-from apps.record.models import Context, Message, Task
+from apps.record.models import INTERRUPTED_STATES, Context, Message, Task
 from db.sql import write_transaction
 
 MOST_MESSAGES = 100
@@ -54,7 +56,14 @@ class Side:
 
     @property
     def agent(self) -> Agent | None:
-        return (self.run.agent or self.run.task.agent) if self.run else None
+        if self.run:
+            return self.run.agent or self.run.task.agent
+        return self.answer.agent if self.answer else None  # a direct answer
+
+    @property
+    def state(self) -> str | None:
+        """Of the run; None for a message that has no answer and no run."""
+        return self.run.state if self.run else str(Run.State.DONE) if self.answer else None
 
     @property
     def version(self) -> int | None:
@@ -93,20 +102,24 @@ class ComparedTurn:
         return after is not None and (self.before.text, self.before.files) == (after.text, after.files)
 
     @property
-    def changes(self) -> list[tuple[Change, str]]:
+    def changes(self) -> Sequence[tuple[Change, str]]:
         """The new answer's text by what is the same, added and removed; empty without one, or if little is alike."""
         return changes_between(self.before.text, self.after.text) if self.after and self.after.answer else []
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`held`: why the next message is not sent by itself, a sentence, or ""."""
+    """Attributes:
+    held: why the next message is not sent by itself, a sentence, or "".
+    unsent: the number of answers that nobody asked for.
+    """
 
     source: Context
     session: Context
     turns: list[ComparedTurn]
     is_finished: bool
     held: str
+    unsent: int
 
 
 def start(
@@ -160,12 +173,14 @@ def compare(principal: Principal, session: uuid.UUID) -> Comparison:
         turns.append(ComparedTurn(message, *sides, is_same))
     waiting = QueuedMessage.objects.filter(context=again).first()
     is_finished = not waiting and not Task.objects.unfinished().filter(context=again).exists()
-    held = (waiting.problem or hold_reason(again)) if waiting else ""
-    return Comparison(source, again, turns, is_finished, held)
+    asks = Task.objects.filter(context=again, state__in=INTERRUPTED_STATES).exists()
+    held = (waiting.problem if waiting else "") or (hold_reason(again) if waiting or asks else "")
+    unsent = sum(one.after is None for one in turns) if is_finished else 0
+    return Comparison(source, again, turns, is_finished, held, unsent)
 
 
 def _messages_of(context: Context) -> list[Message]:
-    """What people said in it, as far as an agent got it or another program's did."""
+    """What people said in it, as far as anybody got it: an agent, directly or by a task, or another program's."""
     said = lineage.messages(context).filter(role=Message.Role.USER).order_by("index")
     answered = set(lineage.messages(context).filter(role=Message.Role.AGENT, task=None).values_list("index", flat=True))
     return [one for one in said[: MOST_MESSAGES * 2] if one.task_id or one.index + 1 in answered]
@@ -178,7 +193,7 @@ def _key(session: Context, message: Message) -> str:
 
 def _sides(context: Context) -> dict[uuid.UUID, tuple[Message, Side]]:
     """By people's messages: the message and its turn."""
-    spoken = list(lineage.messages(context).order_by("index"))
+    spoken = list(lineage.messages(context).select_related("agent").order_by("index"))
     answers: dict[uuid.UUID, Message] = {}
     newest: dict[uuid.UUID | None, Message] = {}
     for one in spoken:
@@ -192,7 +207,8 @@ def _sides(context: Context) -> dict[uuid.UUID, tuple[Message, Side]]:
     return {one.pk: (one, Side(one.index, runs.get(one.pk), answers.get(one.pk))) for one in asked}
 
 
-def changes_between(before: str, after: str) -> list[tuple[Change, str]]:
+@lru_cache(maxsize=256)  # a page asks again while an agent works
+def changes_between(before: str, after: str) -> Sequence[tuple[Change, str]]:
     """The text `after` by words, or by lines if it is long, with what was removed; empty if little is alike."""
     old, new = _pieces(before), _pieces(after)
     if max(len(old), len(new)) > MOST_WORDS:

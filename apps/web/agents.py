@@ -26,6 +26,7 @@ from google.protobuf.json_format import ParseDict
 import db
 from apps.accounts import audit, authentication
 from apps.accounts.models import User
+from apps.accounts.people.sign_in import may_operate
 from apps.accounts.principals import Principal
 from apps.agents import cards, options
 from apps.agents.models import Agent, AgentVersion, in_words
@@ -112,9 +113,9 @@ def _may_edit(user: User, agent: Agent) -> bool:
 def tracebacks(request: HttpRequest, agent: Agent, runs: Iterable[Run]) -> list[tuple[Run, str]]:
     """What the agent's code raised in these runs, as HTML: for the agent's owner, and for operators who see runs."""
     user = cast("User", request.user)
-    if agent.owner_id != user.pk and not (user.is_staff and user.has_perm("record.view_run")):
-        return []
-    raised = [(run, (run.error or {}).get("traceback", "")) for run in runs]
+    sees_all = may_operate(user, "record.view_run")
+    seen = [run for run in runs if sees_all or (run.agent or agent).owner_id == user.pk]
+    raised = [(run, (run.error or {}).get("traceback", "")) for run in seen]
     return [(run, render_code(whole, "pytb")) for run, whole in raised if whole]
 
 
@@ -414,6 +415,7 @@ def console_state(agent: Agent) -> JSON:
 
 
 LONGEST_URL = 2048  # characters
+MOST_MINUTES = 365 * 24 * 60
 MOST_SKILLS = 8  # in the preview
 MOST_ALLOWED = 10  # private hosts of one card
 OWN_ACCESS = Agent.Access.WORKSPACE
@@ -492,7 +494,7 @@ def _register(request: HttpRequest, user: User, form: AgentForm) -> Agent | None
         form.problems["access"] = "Choose one of these."
         return None
     try:
-        limit = seconds_of(forms.FloatField(required=False, min_value=0.1).clean(form.minutes))
+        limit = seconds_of(forms.FloatField(required=False, min_value=0.1, max_value=MOST_MINUTES).clean(form.minutes))
     except ValidationError:
         form.problems["minutes"] = "Type a number of minutes, or nothing for no limit."
         return None

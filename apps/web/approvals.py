@@ -6,6 +6,7 @@ fetches it when a person presses a button; no page has one before, except the on
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import secrets
@@ -98,13 +99,18 @@ def call_of(slot: JSON | None) -> Call | None:
     )
 
 
-def card_of(context: uuid.UUID, task: uuid.UUID | None, asked: int, slot: JSON | None) -> JSON | None:
+def card_of(
+    context: uuid.UUID, task: uuid.UUID | None, asked: int, slot: JSON | None, at: datetime.datetime
+) -> JSON | None:
     """The context of `web/_call.html` and `web/_approval.html`; None if the question of event `asked` is about no call.
 
-    Where an agent passes on the question of one that it called, the card decides there. Then one query for each.
+    Where an agent passes on the question of one that it called, the card decides there. Then one query for each, and
+    None if the called agent has gone on since `at`, when the question was passed on.
     """
     below = asking_task(slot)
     if below is not None:
+        if below.status_at > at:
+            return None
         context, task, asked, slot = below.context_id, below.pk, below.status_event, below.slot
     call = call_of(slot)
     if call is None:

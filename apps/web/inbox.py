@@ -109,7 +109,7 @@ def inbox_item(task: Task, step: Step | None = None, *, is_of_others: bool = Fal
         )
         for n, part in enumerate(said)
     ]
-    if card := card_of(task.context_id, task.pk, task.status_event, slot):
+    if card := card_of(task.context_id, task.pk, task.status_event, slot, task.status_at):
         return InboxItem(task, shown, None, [], [], step, is_of_others, card)
     fields = fields_of(slot)
     return InboxItem(task, shown, wanted, fields, [] if fields else outline_of(slot), step, is_of_others)

@@ -27,7 +27,8 @@ async def test_a_session_is_run_again_and_compared(
     source = receipt.context
     made = await ada_calls.post(f"/sessions/{source}/rerun", {}, Idempotency_Key="k")
     assert made.status == 201, made.body
-    assert (await ada_calls.post(f"/sessions/{source}/rerun", {}, Idempotency_Key="k")).body["id"] == made.body["id"]
+    repeated = await ada_calls.post(f"/sessions/{source}/rerun", {}, Idempotency_Key="k")
+    assert (repeated.status, repeated.body["id"]) == (200, made.body["id"])
     again = uuid.UUID(made.body["id"])
     await until(lambda: reruns.compare(ada.principal, again).is_finished)
     told = (await ada_calls.get(f"/sessions/{again}/comparison")).body

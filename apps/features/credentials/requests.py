@@ -170,7 +170,16 @@ def _resume(
 
 def decline(request: CredentialRequest, by: User | None) -> None:
     """Fail the task because the person declined to give the credential. Raises LinkClosed."""
-    with _locked_to_answer(request, CredentialRequest.Answer.DECLINED, by, (RequestStatus.OPEN,)) as (log, task):
+    _decline(request, by, (RequestStatus.OPEN,))
+
+
+def decline_now(request: CredentialRequest, by: User | None) -> None:
+    """The same for its owner's program: also where the link has expired. Raises LinkClosed."""
+    _decline(request, by, (RequestStatus.OPEN, RequestStatus.EXPIRED))
+
+
+def _decline(request: CredentialRequest, by: User | None, wanted: Sequence[RequestStatus]) -> None:
+    with _locked_to_answer(request, CredentialRequest.Answer.DECLINED, by, wanted) as (log, task):
         declined = Failed(f"The credential for {request.service} was declined.", "credential_declined")
         finish.fail_waiting(log, task, declined)
         record_credential(AuditAction.CREDENTIAL_DECLINED, task, request.service, by)

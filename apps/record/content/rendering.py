@@ -372,7 +372,8 @@ def render_code(code: str, language: str) -> str:
     """A file's text: highlighted if its language is known, otherwise with long lines wrapped."""
     if not language:
         return f'<pre class="wrapped">{escape(code)}</pre>'
-    return f"<pre><code>{_highlight(code, language, '') if len(code) <= MAX_RENDERED else escape(code)}</code></pre>"
+    drawn = _highlight(code, language, "") if len(code) <= MAX_RENDERED else escape(code)
+    return f'<pre tabindex="0"><code>{drawn}</code></pre>'
 
 
 def json_text(value: Any) -> str:

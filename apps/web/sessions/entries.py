@@ -306,7 +306,7 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
     if wants is not None:
         return status | {"wantsCredential": True, "form": render_to_string("web/_credential.html", wants)}
     slot = payload.get("slot")
-    if card := approvals.card_of(event.context_id, event.task_id, event.index, slot):
+    if card := approvals.card_of(event.context_id, event.task_id, event.index, slot, event.at):
         status["message"]["html"] = render_to_string("web/_call.html", card)
         status["form"] = render_to_string("web/_approval.html", card)
         return status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from http import HTTPStatus
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
@@ -11,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from apps.accounts import quotas
 from apps.automation import reruns
-from apps.record.errors import ContextNotFound, Refusal
+from apps.record.errors import ContextNotFound, Refusal, UnsupportedOperation
 from apps.web.agents import suggested_agents
 from apps.web.shell import as_reader, find_agent, page, principal_of, session_or_404
 
@@ -20,21 +21,26 @@ from apps.web.shell import as_reader, find_agent, page, principal_of, session_or
 @login_required
 def rerun(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     """The form; a POST begins, and leads to the same page of the new session, which compares."""
-    context, principal, problem = session_or_404(request, session), principal_of(request), ""
+    context, principal, problem, status = session_or_404(request, session), principal_of(request), "", HTTPStatus.OK
     if request.method == "POST":
-        agent = find_agent(principal, request.POST.get("agent", "")) or context.agent
+        agent = find_agent(principal, request.POST.get("agent") or context.agent.slug)
         try:
             quotas.count_act(principal)
+            if agent is None:
+                raise UnsupportedOperation("There is no such agent, or you may not use it. Choose another.")
             made, _ = reruns.start(principal, session, agent, key=request.POST.get("key", ""))
             return redirect("web:rerun", made.pk)
-        except (Refusal, quotas.QuotaExceeded) as refusal:
-            problem = str(refusal)
+        except quotas.QuotaExceeded as refusal:
+            problem, status = str(refusal), HTTPStatus.TOO_MANY_REQUESTS
+        except Refusal as refusal:
+            problem, status = str(refusal), HTTPStatus.CONFLICT
     with as_reader(request):
         try:
             comparison = reruns.compare(principal, session)
         except ContextNotFound:
             comparison = None
-        agents = suggested_agents(principal)
+        listed = suggested_agents(principal)
+        agents = listed if context.agent in listed else [context.agent, *listed]
         known = {
             "session": context,
             "comparison": comparison,
@@ -43,7 +49,7 @@ def rerun(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
             "key": uuid.uuid4(),
         }
         response = page(request, "web/rerun.html", **known)
-    response.status_code = 409 if problem else 200
+    response.status_code = status
     return response
 
 

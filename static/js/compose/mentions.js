@@ -44,7 +44,7 @@ export class Mentions {
     const slug = LEADING.exec(text)?.[1];
     const field = this.composer.form.querySelector(".composer-field").dataset;
     const named = "readsNames" in field ? null : this.agents?.find((one) => slugOf(one) === slug)?.dataset;
-    return named && named.agent !== field.agent ? named : null;
+    return named && slug !== field.slug ? named : null;
   }
 
   /** What the composer says about files is about the agent of the message. */
