@@ -161,7 +161,7 @@ X402_URIS = (
     "https://github.com/google-a2a/a2a-x402/v0.1",
     "https://github.com/google-agentic-commerce/a2a-x402/blob/main/spec/v0.2",
 )
-"""The x402 extension, whose versions agree in what is used here (`docs/extensions/payments.md`)."""
+"""The x402 extension, whose versions agree in what is used here (`docs/extensions/x402-v1.md`)."""
 
 
 def health_extension(agent: Agent) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,10 +32,12 @@ from apps.record.errors import (
 )
 from apps.record.events import JSON
 from apps.record.execution import Payment
-from apps.record.models import Task
+from apps.record.models import Task, TaskState
 from db import sql
 from db.sql import write_transaction
 from outbound.targets import allowed_hosts
+
+log = logging.getLogger("parley.engine")
 
 PREFIX = "x402.payment."
 STATUS, REQUIRED, PAYLOAD = f"{PREFIX}status", f"{PREFIX}required", f"{PREFIX}payload"
@@ -90,6 +93,15 @@ def metadata_of(task: Task) -> JSON:
     paid = Payment.objects.filter(task=task.pk, state=Payment.State.SETTLED).order_by("pk")
     receipts = list(paid.values_list("receipt", flat=True))
     return {STATUS: "payment-completed", RECEIPTS: receipts} if receipts else {}
+
+
+def receipt_in(payload: JSON) -> JSON | None:
+    """The receipt of the payment by which a task goes on, in the payload of its status."""
+    metadata = (payload.get("message") or {}).get("metadata", {})
+    if payload["state"] != TaskState.WORKING or metadata.get(STATUS) != "payment-completed":
+        return None
+    receipts: list[JSON] = metadata[RECEIPTS]
+    return receipts[-1]
 
 
 def without_payments(metadata: Mapping[str, Any]) -> JSON:
@@ -196,17 +208,17 @@ async def bring(claimed: Claim) -> Result:
     """
     body = {"x402Version": VERSION, "paymentPayload": claimed.payload, "paymentRequirements": claimed.asked}
     limits = outbound.Limits(seconds=settings.PAYMENT_SECONDS, bytes=64 * 1024)
+    is_unknown = claimed.is_repeated
     try:
         async with outbound.exchange(limits, also=allowed_hosts(settings.PAYMENTS_FACILITATOR)) as way:
-            try:
-                verified = await _ask(way, "verify", body)
-            except (outbound.OutboundError, ValueError) as error:
-                raise (FacilitatorUnreachable if claimed.is_repeated else NotPaid) from error
+            verified = await _ask(way, "verify", body)
             if verified.get("isValid") is not True:
                 return _failed(claimed, verified.get("invalidReason"))
+            is_unknown = True
             settled = await _ask(way, "settle", body)
     except (outbound.OutboundError, ValueError) as error:
-        raise FacilitatorUnreachable from error
+        log.warning("a payment of %s: %s", claimed.asked["resource"], error)
+        raise (FacilitatorUnreachable if is_unknown else NotPaid) from error
     if settled.get("success") is not True:
         return _failed(claimed, settled.get("errorReason"))
     told = {name: str(settled.get(name) or "")[:MAX_RECEIPT] for name in ("transaction", "payer")}

@@ -39,6 +39,11 @@ class InboxItem:
     card: JSON | None = None  # the context of `web/_approval.html`, if the question is about a tool call
 
     @property
+    def payment(self) -> JSON | None:
+        """What the question asks to be paid, if it asks for a payment."""
+        return (self.task.slot or {}).get("payment")
+
+    @property
     def may_decline(self) -> bool:
         """Whoever declines ends the task, so it must be their own."""
         return not self.is_of_others

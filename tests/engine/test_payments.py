@@ -7,11 +7,13 @@ from agentkit import PaymentRequired, testing
 from apps.agents import cards
 from apps.agents.registration import register_hosted
 from apps.engine import accept
+from apps.engine.payments import NotPaid
 from apps.engine.send import send
 from apps.record import projection
 from apps.record.errors import FacilitatorUnreachable, InvalidParams, PaymentMissing, PaymentUnderWay, PaymentUsed
 from apps.record.execution import Payment, Run
 from apps.record.models import Event, Message, Task
+from apps.web.sessions.entries import entries_of
 from tests.engine.facilitating import PRICE, Selling, facilitating, payment
 from tests.working import carry_out
 
@@ -53,6 +55,11 @@ async def pay(person, task, message):
     return await found(task.pk)
 
 
+def shown(task):
+    events = Event.objects.filter(context=task.context_id).order_by("index")
+    return db.run(lambda: entries_of(task.context, list(events)))
+
+
 def told(task):
     return task.status_message["metadata"]
 
@@ -73,6 +80,12 @@ async def test_task_asks_for_its_price(asking):
     assert "x402.payment.receipts" not in told(asking)  # which the agent had claimed
 
 
+async def test_page_shows_price_instead_of_form(asking):
+    [form] = [one["form"] for one in await shown(asking) if "form" in one]
+    assert all(value in form for value in (PRICE["amount"], PRICE["asset"], PRICE["network"], PRICE["pay_to"]))
+    assert "<form" not in form
+
+
 async def test_paid_task_goes_on_with_receipt(asking, facilitator, ada, said):
     paying = said(metadata=payment())
     task = await pay(ada, asking, paying)
@@ -87,6 +100,9 @@ async def test_paid_task_goes_on_with_receipt(asking, facilitator, ada, said):
     events = await db.run(list, Event.objects.filter(task=task.pk).values_list("payload", flat=True))
     stored = await db.run(list, Message.objects.filter(task=task.pk).values_list("metadata", flat=True))
     assert "0xsigned" not in f"{events}{stored}"
+    [line] = [one["decided"] for one in await shown(task) if "decided" in one]
+    assert "0xtx1" in line
+    assert "0xBuyer" in line
 
 
 async def test_payment_counts_for_one_task(asking, seller, ada, said):
@@ -126,6 +142,14 @@ async def test_failed_settlement_asks_again(asking, facilitator, ada, said):
     task = await pay(ada, asking, said(metadata=payment()))
     assert words(task) == "Paid by 0xBuyer."
     assert await db.run(projection.differences, task.context_id) == []
+
+
+async def test_unreachable_facilitator_took_nothing(asking, settings, facilitator, ada, said):
+    settings.PAYMENTS_FACILITATOR = "http://127.0.0.1:1"
+    with pytest.raises(NotPaid):
+        await pay(ada, asking, said(metadata=payment()))
+    settings.PAYMENTS_FACILITATOR = facilitator.url
+    assert words(await pay(ada, asking, said(metadata=payment("0x2")))) == "Paid by 0xBuyer."
 
 
 async def test_unknown_result_blocks_other_payments(asking, facilitator, ada, said):
