@@ -17,7 +17,7 @@ from agentkit import text_part
 from agentkit.selecting import SKILL_ID
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine import activity, payments, questions
+from apps.engine import activity, cancel, payments, questions
 from apps.engine.queue import ASKED_FOR, PRIORITY, Lane, check_depth, publish
 from apps.limits import current as limits
 from apps.limits.current import LimitExceeded
@@ -357,8 +357,13 @@ def _continue_task(
     if state.is_interrupted and slot and "service" in slot:  # a secret must not enter the log
         raise CredentialRequired(f"{CredentialRequired.__doc__} It is at {_credential_link(task)}.")
     stored = {**said["message"], "contextId": log.context.context_id, "taskId": str(task_id)}
-    paid = payments.result_for(task, stored) if state.is_interrupted and payments.asks_payment(slot) else None
+    asks_payment = state.is_interrupted and payments.asks_payment(slot)
+    is_rejected = asks_payment and payments.is_rejected(stored)
+    paid = payments.result_for(task, stored) if asks_payment and not is_rejected else None
     event = log.add(EventType.USER_MESSAGE, {**said, "message": stored}, task=task_id)
+    if is_rejected:
+        cancel.record_cancel(log, task_id)
+        return None
     if paid is not None:
         slot = _record_payment(log, task, paid)
         return next_run(task_id, log.messages[event.index], slot, traceparent) if slot else None

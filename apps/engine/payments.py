@@ -42,7 +42,7 @@ log = logging.getLogger("parley.engine")
 PREFIX = "x402.payment."
 STATUS, REQUIRED, PAYLOAD = f"{PREFIX}status", f"{PREFIX}required", f"{PREFIX}payload"
 RECEIPTS, ERROR, AUTHORIZATION = f"{PREFIX}receipts", f"{PREFIX}error", f"{PREFIX}authorization"
-VERSION, SCHEME = 1, "exact"
+VERSION, SCHEME, REJECTED = 1, "exact", "payment-rejected"
 OFF = "This agent asks for a payment, but this installation takes none. An operator can set PAYMENTS_FACILITATOR."
 MAX_RECEIPT = 500  # characters of one value
 MAX_REASON = 200
@@ -90,9 +90,10 @@ def metadata_of(task: Task) -> JSON:
     """Of the messages of a task that was paid for. A query if payments are on."""
     if not is_on():
         return {}
-    paid = Payment.objects.filter(task=task.pk, state=Payment.State.SETTLED).order_by("pk")
-    receipts = list(paid.values_list("receipt", flat=True))
-    return {STATUS: "payment-completed", RECEIPTS: receipts} if receipts else {}
+    tried = Payment.objects.filter(task=task.pk).exclude(state=Payment.State.UNKNOWN).order_by("pk")
+    receipts = [one for one in tried.values_list("receipt", flat=True) if one]
+    is_paid = any(one["success"] for one in receipts)
+    return {STATUS: "payment-completed" if is_paid else "payment-failed", RECEIPTS: receipts} if receipts else {}
 
 
 def receipt_in(payload: JSON) -> JSON | None:
@@ -100,8 +101,7 @@ def receipt_in(payload: JSON) -> JSON | None:
     metadata = (payload.get("message") or {}).get("metadata", {})
     if payload["state"] != TaskState.WORKING or metadata.get(STATUS) != "payment-completed":
         return None
-    receipts: list[JSON] = metadata[RECEIPTS]
-    return receipts[-1]
+    return next((one for one in reversed(metadata[RECEIPTS]) if one["success"]), None)
 
 
 def without_payments(metadata: Mapping[str, Any]) -> JSON:
@@ -117,7 +117,14 @@ def storable(agent: Agent, message: JSON) -> JSON:
     kept, payload = without_payments(metadata), metadata.get(PAYLOAD)
     if isinstance(payload, dict) and isinstance(payload.get("payload"), dict):
         kept |= {STATUS: "payment-submitted", AUTHORIZATION: _authorization(payload)}
+    elif is_rejected(message):
+        kept[STATUS] = REJECTED
     return {**message, "metadata": kept}
+
+
+def is_rejected(message: JSON) -> bool:
+    """Does the client say that it will not pay?"""
+    return (message.get("metadata") or {}).get(STATUS) == REJECTED
 
 
 def _payload_of(asked: JSON, message: JSON) -> JSON:
@@ -135,7 +142,7 @@ def _payload_of(asked: JSON, message: JSON) -> JSON:
         found |= {name: str(authorization.get(name, "")) for name in ("to", "value")}
     told, found = told | {"asset": asked["asset"]}, found | {"asset": signed.get("asset", asked["asset"])}
     for name, value in told.items():
-        if str(found[name]).casefold() != str(value).casefold():
+        if found[name] != value and str(found[name]).casefold() != str(value).casefold():
             raise InvalidParams(f"The task asks for {name} {value}; this payment has {str(found[name])[:100]}.", field)
     return payload
 
@@ -264,6 +271,5 @@ def result_for(task: Task, stored: JSON) -> Result:
 
 def result_metadata(task: Task, result: Result) -> JSON:
     """Of the message that tells what became of a payment."""
-    if result.error:
-        return {STATUS: "payment-failed", ERROR: result.receipt["errorReason"], RECEIPTS: [result.receipt]}
-    return metadata_of(task)
+    told = metadata_of(task)
+    return told | {STATUS: "payment-failed", ERROR: result.receipt["errorReason"]} if result.error else told

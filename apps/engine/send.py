@@ -104,7 +104,7 @@ async def send(
         if choice is not None:
             skill, finds_question = choice.skill, choice.asked is not None
             question_index = question_index or choice.asked
-    if payments.is_on() and (message.get("taskId") or finds_question):
+    if payments.is_on() and not payments.is_rejected(message) and (message.get("taskId") or finds_question):
         await _pay(principal, agent, message, finds_question, question_index)
     since = feed.start_listening()
     receipt = await db.run(
