@@ -12,7 +12,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.db import IntegrityError
@@ -44,6 +44,7 @@ STATUS, REQUIRED, PAYLOAD = f"{PREFIX}status", f"{PREFIX}required", f"{PREFIX}pa
 RECEIPTS, ERROR, AUTHORIZATION = f"{PREFIX}receipts", f"{PREFIX}error", f"{PREFIX}authorization"
 VERSION, SCHEME, REJECTED = 1, "exact", "payment-rejected"
 OFF = "This agent asks for a payment, but this installation takes none. An operator can set PAYMENTS_FACILITATOR."
+ASKING = ("payment-required", "payment-failed")
 MAX_RECEIPT = 500  # characters of one value
 MAX_REASON = 200
 PAID_BEFORE = ". An earlier try may have paid: look at the account before you pay again"
@@ -94,6 +95,19 @@ def metadata_of(task: Task) -> JSON:
     receipts = [one for one in tried.values_list("receipt", flat=True) if one]
     is_paid = any(one["success"] for one in receipts)
     return {STATUS: "payment-completed" if is_paid else "payment-failed", RECEIPTS: receipts} if receipts else {}
+
+
+def price_in(slot: JSON | None, message: JSON | None) -> JSON | None:
+    """What a waiting task asks to be paid, to be shown: what is asked here, or the first choice of a remote agent."""
+    if slot is None:
+        return None
+    if "payment" in slot:
+        return cast(JSON, slot["payment"])
+    metadata = (message or {}).get("metadata") or {}
+    required = metadata.get(REQUIRED)
+    accepts = required.get("accepts") if isinstance(required, dict) else None
+    first = accepts[0] if isinstance(accepts, list) and accepts else None
+    return first if isinstance(first, dict) and metadata.get(STATUS) in ASKING else None
 
 
 def receipt_in(payload: JSON) -> JSON | None:
@@ -265,7 +279,7 @@ def result_for(task: Task, stored: JSON) -> Result:
     found = Payment.objects.filter(authorization=key, task=task.pk, asked=task.status_event)
     row = found.exclude(state=Payment.State.UNKNOWN).first()
     if row is None:
-        raise PaymentMissing
+        raise PaymentMissing("" if is_on() else OFF)
     return Result(row.receipt, row.error)
 
 

@@ -9,6 +9,7 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from apps.accounts.principals import Principal
+from apps.engine import payments
 from apps.engine.questions import approvers_of
 from apps.plans.graphs import CompiledPlan, plan_at
 from apps.plans.models import Step
@@ -41,7 +42,7 @@ class InboxItem:
     @property
     def payment(self) -> JSON | None:
         """What the question asks to be paid, if it asks for a payment."""
-        return (self.task.slot or {}).get("payment")
+        return payments.price_in(self.task.slot, self.task.status_message)
 
     @property
     def may_decline(self) -> bool:

@@ -7,7 +7,7 @@ from agentkit import PaymentRequired, testing
 from apps.agents import cards
 from apps.agents.registration import register_hosted
 from apps.engine import accept
-from apps.engine.payments import NotPaid
+from apps.engine.payments import NotPaid, price_in
 from apps.engine.send import send
 from apps.record import projection
 from apps.record.errors import FacilitatorUnreachable, InvalidParams, PaymentMissing, PaymentUnderWay, PaymentUsed
@@ -84,6 +84,15 @@ async def test_page_shows_price_instead_of_form(asking):
     [form] = [one["form"] for one in await shown(asking) if "form" in one]
     assert all(value in form for value in (PRICE["amount"], PRICE["asset"], PRICE["network"], PRICE["pay_to"]))
     assert "<form" not in form
+
+
+def test_remote_agents_price_is_shown():
+    def shown_price(required, status="payment-required"):
+        return price_in({}, {"metadata": {"x402.payment.status": status, "x402.payment.required": required}})
+
+    assert shown_price({"accepts": [{"payTo": "0xSeller"}, {}]}) == {"payTo": "0xSeller"}
+    assert shown_price({"accepts": [{}]}, "payment-completed") is None
+    assert [shown_price(odd) for odd in ({}, [], {"accepts": {}}, {"accepts": ["x"]})] == [None] * 4
 
 
 async def test_paid_task_goes_on_with_receipt(asking, facilitator, ada, said):
@@ -173,6 +182,12 @@ async def test_agent_cannot_forge_payments(facilitator, ada, said):
     assert words(task) == "None"
     assert not facilitator.asked
     assert not [name for name in told(task) if name.startswith("x402.")]
+
+
+async def test_switched_off_while_it_waits(asking, settings, ada, said):
+    settings.PAYMENTS_FACILITATOR = ""
+    with pytest.raises(PaymentMissing, match="takes none"):
+        await pay(ada, asking, said(metadata=payment()))
 
 
 async def test_without_a_facilitator_it_fails(seller, ada, said):

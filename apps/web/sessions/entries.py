@@ -307,8 +307,8 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
     if wants is not None:
         return status | {"wantsCredential": True, "form": render_to_string("web/_credential.html", wants)}
     slot = payload.get("slot")
-    if payments.asks_payment(slot):
-        return status | {"form": render_to_string("web/_payment.html", {"payment": slot["payment"]})}
+    if payment := payments.price_in(slot, payload.get("message")):
+        return status | {"form": render_to_string("web/_payment.html", {"payment": payment})}
     if receipt := payments.receipt_in(payload):
         status["decided"] = status["message"]["html"] + render_to_string("web/_payment.html", {"receipt": receipt})
     if card := approvals.card_of(event.context_id, event.task_id, event.index, slot):
