@@ -137,6 +137,8 @@ def card_capabilities(agent: Agent) -> dict[str, Any]:
 def card_extensions(agent: Agent) -> list[dict[str, Any]]:
     """The extensions that the agent declares (`{"uri", "description"?, "required"?}`): the platform's and its own."""
     declared = [*platform_extensions(agent), *agent.capabilities.get("extensions", [])]
+    if settings.PAYMENTS_FACILITATOR:
+        declared += [{"uri": uri, "description": "Takes payments by x402, where it asks for one."} for uri in X402_URIS]
     if agent.sign_artifacts:
         declared.append({"uri": signature_extension_uri(), "description": "Artifacts of completed tasks are signed."})
     if agent.usual_seconds:
@@ -155,6 +157,13 @@ def platform_extensions(agent: Agent) -> list[dict[str, Any]]:
     if agent.streams:
         described["cursor"] = "Streams that can be resumed after the last event."
     return [{"uri": extension_uri(name), "description": description} for name, description in described.items()]
+
+
+X402_URIS = (
+    "https://github.com/google-a2a/a2a-x402/v0.1",
+    "https://github.com/google-agentic-commerce/a2a-x402/blob/main/spec/v0.2",
+)
+"""The x402 extension, whose versions agree in what is used here (`docs/extensions/x402-v1.md`)."""
 
 
 def health_extension(agent: Agent) -> dict[str, Any]:

@@ -13,10 +13,11 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
+from agentkit import text_part
 from agentkit.selecting import SKILL_ID
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine import activity, questions
+from apps.engine import activity, cancel, payments, questions
 from apps.engine.queue import ASKED_FOR, PRIORITY, Lane, check_depth, publish
 from apps.limits import current as limits
 from apps.limits.current import LimitExceeded
@@ -108,7 +109,7 @@ def accept(
     run_fields: JSON = {"traceparent": traceparent or tracing.current_traceparent(), "priority": priority}
     if question is not None:
         run_fields |= {"slot": question.slot, "memory": question.memory}
-    stored = {**message, "parts": blobs.store_large(message["parts"])}
+    stored = {**payments.storable(agent, message), "parts": blobs.store_large(message["parts"])}
     blobs.check_room(principal.workspace_id or agent.workspace_id, stored["parts"])
     accepted = sender, body_hash
     for _ in range(3):
@@ -370,7 +371,16 @@ def _continue_task(
     if state.is_interrupted and slot and "service" in slot:  # a secret must not enter the log
         raise CredentialRequired(f"{CredentialRequired.__doc__} It is at {_credential_link(task)}.")
     stored = {**said["message"], "contextId": log.context.context_id, "taskId": str(task_id)}
+    asks_payment = state.is_interrupted and payments.asks_payment(slot)
+    is_rejected = asks_payment and payments.is_rejected(stored)
+    paid = payments.result_for(task, stored) if asks_payment and not is_rejected else None
     event = log.add(EventType.USER_MESSAGE, {**said, "message": stored}, task=task_id)
+    if is_rejected:
+        cancel.record_cancel(log, task_id)
+        return None
+    if paid is not None:
+        slot = _record_payment(log, task, paid)
+        return next_run(task_id, log.messages[event.index], slot, traceparent) if slot else None
     if state.is_interrupted and questions.asks_approval(slot):
         return decide_and_continue(log, principal, task, questions.answer_of(stored), log.messages[event.index])
     if state.is_interrupted:
@@ -380,6 +390,23 @@ def _continue_task(
         return next_run(task_id, log.messages[event.index], None, traceparent)
     if agent.on_busy == Agent.OnBusy.INTERRUPT:
         _interrupt_runs(task_id)
+    return None
+
+
+def _record_payment(log: Ledger, task: Task, paid: payments.Result) -> JSON | None:
+    """Record what became of a payment. Returns the slot of the next turn; None if the task asks again."""
+    slot: JSON = task.slot or {}
+    said = [text_part("The payment was made." if not paid.error else f"The payment failed: {paid.error}.")]
+    message = questions.agent_message(log, task, said, {})
+    message["metadata"] |= payments.result_metadata(task, paid)
+    working: JSON = {"state": TaskState.WORKING}
+    if not paid.error:
+        log.add(EventType.AGENT_STATUS, {**working, "message": message, "agent": task.agent_id}, task=task.pk)
+        return {**slot, "payment": {**slot["payment"], "receipt": paid.receipt}}
+    log.add(EventType.AGENT_STATUS, working, task=task.pk)
+    message["metadata"] = payments.question_metadata(slot) | message["metadata"]
+    asked = {"state": TaskState.INPUT_REQUIRED, "message": message, "agent": task.agent_id, "slot": slot}
+    log.add(EventType.AGENT_STATUS, asked, task=task.pk)
     return None
 
 
@@ -455,10 +482,11 @@ def resume(task_id: uuid.UUID, *, because: str, answer: JSON | None = None) -> b
 def record_resume(log: Ledger, task_id: uuid.UUID, *, because: str, answer: JSON | None = None) -> uuid.UUID | None:
     """Like `resume`, inside a transaction. Returns the run to publish after the commit, or None.
 
-    The agent gets the previous turn's message again. Raises Task.DoesNotExist.
+    The agent gets the previous turn's message again. A task that waits for a payment goes on with nothing else.
+    Raises Task.DoesNotExist.
     """
     task = log.task(task_id)
-    if not TaskState(task.state).is_interrupted:
+    if not TaskState(task.state).is_interrupted or payments.asks_payment(task.slot):
         return None
     slot, message = task.slot, None
     if answer is not None:

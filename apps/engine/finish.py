@@ -13,9 +13,21 @@ from typing import Any, cast
 from django.db import transaction
 
 import db
-from agentkit import Artifact, AuthRequired, Completed, Failed, InputRequired, Outcome, Part, Progress, Rejected
+from agentkit import (
+    Artifact,
+    AuthRequired,
+    Completed,
+    Failed,
+    InputRequired,
+    Outcome,
+    Part,
+    PaymentRequired,
+    Progress,
+    Rejected,
+)
 from agentkit.outcomes import NO_ANSWER
 from apps.agents.models import Agent
+from apps.engine import payments
 from apps.engine.accept import record_copy
 from apps.engine.output import MemoryChanges, store_large
 from apps.engine.questions import agent_message, asks_approval, overtaken, slot_of
@@ -35,6 +47,7 @@ from db.sql import NOW, corrected_time
 STATES: dict[type[Outcome], TaskState] = {
     Completed: TaskState.COMPLETED,
     InputRequired: TaskState.INPUT_REQUIRED,
+    PaymentRequired: TaskState.INPUT_REQUIRED,
     AuthRequired: TaskState.AUTH_REQUIRED,
     Failed: TaskState.FAILED,
     Rejected: TaskState.REJECTED,
@@ -208,6 +221,8 @@ def _queue_next_turn(log: Ledger, task: Task, ending: Ending, waiting: Message |
     if waiting is None:
         raise AssertionError("a turn is interrupted by a message, which waits")
     slot = _slot(ending)
+    if payments.asks_payment(slot):
+        slot = None  # nobody was asked, and words pay nothing
     place: JSON = {**(Run.objects.filter(pk=ending.lease.run_id).values("lane", "priority").first() or {})}
     run = Run(
         task=task,
@@ -255,6 +270,7 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         log.add(EventType.AGENT_FAILED, {"code": _failure_code(outcome), "discarded": ids}, task=task.pk)
     said = parts or [{"text": _answer_text(log, task, made) or default_text([one.name for one in made if one.name])}]
     message = agent_message(log, task, said, outcome.message_metadata)
+    message["metadata"] |= payments.metadata_of(task)
     link = None
     if isinstance(outcome, AuthRequired) and ending.child is None:
         link = hook("CREDENTIAL_LINK")(outcome)
@@ -263,7 +279,11 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         message["metadata"] |= link.metadata
     payload: dict[str, Any] = {"state": state, "message": message, **_author(task, ending)}
     if isinstance(outcome, InputRequired | AuthRequired):
-        payload["slot"] = _slot(ending)
+        slot = _slot(ending) or {}
+        if payments.asks_payment(slot):
+            slot = payments.asked_of(task, slot)
+            message["metadata"] |= payments.question_metadata(slot)
+        payload["slot"] = slot
     event = log.add(EventType.AGENT_STATUS, payload, task=task.pk)
     if link is not None:
         log.extra_rows.append(link.request(task, event.at))

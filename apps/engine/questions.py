@@ -13,13 +13,15 @@ from typing import Any
 
 from django.utils import timezone
 
-from agentkit import AuthRequired, InputRequired, Outcome, Part
+from agentkit import AuthRequired, InputRequired, Outcome, Part, PaymentRequired
 from agentkit.llm import approvals
 from agentkit.llm.approvals import APPROVE, ARGUMENTS, DECISION, FOR_SESSION, REASON, REFUSE
 from agentkit.messages import Message as Said
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.engine import payments
 from apps.engine.output import clean
 from apps.record import projection
 from apps.record.content import blobs, json_schema
@@ -41,6 +43,8 @@ def slot_of(outcome: Outcome | None) -> JSON | None:
     if isinstance(outcome, InputRequired) and outcome.calls:
         calls = list(outcome.calls)
         slot |= {"approvers": open_call(calls)["needs"], "value": {"calls": calls}}
+    if isinstance(outcome, PaymentRequired):
+        return slot | {"payment": payments.requirements(outcome)}
     if not outcome.schema:
         return slot
     slot["schema"] = outcome.schema
@@ -50,6 +54,9 @@ def slot_of(outcome: Outcome | None) -> JSON | None:
 
 
 def agent_message(log: Ledger, task: Task, parts: Sequence[Part], metadata: JSON) -> JSON:
+    """Only a remote agent may speak of payments by itself."""
+    if task.agent.kind != Agent.Kind.REMOTE:
+        metadata = payments.without_payments(metadata)
     return {
         "messageId": str(uuid.uuid4()),
         "contextId": log.context.context_id,

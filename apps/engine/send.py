@@ -40,7 +40,7 @@ from agentkit.runner import NeedsTask, constant_response_type, selector_takes_ta
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents import versions
 from apps.agents.models import Agent
-from apps.engine import accept, activity, assignment, dependencies, handlers, loading, output
+from apps.engine import accept, activity, assignment, dependencies, handlers, loading, output, payments
 from apps.engine.accept import Question, Receipt
 from apps.engine.output import AGENT_ERROR_MESSAGE, INVALID_RESPONSE, clean, clean_parts, error_code
 from apps.engine.queue import publish
@@ -104,6 +104,8 @@ async def send(
         if choice is not None:
             skill, finds_question = choice.skill, choice.asked is not None
             question_index = question_index or choice.asked
+    if payments.is_on() and not payments.is_rejected(message) and (message.get("taskId") or finds_question):
+        await _pay(principal, agent, message, finds_question, question_index)
     since = feed.start_listening()
     receipt = await db.run(
         accept_and_publish,
@@ -126,6 +128,39 @@ async def send(
         repeated=receipt.repeated,
         since=None if receipt.repeated else since,
     )
+
+
+async def _pay(
+    principal: Principal, agent: Agent, message: JSON, finds_question: bool, question_index: int | None
+) -> None:
+    """Settle the payment that a message brings to a task that asks for one, even if the caller goes away."""
+    claimed = await db.run(_claim_payment, principal, agent, message, finds_question, question_index)
+    if claimed is not None:
+        await asyncio.shield(_settle(claimed))
+
+
+async def _settle(claimed: payments.Claim) -> None:
+    try:
+        result = await payments.bring(claimed)
+    except payments.NotPaid:
+        await db.run(payments.let_go, claimed)
+        raise
+    await db.persist(payments.keep, claimed, result)
+
+
+def _claim_payment(
+    principal: Principal, agent: Agent, message: JSON, finds_question: bool, question_index: int | None
+) -> payments.Claim | None:
+    """None if there is nothing to pay, or `accept` refuses the message anyway."""
+    if principal.sender and accept.find_accepted(principal.sender, agent, message["messageId"], digest_of(message)):
+        return None
+    target = lookup.find_target(principal, agent, message, finds_question=finds_question)
+    task = Task.objects.select_related("agent").filter(pk=target.task).first() if target.task else None
+    if task is None or not payments.asks_payment(task.slot):
+        return None
+    if question_index is not None and question_index != task.status_event:
+        return None
+    return payments.claim(task, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,7 +451,7 @@ def _record_answer_or_release(principal: Principal, agent: Agent, message: JSON,
 
 
 def _record_answer(principal: Principal, agent: Agent, message: JSON, said: AgentAnswer) -> Answered:
-    stored = {**message, "parts": blobs.store_large(message["parts"])}
+    stored = {**payments.storable(agent, message), "parts": blobs.store_large(message["parts"])}
     parts = blobs.store_large([dict(part) for part in said.answer.parts])
     answered: JSON = {"parts": parts, "metadata": {**said.answer.metadata, projection.AUTHOR_KEY: agent.slug}}
     target = lookup.find_target(principal, agent, message)

@@ -23,12 +23,22 @@ from django.utils.module_loading import import_string
 from opentelemetry.trace import get_current_span
 
 import db
-from agentkit import Completed, Failed, HandlerError, Outcome, Progress, Session, Suspended, TaskContext
+from agentkit import (
+    Completed,
+    Failed,
+    HandlerError,
+    Outcome,
+    PaymentRequired,
+    Progress,
+    Session,
+    Suspended,
+    TaskContext,
+)
 from agentkit.context import bookmarks
 from agentkit.errors import Escaped, contained
 from apps.agents import versions
 from apps.agents.models import Agent, in_words
-from apps.engine import cancel, delegation, finish, handlers
+from apps.engine import cancel, delegation, finish, handlers, payments
 from apps.engine.approvals import TurnApprovals
 from apps.engine.assignment import Assignment, ReleaseSlot
 from apps.engine.delegation import Delegation, principal_of
@@ -175,6 +185,8 @@ async def _run_agent(
             outcome = Failed(f"The agent took longer than its limit of {agent.time_limit:g} seconds.", "time_limit")
         else:
             outcome, error = _agent_error(assignment, raised)
+    if isinstance(outcome, PaymentRequired) and not payments.is_on():
+        outcome = Failed(payments.OFF, "payments_off")
     return (calls.suspended.question, None) if calls.suspended else (outcome, error)
 
 

@@ -129,10 +129,26 @@ class CredentialRequired(UnsupportedOperation):
     """The task waits for a credential. Do not send it in a message: open the link in the task's status message."""
 
 
+class PaymentMissing(UnsupportedOperation):
+    """The task waits for a payment. Send a message with x402.payment.payload in its metadata, or cancel the task."""
+
+
+class PaymentUsed(UnsupportedOperation):
+    """This payment was used already. Sign a new one for what the task asks now."""
+
+
+class PaymentUnderWay(UnsupportedOperation):
+    """An earlier payment of this task is under way, or its result is unknown. Send that one again in two minutes."""
+
+
 class NotAccepting(Refusal):
     """The agent does no new work at the moment. Try again later."""
 
     kind = Kind.UNAVAILABLE
+
+
+class FacilitatorUnreachable(NotAccepting):
+    """Nobody knows yet whether the payment was made. Send the same payment again in two minutes, and no other."""
 
 
 class LimitReached(NotAccepting):

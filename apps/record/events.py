@@ -113,7 +113,8 @@ class Slot(TypedDict):
     """What a task asks for. `order`: of the object schema's properties. `value`: the agent's data for the next turn.
 
     `child`: the child task that asks. `service`: a credential is asked for, which comes by a link, not by a message.
-    `approvers`: so many people must approve the tool calls in `value`.
+    `approvers`: so many people must approve the tool calls in `value`. `payment`: the payment that is asked for, as one
+    of x402's `accepts`; only the platform writes it.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Slot(TypedDict):
     service: NotRequired[str]
     child: NotRequired[str]
     approvers: NotRequired[int]
+    payment: NotRequired[JSON]
     value: NotRequired[Any]
 
 

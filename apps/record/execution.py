@@ -152,6 +152,34 @@ class Effect(models.Model):
         return f"{self.name} {self.key}"
 
 
+class Payment(models.Model):
+    """What a client paid for a task, by x402 (see `engine.payments`). Not part of replay: the log has the receipt."""
+
+    class State(models.TextChoices):
+        UNKNOWN = "unknown", "under way, or unknown"
+        SETTLED = "settled"
+        FAILED = "failed"
+
+    task = models.ForeignKey("record.Task", on_delete=models.CASCADE, related_name="payments")
+    authorization = models.CharField(max_length=64, unique=True, help_text="Digest of what its payer signed.")
+    asked = models.PositiveIntegerField(help_text="The index of the event that asked for it.")
+    state = models.CharField(max_length=10, choices=State, default=State.UNKNOWN)
+    claimed_until = models.DateTimeField(help_text="Until when the facilitator may be asked.")
+    receipt = models.JSONField(default=dict, blank=True)
+    error = models.CharField(max_length=500, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["task"], condition=models.Q(state="unknown"), name="one_unknown_payment_per_task"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task_id}: {self.state}"
+
+
 class Dependency(models.Model):
     """A submitted task that starts when another one is completed. Not part of replay."""
 

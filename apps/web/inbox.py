@@ -9,6 +9,7 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from apps.accounts.principals import Principal
+from apps.engine import payments
 from apps.engine.questions import approvers_of
 from apps.plans.graphs import CompiledPlan, plan_at
 from apps.plans.models import Step
@@ -37,6 +38,11 @@ class InboxItem:
     step: Step | None = None  # the step of a plan that asks by this task
     is_of_others: bool = False  # a tool call in somebody else's session that needs another person
     card: JSON | None = None  # the context of `web/_approval.html`, if the question is about a tool call
+
+    @property
+    def payment(self) -> JSON | None:
+        """What the question asks to be paid, if it asks for a payment."""
+        return payments.price_in(self.task.slot, self.task.status_message)
 
     @property
     def may_decline(self) -> bool:

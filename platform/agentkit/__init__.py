@@ -23,7 +23,17 @@ from agentkit.emissions import (
 from agentkit.errors import AgentFailure, HandlerError, InvalidAnswer, Stopped, UnreadableContent
 from agentkit.handlers import SkillHandler, agent, as_handler, load_handler
 from agentkit.messages import Artifact, File, Message, Part, ReceivedArtifact, data_part, raw_part, text_part, url_part
-from agentkit.outcomes import AuthRequired, Completed, Credential, Failed, InputRequired, Outcome, Rejected, as_outcome
+from agentkit.outcomes import (
+    AuthRequired,
+    Completed,
+    Credential,
+    Failed,
+    InputRequired,
+    Outcome,
+    PaymentRequired,
+    Rejected,
+    as_outcome,
+)
 from agentkit.runner import Answer, answer, chooses, decide, drive, needs_thread
 from agentkit.selecting import (
     Chooser,
@@ -73,6 +83,7 @@ __all__ = [
     "NotDone",
     "Outcome",
     "Part",
+    "PaymentRequired",
     "Progress",
     "ReceivedArtifact",
     "ReferencedTask",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -182,6 +183,48 @@ class AuthRequired(_Question):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_service(self.service, self.auth_type)
+
+
+PAYMENT = "payment"
+"""The slot's name of every `PaymentRequired`."""
+
+
+@dataclass(frozen=True)
+class PaymentRequired(InputRequired):
+    """The task waits for a payment by x402. In the next turn, `task.slot` is `payment` and `task.payment` the receipt.
+
+    The host asks, has the payment verified and settled by its facilitator, and continues the task. If the host takes
+    no payments, the task fails.
+
+    Attributes:
+        amount: in the asset's smallest unit, such as `"10000"` for 0.01 USDC.
+        asset: the token's address on the network.
+        network: as x402 names it, such as `base`.
+        pay_to: the address that receives it.
+        description: what is paid for.
+        seconds: how long a payment may take.
+        extra: what the scheme `exact` needs of the asset, such as `{"name": "USDC", "version": "2"}` (EIP-712).
+
+    Raises:
+        ValueError: the amount is not a positive whole number, or asset, network or address is missing.
+    """
+
+    amount: str | int = field(kw_only=True)
+    asset: str = field(kw_only=True)
+    network: str = field(kw_only=True)
+    pay_to: str = field(kw_only=True)
+    description: str = field(default="", kw_only=True)
+    seconds: int = field(default=600, kw_only=True)
+    extra: dict[str, Any] = field(default_factory=dict, kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slot", PAYMENT)
+        object.__setattr__(self, "amount", str(self.amount))
+        super().__post_init__()
+        if not re.fullmatch(r"[1-9][0-9]{0,77}", str(self.amount)):
+            raise ValueError("The amount of a payment is a positive whole number, in the asset's smallest unit.")
+        if not all(isinstance(one, str) and one for one in (self.asset, self.network, self.pay_to)):
+            raise ValueError("A payment needs an asset, a network and the address that it goes to.")
 
 
 @dataclass(frozen=True)

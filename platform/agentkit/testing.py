@@ -27,7 +27,7 @@ from agentkit.messages import (
     raw_part,
     text_part,
 )
-from agentkit.outcomes import AuthRequired, Completed, Credential, InputRequired, Lend, Outcome
+from agentkit.outcomes import AuthRequired, Completed, Credential, InputRequired, Lend, Outcome, PaymentRequired
 from agentkit.runner import drive, select_response_type
 from agentkit.selecting import ExistingTask, ResponseType
 from agentkit.slots import Slot, stored_slot
@@ -135,6 +135,7 @@ class Run:
         *,
         files: Files | None = None,
         credentials: Mapping[str, Given] | None = None,
+        payment: Mapping[str, Any] | None = None,
     ) -> "Run":
         """The next turn, with the answer to this turn's question. Without a message, the credential has arrived.
 
@@ -145,6 +146,7 @@ class Run:
                 a form of one field, the text may be its value.
             files: the answer's files: names and contents.
             credentials: what `task.credential` returns, by service.
+            payment: the receipt, `task.payment`, if this turn asked for a payment.
 
         Raises:
             ValueError: this turn asked nothing, or a called agent asked.
@@ -160,6 +162,8 @@ class Run:
         if isinstance(question, InputRequired) and question.calls:
             given = message if isinstance(message, Message) else user_message(message or "")
             return await self._decided(question, given)
+        if isinstance(question, PaymentRequired):
+            fields["asked"] |= {"payment": {"receipt": dict(payment or {})}}
         session = Session(deepcopy(self.task.session.memory), self.task.session.options)
         fields |= {"session": session, "lend": lender_of(credentials or {})}
         if message is None:

@@ -68,7 +68,8 @@ class Turn:
         references: the finished tasks that this one refines.
         skill: the id of the task's skill, if chosen.
         slot: the name of the question that this turn answers, if any; see `slot_as`.
-        asked: that question as the host stores it: `{"name", "schema"?, "value"?}`.
+        asked: that question as the host stores it: `{"name", "schema"?, "value"?}`; after a
+            payment also `payment`.
         resumed: True if the task continues without a new message, for instance with a credential. `message` is then the
             previous turn's.
         memory: JSON values that last from turn to turn of this task; erased when it ends.
@@ -135,6 +136,12 @@ class Turn:
         if self.slot is None:
             raise LookupError("This turn answers no question.")
         return slots.checked_answer({"name": self.slot, **self.asked}, self.message)
+
+    @property
+    def payment(self) -> dict[str, Any] | None:
+        """The receipt of the payment that this turn follows (x402: `transaction`, `network`, `payer`), or None."""
+        paid = self.asked.get("payment")
+        return dict(paid["receipt"]) if isinstance(paid, Mapping) and "receipt" in paid else None
 
     @property
     def metadata(self) -> dict[str, Any]:

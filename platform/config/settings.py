@@ -227,6 +227,9 @@ WHITENOISE_SKIP_COMPRESS_EXTENSIONS = (*Compressor.SKIP_COMPRESS_EXTENSIONS, "ma
 REMOTE_PICTURES = env.bool("REMOTE_PICTURES", default=True)  # of agents' Markdown, fetched when a reader asks
 OUTBOUND_ALLOW = env.list("OUTBOUND_ALLOW", default=[])  # private networks and hosts
 
+PAYMENTS_FACILITATOR = env.str("PAYMENTS_FACILITATOR", default="").rstrip("/")  # of x402; empty: no payments
+PAYMENT_SECONDS = 30.0  # for each of the facilitator's two answers
+
 WEBHOOK_SECONDS = 10.0  # timeout of one call
 WEBHOOK_WAIT_SECONDS = (5.0, 3600.0)  # between failing calls: first (it doubles) and longest wait
 WEBHOOK_GIVE_UP_SECONDS = 24 * 3600.0  # since it was queued

@@ -40,6 +40,14 @@ def test_questions_of_all_sessions_are_there_the_newest_first(ada_browser: Clien
     assert str(first.task) in items
 
 
+def test_payment_is_shown_without_a_form(ada_browser: Client, ada: User, report: Agent) -> None:
+    telling.asked(ada, report, {"name": "payment", "payment": {"maxAmountRequired": "10000", "payTo": "0x<b>"}})
+    shown = ada_browser.get("/inbox").text
+    assert "10000" in shown
+    assert "0x&lt;b&gt;" in shown
+    assert 'name="text"' not in shown
+
+
 def test_times_are_in_the_zone_of_the_reader_when_the_list_is_read_again_too(
     ada_browser: Client, ada: User, report: Agent
 ) -> None:

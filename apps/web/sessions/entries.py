@@ -21,6 +21,7 @@ from django.utils.html import format_html
 from agentkit.llm.models import SCRIPTED
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
+from apps.engine import payments
 from apps.features.routing.suggestions import NO_MODEL, SUGGESTIONS, Suggestion
 from apps.record import lineage, wire
 from apps.record.content import parts, rendering
@@ -306,6 +307,10 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
     if wants is not None:
         return status | {"wantsCredential": True, "form": render_to_string("web/_credential.html", wants)}
     slot = payload.get("slot")
+    if payment := payments.price_in(slot, payload.get("message")):
+        return status | {"form": render_to_string("web/_payment.html", {"payment": payment})}
+    if receipt := payments.receipt_in(payload):
+        status["decided"] = status["message"]["html"] + render_to_string("web/_payment.html", {"receipt": receipt})
     if card := approvals.card_of(event.context_id, event.task_id, event.index, slot, event.at):
         status["message"]["html"] = render_to_string("web/_call.html", card)
         status["form"] = render_to_string("web/_approval.html", card)
