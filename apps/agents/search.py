@@ -28,7 +28,7 @@ def find_agents(
     and `filters` see `matching`.
     """
     usable = Agent.objects.visible_to(principal).listed().select_related("stats", "current_version")
-    ranked = sorted(usable, key=partial(rank_for_choosing, last_used=last_used or {}))
+    ranked = sorted(usable, key=partial(rank_for_choosing, last_used=last_used or {}, maker=principal.user_id))
     return matching(ranked, text, **filters)
 
 
@@ -45,15 +45,16 @@ def default_among(usable: Iterable[Agent]) -> Agent | None:
     return min(found, key=lambda agent: (not agent.is_available, house[agent.slug]), default=None)
 
 
-def rank_for_choosing(agent: Agent, last_used: Mapping[int, float]) -> tuple[Any, ...]:
-    """The sort key of lists for people: pinned agents, those that the person used last, the most used, by name.
+def rank_for_choosing(agent: Agent, last_used: Mapping[int, float], maker: int | None = None) -> tuple[Any, ...]:
+    """The sort key of lists for people: those that they made, pinned ones, the last used, the most used, by name.
 
     Agents that cannot work come last. The agent's stats should be loaded.
     """
     stats: AgentStats | None = getattr(agent, "stats", None)  # none before its first work
     pinned = (0, agent.pinned) if agent.pinned is not None else (1, 0)
     used = stats.tasks + stats.messages if stats else 0
-    return not agent.is_available, pinned, -last_used.get(agent.pk, 0.0), -used, agent.name.casefold()
+    is_others = maker is None or agent.owner_id != maker
+    return not agent.is_available, is_others, pinned, -last_used.get(agent.pk, 0.0), -used, agent.name.casefold()
 
 
 def matching(

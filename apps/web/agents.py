@@ -159,6 +159,7 @@ LONGEST_QUERY = 200  # characters
 REMEMBERED = 500  # sessions that say which agents a person used last
 OTHER = "Other"
 """The heading of agents without a category."""
+YOURS = "Yours"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,7 @@ class SearchResult:
     filters: list[Filter]
     text: str
     uptimes: dict[int, Uptime]
+    maker: int | None  # the person, whose own agents come first
 
     @property
     def is_narrowed(self) -> bool:
@@ -199,8 +201,10 @@ class SearchResult:
             return [("", self.agents)] if self.agents else []
         found: dict[str, list[Agent]] = {}
         for agent in self.agents:
-            found.setdefault(agent.category or OTHER, []).append(agent)
-        return sorted(found.items(), key=lambda group: group[0] == OTHER)
+            is_own = agent.owner_id is not None and agent.owner_id == self.maker
+            heading = YOURS if is_own else agent.category or OTHER
+            found.setdefault(heading, []).append(agent)
+        return sorted(found.items(), key=lambda group: (group[0] == OTHER, group[0] != YOURS))
 
     @property
     def has_filters(self) -> bool:
@@ -244,7 +248,8 @@ def search(principal: Principal, asked: QueryDict) -> SearchResult:
         for name, (label, values) in FILTERS.items()
     ]
     categories = _options(everybody, lambda agent: [agent.category] if agent.category else [], {})
-    return SearchResult(agents, Filter("category", "Category", categories, chosen["category"]), filters, text, uptimes)
+    by_category = Filter("category", "Category", categories, chosen["category"])
+    return SearchResult(agents, by_category, filters, text, uptimes, principal.user_id)
 
 
 def suggested_agents(principal: Principal, asked: Mapping[str, str] | None = None) -> list[Agent]:

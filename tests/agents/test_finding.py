@@ -119,3 +119,8 @@ def test_finding_is_one_query_however_many_agents_there_are(django_assert_num_qu
         assert len(find_agents(ANONYMOUS, "skill", tag="art", mode="text/plain", health="ok")) == 200
     with django_assert_num_queries(1):
         assert len(find_agents(ANONYMOUS)) == 200
+
+
+def test_ones_own_agents_come_first(ada, echo, countdown):
+    Agent.objects.filter(pk=countdown.pk).update(owner=ada)
+    assert found(principal=ada.principal)[0] == "countdown"
