@@ -109,7 +109,7 @@ async def test_paid_task_goes_on_with_receipt(asking, facilitator, ada, said):
     events = await db.run(list, Event.objects.filter(task=task.pk).values_list("payload", flat=True))
     stored = await db.run(list, Message.objects.filter(task=task.pk).values_list("metadata", flat=True))
     assert "0xsigned" not in f"{events}{stored}"
-    [line] = [one["decided"] for one in await shown(task) if "decided" in one]
+    [line] = [one["receipt"] for one in await shown(task) if "receipt" in one]
     assert "0xtx1" in line
     assert "0xBuyer" in line
 
