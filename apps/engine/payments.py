@@ -23,6 +23,7 @@ from apps.agents import cards
 from apps.agents.models import Agent
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import (
+    AlreadyAnswered,
     FacilitatorUnreachable,
     InvalidParams,
     NotAccepting,
@@ -182,7 +183,7 @@ class Claim:
 def claim(task: Task, message: JSON) -> Claim | None:
     """Claim the payment in a message to a task that asks for one; None if it is settled already.
 
-    Raises PaymentMissing, InvalidParams, PaymentUsed, PaymentUnderWay.
+    Raises PaymentMissing, InvalidParams, PaymentUsed, PaymentUnderWay, AlreadyAnswered.
     """
     asked: JSON = (task.slot or {})["payment"]
     payload = _payload_of(asked, message)
@@ -197,19 +198,22 @@ def claim(task: Task, message: JSON) -> Claim | None:
     try:
         with write_transaction():
             row = Payment.objects.select_for_update().filter(authorization=key).first()
-            if row is None:
-                made = Payment.objects.create(authorization=key, **fresh)
-                return Claim(made.pk, payload, asked)
-            if row.task_id != task.pk and row.state != Payment.State.FAILED:
-                raise PaymentUsed
-            if row.state == Payment.State.SETTLED:
-                if row.asked != task.status_event:
+            if row is not None:
+                if row.state == Payment.State.USED or (row.task_id != task.pk and row.state != Payment.State.FAILED):
                     raise PaymentUsed
-                return None
-            if row.state == Payment.State.UNKNOWN and row.claimed_until > now:
+                if row.state == Payment.State.SETTLED:
+                    return None
+                if row.state == Payment.State.UNKNOWN and row.claimed_until > now:
+                    raise PaymentUnderWay
+                Payment.objects.filter(pk=row.pk).update(**fresh)
+            claimed = row or Payment.objects.create(authorization=key, **fresh)
+            # Only now: until here, another payment of this task may have been settled or used.
+            if not Task.objects.filter(pk=task.pk, status_event=task.status_event).exists():
+                raise AlreadyAnswered
+            if Payment.objects.filter(task=task, state=Payment.State.SETTLED).exists():
                 raise PaymentUnderWay
-            Payment.objects.filter(pk=row.pk).update(**fresh)
-            return Claim(row.pk, payload, asked, is_repeated=row.state == Payment.State.UNKNOWN)
+            is_repeated = row is not None and row.state == Payment.State.UNKNOWN
+            return Claim(claimed.pk, payload, asked, is_repeated)
     except IntegrityError:
         raise PaymentUnderWay from None
 
@@ -274,12 +278,17 @@ def let_go(claimed: Claim) -> None:
 
 
 def result_for(task: Task, stored: JSON) -> Result:
-    """What the facilitator said about the payment in a message, as it is stored. Raises PaymentMissing."""
+    """What the facilitator said about the payment in a message, as it is stored. It counts from now on.
+
+    Call it in the transaction that records the message. Raises PaymentMissing.
+    """
     key = (stored.get("metadata") or {}).get(AUTHORIZATION, "")
-    found = Payment.objects.filter(authorization=key, task=task.pk, asked=task.status_event)
-    row = found.exclude(state=Payment.State.UNKNOWN).first()
-    if row is None:
+    row = Payment.objects.filter(authorization=key, task=task.pk).first()
+    has_failed = row is not None and row.state == Payment.State.FAILED and row.asked == task.status_event
+    if row is None or not (has_failed or row.state == Payment.State.SETTLED):
         raise PaymentMissing("" if is_on() else OFF)
+    if not has_failed:
+        Payment.objects.filter(pk=row.pk).update(state=Payment.State.USED)
     return Result(row.receipt, row.error)
 
 

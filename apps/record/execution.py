@@ -157,7 +157,8 @@ class Payment(models.Model):
 
     class State(models.TextChoices):
         UNKNOWN = "unknown", "under way, or unknown"
-        SETTLED = "settled"
+        SETTLED = "settled", "settled, its message not yet recorded"
+        USED = "used"
         FAILED = "failed"
 
     task = models.ForeignKey("record.Task", on_delete=models.CASCADE, related_name="payments")

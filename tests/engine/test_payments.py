@@ -1,5 +1,7 @@
 """A task waits for a payment by x402, which counts once; the record has its receipt, and replay gives the same."""
 
+import asyncio
+
 import pytest
 
 import db
@@ -10,7 +12,14 @@ from apps.engine import accept
 from apps.engine.payments import NotPaid, price_in
 from apps.engine.send import send
 from apps.record import projection
-from apps.record.errors import FacilitatorUnreachable, InvalidParams, PaymentMissing, PaymentUnderWay, PaymentUsed
+from apps.record.errors import (
+    AlreadyAnswered,
+    FacilitatorUnreachable,
+    InvalidParams,
+    PaymentMissing,
+    PaymentUnderWay,
+    PaymentUsed,
+)
 from apps.record.execution import Payment, Run
 from apps.record.models import Event, Message, Task
 from apps.web.sessions.entries import entries_of
@@ -109,9 +118,18 @@ async def test_paid_task_goes_on_with_receipt(asking, facilitator, ada, said):
     events = await db.run(list, Event.objects.filter(task=task.pk).values_list("payload", flat=True))
     stored = await db.run(list, Message.objects.filter(task=task.pk).values_list("metadata", flat=True))
     assert "0xsigned" not in f"{events}{stored}"
-    [line] = [one["decided"] for one in await shown(task) if "decided" in one]
+    [line] = [one["receipt"] for one in await shown(task) if "receipt" in one]
     assert "0xtx1" in line
     assert "0xBuyer" in line
+
+
+@pytest.mark.services("a claim is a row under each database's own constraint")
+async def test_two_payments_at_once_settle_one(asking, facilitator, ada, said):
+    same = [said(metadata=payment(nonce)) | {"taskId": str(asking.pk)} for nonce in ("0x1", "0x1", "0x2")]
+    sent = await asyncio.gather(*(send(ada.principal, asking.agent, one) for one in same), return_exceptions=True)
+    refused = {type(one) for one in sent if isinstance(one, Exception)}
+    assert refused <= {PaymentUnderWay, PaymentUsed, AlreadyAnswered}
+    assert len(facilitator.settled) == 1
 
 
 async def test_payment_counts_for_one_task(asking, seller, ada, said):

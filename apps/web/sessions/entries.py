@@ -310,7 +310,7 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
     if payment := payments.price_in(slot, payload.get("message")):
         return status | {"form": render_to_string("web/_payment.html", {"payment": payment})}
     if receipt := payments.receipt_in(payload):
-        status["decided"] = status["message"]["html"] + render_to_string("web/_payment.html", {"receipt": receipt})
+        status["receipt"] = render_to_string("web/_payment.html", {"receipt": receipt})
     if card := approvals.card_of(event.context_id, event.task_id, event.index, slot, event.at):
         status["message"]["html"] = render_to_string("web/_call.html", card)
         status["form"] = render_to_string("web/_approval.html", card)

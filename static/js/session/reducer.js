@@ -115,6 +115,7 @@ function agentStatus(state, entry) {
   const { asked } = turnOf(state, taskId);
   if (!entry.progress && !WAITS.has(entry.state)) settleQuestion(state, taskId);
   if (entry.decided && asked) change(state, asked, { html: entry.decided, isDecided: true });
+  if (entry.receipt && asked) change(state, asked, { html: itemOf(state, asked).html + entry.receipt });
   changeTask(state, taskId, { state: entry.state, at, wantsCredential: entry.wantsCredential ?? false });
   if (entry.progress) {
     const { text, detail } = entry.progress;
