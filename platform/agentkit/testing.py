@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from agentkit.context import Call, ChildResult, Emit, NeedsApproval, Suspended, TaskContext, bookmarks
-from agentkit.effects import RememberedEffects
+from agentkit.effects import RememberedEffects as RememberedEffects
 from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Token
 from agentkit.errors import AgentFailure
 from agentkit.handlers import as_handler
