@@ -22,8 +22,8 @@ NOT_RUN = {
     ),
     (
         "docs/how-to/approve-tools.md",
-        '{"tool": "send_mail", "kind": "function", "description": "Sends a mail.", "arguments": {"to": "ada@example.org", '
-        '"body": "Hello"}, "why": "I will greet her."}',
+        '{"tool": "send_mail", "kind": "function", "description": "Sends a mail.", "arguments": '
+        '{"to": "ada@example.org", "body": "Hello"}, "why": "I will greet her."}',
     ),
     (
         "docs/how-to/notifications.md",
