@@ -96,7 +96,7 @@ def test_pages_are_light(open_browser: OpenBrowser, page: Page, ada: Person, go:
     note("a tree", loaded_by(page, f"/sessions/{story}", open_tree))
     note("a visit", loaded_by(page, written, converse), MOST_BYTES_OF_A_VISIT)
     worked = begin(page, "long", f"until {go}")
-    expect(page.locator(".send-now")).to_be_visible()
+    expect(page.locator(".composer .stop")).to_be_visible()
     page.goto("about:blank")
     note("work", loaded_by(page, worked))
     say(page, "And this afterwards")

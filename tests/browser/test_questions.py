@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import PHONE, OpenBrowser
-from tests.browser.doing import FITS, SESSION, begin, heard, say, settled, until
+from tests.browser.doing import FITS, SESSION, begin, heard, say, settled, until, wait
 from tests.browser.people import Person
 
 GIVE = "Enter credential"
@@ -25,7 +25,10 @@ def test_only_a_press_approves_a_tool_call(page: Page) -> None:
     card = page.locator("form.approval")
     approve = card.get_by_role("button", name="Approve")
     expect(page.locator(".call")).to_contain_text("Clerk asks")
-    approve.evaluate("button => button.click()")
+    pressed_by_script = (
+        "button => (button.click(), Boolean(document.querySelector('form.approval [role=alert]:not([hidden])')))"
+    )
+    wait(page, lambda: approve.evaluate(pressed_by_script))  # what watches the card may still be loading
     expect(card.get_by_role("alert")).to_contain_text("Press the button yourself")
     approve.click()
     heard(page, "Sent to bob.")
@@ -187,7 +190,7 @@ def test_a_trip_is_asked_for_paid_for_and_planned_on_a_phone(open_browser: OpenB
     expect(page.locator("#panel")).not_to_be_visible()
     expect(page.locator("#to-panel")).to_be_focused()
     page.get_by_role("link", name="All sessions").tap()
-    page.wait_for_url(lambda address: address.endswith("/"))
+    page.wait_for_url(lambda address: address.endswith("/?show=all"))
     page.get_by_role("button", name="Account", exact=True).tap()
     page.get_by_role("button", name="Keyboard shortcuts").tap()
     shown = page.get_by_role("dialog", name="Keyboard shortcuts")

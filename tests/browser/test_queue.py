@@ -24,7 +24,7 @@ def row(page: Page, words: str) -> Locator:
 
 def at_work(page: Page, go: Path) -> None:
     begin(page, "long", f"until {go}")
-    expect(page.locator(".send-now")).to_be_visible()
+    expect(page.locator(".composer .stop")).to_be_visible()
 
 
 def test_messages_wait_in_their_order_are_changed_deleted_and_put_back(
@@ -36,7 +36,7 @@ def test_messages_wait_in_their_order_are_changed_deleted_and_put_back(
     script = Held(page, "**/js/session/queue.*")
     page.reload()  # a slow page has loaded it for the first message
     say(page, f"until {go}")
-    expect(page.locator(".send-now")).to_be_visible()
+    expect(page.locator(".composer .stop")).to_be_visible()
     act(page, "before", "Reply to this")
     page.locator("#files").set_input_files([csv])
     say(page, "the second")
