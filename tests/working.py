@@ -8,6 +8,9 @@ from typing import Any
 
 import db
 from agentkit import Chunk, Emission, Outcome
+from apps.accounts.principals import Principal
+from apps.agents.models import Agent
+from apps.engine import send
 from apps.engine.assignment import Assignment
 from apps.engine.claim import claim
 from apps.engine.finish import Ending, finish
@@ -66,3 +69,9 @@ def types_of(task_id: uuid.UUID) -> list[str]:
 
 def log_of(context_id: uuid.UUID) -> list[tuple[int, str, Any]]:
     return list(Event.objects.filter(context=context_id).order_by("index").values_list("index", "type", "payload"))
+
+
+async def worked_on(principal: Principal, agent: Agent, message: dict[str, Any]) -> Task:
+    """The task of a message that a running worker has settled."""
+    sent = await send.send(principal, agent, message, require_task=True)
+    return await send.wait_until_settled(sent.context, sent.task, sent.index, lambda task: task)

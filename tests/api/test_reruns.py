@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-import db
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.automation import reruns
-from apps.engine import accept
 from tests.api.calling import Caller
 from tests.engine.delegating import until
-from tests.working import carry_out
+from tests.working import worked_on
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -22,9 +20,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 async def test_a_session_is_run_again_and_compared(
     ada_calls: Caller, ada: User, echo: Agent, said: Any, worker: None
 ) -> None:
-    receipt = await db.run(accept.accept, ada.principal, echo, said("a fox"))
-    await carry_out(receipt.run)
-    source = receipt.context
+    source = (await worked_on(ada.principal, echo, said("a fox"))).context_id
     made = await ada_calls.post(f"/sessions/{source}/rerun", {}, Idempotency_Key="k")
     assert made.status == 201, made.body
     repeated = await ada_calls.post(f"/sessions/{source}/rerun", {}, Idempotency_Key="k")

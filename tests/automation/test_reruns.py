@@ -17,15 +17,13 @@ from apps.record.errors import ContextNotFound
 from apps.record.models import Task
 from tests.engine.approving import SENT
 from tests.engine.delegating import until
-from tests.working import carry_out
+from tests.working import carry_out, worked_on
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 
 
 async def told(person: User, agent: Agent, message: dict[str, Any]) -> Task:
-    receipt = await db.run(accept.accept, person.principal, agent, message)
-    await carry_out(receipt.run)
-    return await db.run(Task.objects.get, pk=receipt.task)
+    return await worked_on(person.principal, agent, message)
 
 
 def is_finished(person: User, session: Any) -> bool:
@@ -73,7 +71,9 @@ async def test_nobody_is_asked_to_approve_by_it(ada: User, said: Any, worker: No
 
 
 async def test_one_key_makes_one_rerun(ada: User, bob: User, echo: Agent, said: Any) -> None:
-    task = await told(ada, echo, said("once"))
+    receipt = await db.run(accept.accept, ada.principal, echo, said("once"))
+    await carry_out(receipt.run)
+    task = await db.run(Task.objects.get, pk=receipt.task)
     first, is_new = await db.run(reruns.start, ada.principal, task.context_id, key="k")
     again, is_newer = await db.run(reruns.start, ada.principal, task.context_id, key="k")
     assert (first.pk == again.pk, is_new, is_newer) == (True, True, False)
