@@ -175,6 +175,6 @@ async def test_a_call_of_nobody_or_in_a_circle_fails_in_words_and_in_an_answer_a
         await answer(as_handler(again), testing.user_message("go"))
 
 
-def test_a_call_names_the_tasks_that_it_starts_after():
+def test_a_call_names_what_it_starts_after():
     call = Call("echo", "x", after=["one"], references=["two"])
     assert (call.metadata, call.reference_ids) == ({"dependsOn": ["one"]}, ["two"])

@@ -128,7 +128,7 @@ def test_what_a_dict_has_besides_is_delivered():
     assert as_outcome({"state": "failed", "message": "No", "rows": 3}) == Failed("No", metadata={"rows": 3})
 
 
-def test_a_wrong_state_is_an_error_that_names_the_known():
+def test_a_wrong_state_names_the_known():
     for value, hint in (
         ({"state": "working", "message": "Hm"}, "input-required, auth-required, completed, failed, rejected"),
         ({"state": "working"}, "completed"),

@@ -252,7 +252,7 @@ def few_forks(settings, monkeypatch):
     monkeypatch.setattr(quotas, "time", lambda: 30.0)  # stay within one minute
 
 
-async def test_forks_and_edits_have_a_limit_of_their_own(ada_calls, bob_calls, few_forks):
+async def test_forks_and_edits_have_their_own_limit(ada_calls, bob_calls, few_forks):
     address = await begun(ada_calls, "one")
     answers = [await ada_calls.post(f"{address}/fork", {}) for _ in range(3)]
     answers.append(await edit(ada_calls, address, "one", "eins"))

@@ -286,10 +286,12 @@ async def test_a_message_that_came_before_the_question_approves_nothing(ada, age
     assert "wrote meanwhile: yes" in words(task)
 
 
-async def test_an_early_message_approves_no_called_agents_call(ada, agent, said):
+@pytest.mark.parametrize("called", ["obedient: send_mail bob", "middle: obedient: send_mail bob"])
+async def test_an_early_message_approves_no_called_agents_call(called, ada, agent, said):
     await db.run(policy, agent, "send_mail", "ask")
-    calling = await db.run(register_hosted, "caller", "tests.engine.calling_agents:Caller", access="public")
-    receipt = await db.run(accept.accept, ada.principal, calling, said("obedient: send_mail bob"))
+    for slug in ("middle", "caller"):
+        calling = await db.run(register_hosted, slug, "tests.engine.calling_agents:Caller", access="public")
+    receipt = await db.run(accept.accept, ada.principal, calling, said(called))
     await db.run(accept.accept, ada.principal, calling, said("yes", taskId=str(receipt.task)))
     await _with_children(receipt.run, receipt.task)
     following = await db.run(Run.objects.get, task=receipt.task, state="queued")
@@ -361,10 +363,11 @@ async def test_an_approved_call_is_not_repeated_when_another_agent_asks_in_the_s
 
 
 async def _with_children(run, parent):
-    turn = asyncio.ensure_future(carry_out(run))
-    while not turn.done():
-        for row in await db.run(list, Run.objects.filter(task__parent=parent, state="queued")):
-            await carry_out(row.pk)
+    turn, begun = asyncio.ensure_future(carry_out(run)), {}
+    while not (turn.done() and all(one.done() for one in begun.values())):
+        for row in await db.run(list, Run.objects.filter(task__parent__isnull=False, state="queued")):
+            if row.pk not in begun:
+                begun[row.pk] = asyncio.ensure_future(carry_out(row.pk))
         await asyncio.sleep(0.01)
-    await turn
+    await asyncio.gather(turn, *begun.values())
     await db.run(jobs.sweep)

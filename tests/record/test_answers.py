@@ -49,7 +49,7 @@ def test_what_does_not_fit_is_refused_and_its_field_named() -> None:
         assert str(refused.value)
 
 
-def test_a_single_value_is_taken_with_or_without_its_name() -> None:
+def test_a_single_value_needs_no_name() -> None:
     number = asked({"type": "integer", "maximum": 5})
     assert answer_data(number, 3) == 3
     assert answer_data(number, {"trip": 3}) == 3

@@ -193,7 +193,7 @@ def test_looks_grow_apart_up_to_ten_minutes(settings):
 
 
 @pytest.mark.services("a broker has the turn that no limit ends")
-async def test_without_a_limit_it_is_followed_to_its_end(agent, ada):
+async def test_without_a_limit_it_is_followed(agent, ada):
     talk = Talk(ada, await db.run(remote_agent, agent.card(), time_limit=None))
     agent.sent = events({"task": task()})
     agent.is_at("WORKING")

@@ -60,7 +60,7 @@ def test_each_requirement_of_the_security_standard_names_tests_that_exist() -> N
             )
 
 
-def test_each_promise_of_the_forebears_names_a_test_or_page() -> None:
+def test_each_promise_names_a_test_or_page() -> None:
     page = TEXTS[ROOT / "docs" / "explanation" / "from-other-systems.md"]
     rows = re.findall(r"^\| ([A-E]\d+) \| .+ \| (.+) \|$", page, re.MULTILINE)
     counts = {"A": 42, "B": 43, "C": 35, "D": 110, "E": 31}

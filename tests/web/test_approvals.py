@@ -196,7 +196,7 @@ def test_words_do_not_approve_a_called_agents_call(ada_browser: Client, ada: Use
     assert ada_browser.post(f"/sessions/{parent.context}/messages", said).status_code == 409
 
 
-def test_a_called_agents_call_is_decided_at_its_caller(ada_browser: Client, ada: User, report: Agent) -> None:
+def test_a_called_agents_call_is_decided_above(ada_browser: Client, ada: User, report: Agent) -> None:
     child, parent = ask_through(ada, report)
     entries = ada_browser.get(f"/sessions/{parent.context}").context["page_state"]["entries"]
     [card] = [entry["form"] for entry in entries if "form" in entry]

@@ -233,7 +233,7 @@ def test_a_replay_has_one_entry_for_each_event_and_comes_in_pages(ada_browser, l
     assert (told["entries"][0]["index"], told["last"]) == (6, 15)
 
 
-def test_an_agents_owner_reads_the_traceback_of_its_code(ada, ada_browser, bob, echo, said):
+def test_an_agents_owner_reads_its_tracebacks(ada, ada_browser, bob, echo, said):
     raised = "Traceback (most recent call last):\nValueError: <b>\n"
     shown = '<span class="gr">ValueError</span>'
     failed = accept.accept(ada.principal, echo, said())
