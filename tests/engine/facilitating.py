@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 from agentkit import Completed, InputRequired, PaymentRequired, SkillHandler, TaskContext
+from tests.remote.card_server import in_a_thread
 
 PRICE = {"amount": "10000", "asset": "0xUSDC", "network": "base-sepolia", "pay_to": "0xSeller"}
 
@@ -83,17 +82,8 @@ class _Answering(BaseHTTPRequestHandler):
         pass
 
 
-@contextmanager
-def facilitating() -> Iterator[Facilitator]:
-    server = Facilitator()
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def facilitating() -> AbstractContextManager[Facilitator]:
+    return in_a_thread(Facilitator())
 
 
 def payment(nonce: str = "0x1", **changed: Any) -> dict[str, Any]:

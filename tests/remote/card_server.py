@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import BaseServer
 from threading import Thread
 from typing import Any
 
@@ -51,8 +52,8 @@ class _Answering(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving() -> Iterator[CardServer]:
-    server = CardServer()
+def in_a_thread[S: BaseServer](server: S) -> Iterator[S]:
+    """The server, which answers meanwhile."""
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -61,6 +62,10 @@ def serving() -> Iterator[CardServer]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def serving() -> AbstractContextManager[CardServer]:
+    return in_a_thread(CardServer())
 
 
 def card(url: str, **fields: Any) -> dict[str, Any]:
