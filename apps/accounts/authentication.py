@@ -17,7 +17,8 @@ from allauth.idp.oidc.models import Client, Token
 from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user
 from django.contrib.sessions.models import Session
-from django.http import HttpRequest
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, UnreadablePostError
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
@@ -25,7 +26,7 @@ from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.request import Request
 
 import db
-from apps.accounts import oauth, request_signatures
+from apps.accounts import bodies, oauth, request_signatures
 from apps.accounts.challenges import challenge
 from apps.accounts.encryption import CannotDecrypt, keyring
 from apps.accounts.models import ApiKey, Membership, User
@@ -97,13 +98,29 @@ def check_key(key: ApiKey | None, secret: str, request: HttpRequest | None) -> A
 
 
 def _check_signature(key: ApiKey, request: HttpRequest | None) -> None:
-    """Raises NotSigned."""
+    """Raises NotSigned. Whether the body is the signed one is found once it is received."""
+
+    def check_body(body: bytes) -> None:
+        """Raises NotSigned."""
+        try:
+            is_body(body)
+        except request_signatures.Unsigned as refused:
+            raise NotSigned(str(refused), request) from None
+
     try:
         if request is None:
             raise request_signatures.Unsigned("it cannot be signed")
-        request_signatures.check_request(request, key.public_key, str(key))
+        is_body = request_signatures.check_request(request, key.public_key, str(key))
+        body = bodies.incoming(request)
+        content = b"" if body else request.body
     except request_signatures.Unsigned as refused:
         raise NotSigned(str(refused), request) from None
+    except (RequestDataTooBig, UnreadablePostError):
+        raise NotSigned("its body is too large to be checked. Send it in smaller pieces", request) from None
+    if body:
+        body.verify = check_body
+    else:
+        check_body(content)
 
 
 def api_key_principal(authorization: str, request: HttpRequest | None = None) -> Principal:
@@ -220,8 +237,7 @@ class CookieAuthentication(SessionAuthentication):
         user = session_user(request._request)
         if user is None:
             return None
-        # Django's request: REST framework's would parse the body, maybe a file, as JSON.
-        self.enforce_csrf(cast(Request, request._request))
+        self.enforce_csrf(cast(Request, bodies.head_of(request._request)))
         if (named := request.headers.get(WORKSPACE_HEADER)) is not None:
             user.membership = _named_membership(user, named)
         return user, None

@@ -399,12 +399,15 @@ CELERY_BEAT_SCHEDULE = {
 # Limits of requests
 MAX_REQUEST_BYTES = 20 * 1024 * 1024  # of a body; larger ones get 413
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_REQUEST_BYTES
+ANONYMOUS_REQUEST_BYTES = 64 * 1024  # of a body from somebody without credentials, or signed out
 MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=200 * 1024 * 1024)  # of one file
 MAX_UPLOADED_BYTES = 2 * 1024**3  # unexpired, of one person
 MAX_OPEN_UPLOADS = 20  # unfinished, of one person
 UPLOAD_SECONDS = 24 * 3600.0  # how long an upload is kept
 UPLOADS_DIR = DATA_DIR / "uploads"  # of unfinished files; on the file system of the stored files
 MAX_JSON_DEPTH = 64
+MAX_JSON_VALUES = env.int("MAX_JSON_VALUES", default=50_000)  # of one body: items of lists, fields, lists and objects
+MAX_DATA_BYTES = env.int("MAX_DATA_BYTES", default=1024 * 1024)  # of one data part, as JSON
 MAX_NUMBER_DIGITS = 400
 MAX_PARTS = 100  # of one message
 MAX_ID_LENGTH = 200
