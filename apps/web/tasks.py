@@ -69,7 +69,7 @@ def task(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
         "place": plan_context(found, principal_of(request)),
         "documents": {name: title for name, (title, _) in DOCUMENTS.items()},
         "title": _title(found),
-        "operators_page": page_url(Task, found.pk) if request.user.is_staff else "",
+        "operators_page": page_url(Task, found.pk) if request.user.is_operator else "",
     }
     return page(request, "web/task.html", **about)
 
