@@ -62,7 +62,7 @@ class RandomSecretHasher(BasePasswordHasher):
     def verify(self, password: str, encoded: str) -> bool:
         return constant_time_compare(encoded, self.encode(password, str(self.decode(encoded)["salt"])))
 
-    def safe_summary(self, encoded: str) -> dict[str, Any]:
+    def safe_summary(self, encoded: str) -> dict[Any, Any]:
         return {"algorithm": self.algorithm}
 
     def harden_runtime(self, password: str, encoded: str) -> None:

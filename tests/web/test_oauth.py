@@ -4,12 +4,14 @@ import base64
 import hashlib
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from allauth.idp.oidc.models import Client as Program
 from allauth.idp.oidc.models import Token
 from asgiref.sync import async_to_sync
+from django.db import connection
 from django.test import Client, RequestFactory
 from django.utils import timezone
 
@@ -139,6 +141,23 @@ def test_second_use_of_refresh_token_ends_its_grant(program, bob_browses):
             who(ended["access_token"])
     assert who(other["access_token"]).is_known
     assert renewed(other["refresh_token"]).status_code == 200
+
+
+@pytest.mark.services("of two uses at once, the database's locks let one through")
+def test_two_uses_at_once_of_refresh_token_end_its_grant(program, bob_browses):
+    first = exchange(code_of(allow(bob_browses, ask(bob_browses), [READ]))).json()
+
+    def renew(_: int):
+        try:
+            return token(grant_type="refresh_token", refresh_token=first["refresh_token"])
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as threads:
+        answers = sorted(threads.map(renew, range(2)), key=lambda one: one.status_code)
+    assert [one.status_code for one in answers] == [200, 400]
+    with pytest.raises(BadCredentials):
+        who(answers[0].json()["access_token"])
 
 
 def test_refused_request_leaves_refresh_token_usable(program, bob_browses):

@@ -42,8 +42,6 @@ def begin_upload(principal: Principal, filename: str, size: int, media_type: str
 
     Raises FileTooLarge, StorageFull, QuotaExceeded, InvalidParams.
     """
-    assert principal.user_id is not None
-    assert principal.workspace_id is not None
     if size < 1:
         raise InvalidParams("An empty file cannot be sent. Choose one that has something in it.", "size")
     if size > settings.MAX_UPLOAD_BYTES:
@@ -59,6 +57,8 @@ def begin_upload(principal: Principal, filename: str, size: int, media_type: str
 
 
 def _record(key: uuid.UUID, principal: Principal, filename: str, size: int, media_type: str, sha256: str) -> Upload:
+    assert principal.user_id is not None
+    assert principal.workspace_id is not None
     with write_transaction():
         User.objects.select_for_update(no_key=True).get(pk=principal.user_id)  # serializes the check of the free space
         _check_room(principal, size)

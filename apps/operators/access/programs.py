@@ -25,8 +25,9 @@ class ProgramForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Client
         fields = ("name", "owner", "type", "grant_types", "redirect_uris", "scopes", "skip_consent")
 
-    def __init__(self, *args: Any, instance: Client | None = None, **given: Any) -> None:
-        super().__init__(*args, instance=instance or Client(secret=""), **given)
+    def __init__(self, *args: Any, **given: Any) -> None:
+        given["instance"] = given.get("instance") or Client(secret="")  # not a random one, with a slow hash
+        super().__init__(*args, **given)
 
     def clean_scopes(self) -> str:
         wanted = str(self.cleaned_data["scopes"]).split()
