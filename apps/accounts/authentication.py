@@ -60,7 +60,7 @@ class NotSigned(BadCredentials):
 
 
 class BadAccessToken(BadCredentials):
-    """The access token is unknown, expired or revoked. Get a new one from the token endpoint."""
+    """The access token is unknown, expired, revoked, or for another resource. Get a new one from the token endpoint."""
 
 
 API_KEY_HEADER = re.compile(rf"(?i:bearer) \s*{ApiKey.MARK}_([^\W_]{{1,16}})_(\S+)\s*")
@@ -75,7 +75,7 @@ def split_key(authorization: str) -> tuple[str, str]:
 
 
 class OpenStream(HttpRequest):
-    """In place of a request, where an open stream is checked again: its signature was checked."""
+    """In place of a request, where an open stream is checked again: its signature and its door were checked."""
 
 
 def check_key(key: ApiKey | None, secret: str, request: HttpRequest | None) -> ApiKey:
@@ -88,6 +88,7 @@ def check_key(key: ApiKey | None, secret: str, request: HttpRequest | None) -> A
         raise BadCredentials
     if not key.user.is_active or key.membership is None or not key.has_secret(secret):
         raise BadCredentials
+    key.user.key_made_at = key.created_at
     if key.public_key and not isinstance(request, OpenStream):
         _check_signature(key, request)
     address = request.META.get("REMOTE_ADDR") if request else None
@@ -128,7 +129,7 @@ def api_key_principal(authorization: str, request: HttpRequest | None = None) ->
     if not authorization:
         return ANONYMOUS
     if token := access_token_in(authorization):
-        return check_access_token(*(ACCESS_TOKEN.one(oauth.hash_of(token)) or (None, None, None)))
+        return check_access_token(request, *(ACCESS_TOKEN.one(oauth.hash_of(token)) or (None, None, None)))
     prefix, secret = split_key(authorization)
     return check_key(KEY_BY_PREFIX.one(prefix), secret, request).principal
 
@@ -139,11 +140,16 @@ def access_token_in(authorization: str) -> str:
     return found[1] if found else ""
 
 
-def check_access_token(token: Token | None, client: Client | None, user: User | None) -> Principal:
-    """The caller of an OAuth access token. Raises BadAccessToken."""
+def check_access_token(
+    request: HttpRequest | None, token: Token | None, client: Client | None, user: User | None
+) -> Principal:
+    """The caller of an OAuth access token, which must be for the door that is asked. Raises BadAccessToken."""
     principal = oauth.oauth_principal(token, client, user)
-    if principal is None:
+    if principal is None or token is None or user is None:
         raise BadAccessToken
+    if not isinstance(request, OpenStream) and not oauth.opens(token, request.path_info if request else ""):
+        raise BadAccessToken
+    user.acts_by_program = True
     return principal
 
 
@@ -214,7 +220,7 @@ class ApiKeyAuthentication(BaseAuthentication):
         try:
             if token := access_token_in(authorization):
                 found = ACCESS_TOKEN.one(oauth.hash_of(token)) or (None, None, None)
-                principal = check_access_token(*found)
+                principal = check_access_token(request._request, *found)
                 return cast(User, found[2]), principal
             prefix, secret = split_key(authorization)
             key = check_key(KEY_BY_PREFIX.one(prefix), secret, request._request)

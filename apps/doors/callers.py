@@ -43,9 +43,7 @@ def called_agent(incoming: http.AuthenticatedRequest) -> Agent:
 
 def open_agent(principal: Principal, slug: str) -> Agent:
     """The agent that this slug names, if the caller may use it. Raises AgentNotFound."""
-    agent = find_agent(slug)
-    check_access(principal, agent)
-    return agent
+    return check_access(principal, find_agent(slug))
 
 
 def recheck(request: HttpRequest, slug: str, scope: str = READ) -> partial[None]:

@@ -2,6 +2,7 @@
 
 from urllib.parse import urlsplit
 
+from django.conf import global_settings
 from whitenoise.compress import Compressor
 
 from config import middleware
@@ -503,6 +504,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
+PASSWORD_HASHERS = [*global_settings.PASSWORD_HASHERS, "apps.accounts.oauth.RandomSecretHasher"]  # programs' secrets
 AUTHENTICATION_BACKENDS = ["apps.accounts.people.backend.Backend"]
 LOGIN_URL = "web:sign-in"
 LOGIN_REDIRECT_URL = "web:home"
@@ -512,7 +514,8 @@ OAUTH_ENABLED = env.bool("OAUTH_ENABLED", default=True)
 IDP_OIDC_ADAPTER = "apps.accounts.oauth.Adapter"
 IDP_OIDC_REFRESH_TOKEN_EXPIRES_IN = 30 * 24 * 3600  # seconds, from its last use
 OIDC_PRIVATE_KEY = env.str("OIDC_PRIVATE_KEY", default="", multiline=True)  # RSA, in PEM; empty: made in DATA_DIR
-OAUTH_REQUESTS_PER_MINUTE = 120  # of tokens and device codes, from one address: a client's secret is slow to check
+OAUTH_REQUESTS_PER_MINUTE = 120  # of tokens and device codes, from one address
+OAUTH_FAILURES_PER_MINUTE = 10  # wrong secrets, codes and refresh tokens of one client, from one address
 
 # Signing in: https://docs.allauth.org
 ACCOUNT_ADAPTER = "apps.accounts.people.sign_in.Adapter"
