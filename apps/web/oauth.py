@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import wraps
 from typing import Any, cast
 from urllib.parse import urlencode
@@ -90,8 +91,10 @@ def _error_in(response: HttpResponseBase) -> str:
     """The code of a refusal (RFC 6749 §5.2); "" for an answer."""
     if response.status_code < 400 or not isinstance(response, HttpResponse):
         return ""
-    said = json.loads(response.content or b"{}")
-    return str(said.get("error", "")) if isinstance(said, dict) else ""
+    with suppress(ValueError):
+        said = json.loads(response.content)
+        return str(said.get("error", "")) if isinstance(said, dict) else ""
+    return ""
 
 
 def token(request: HttpRequest) -> HttpResponseBase:

@@ -6,7 +6,7 @@ import pytest
 from a2a.types import a2a_pb2 as a2a
 from a2a.utils.proto_utils import validate_proto_required_fields
 
-from tests.a2a.calling import details_of, strictly_parsed
+from tests.a2a.calling import Caller, details_of, strictly_parsed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -47,10 +47,11 @@ async def test_a_card_is_asked_for_again_cheaply_and_only_read(anybody_at, echo)
 @pytest.mark.parametrize("document", [".well-known/agent-card.json", ".well-known/agent.json", "did.json"])
 async def test_what_an_agent_for_a_group_says_of_itself_is_for_its_members(ada_at, bob_at, anybody_at, club, document):
     path = f"/a2a/club/{document}"
-    assert (await card(anybody_at("club"), path)).status_code == 401
-    stranger, nobody = [await card(bob_at("club"), one) for one in (path, path.replace("club", "nobody"))]
-    assert stranger.status_code == nobody.status_code == 404
-    assert stranger.content == nobody.content
+    for caller_at, status in ((bob_at, 404), (anybody_at, 404), (lambda slug: Caller(slug, "wrong"), 401)):
+        stranger, nobody = [await card(caller_at("club"), one) for one in (path, path.replace("club", "nobody"))]
+        assert stranger.status_code == nobody.status_code == status
+        assert stranger.content == nobody.content
+    stranger = await card(bob_at("club"), path)
     error = json.loads(stranger.content)["error"]
     assert (error["code"], error["status"], error["message"]) == (404, "NOT_FOUND", "There is no such agent.")
     assert [one["reason"] for one in details_of(error["details"], "ErrorInfo")] == ["AGENT_NOT_FOUND"]
