@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import redirect_to_login
 from django.db.models import Q
@@ -12,13 +14,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods
 
+import db
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.features.credentials import requests
-from apps.features.credentials.models import Credential, CredentialRequest
+from apps.features.credentials import oauth, requests
+from apps.features.credentials.models import Credential, CredentialRequest, OAuthService
 from apps.features.credentials.requests import LinkClosed, RequestStatus
 from apps.record.content import parts
 from apps.record.errors import InvalidParams
@@ -29,7 +32,7 @@ from apps.remote.models import RemoteAgent, RemoteCredential
 from apps.web.settings.sections import person_of, private_view, settings_page
 from apps.web.shell import principal_of
 
-SECRET_FIELDS = ("secret", "username")
+SECRET_FIELDS = ("secret", "username", "refresh_token")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -85,11 +88,11 @@ def _give_to_remote(request: HttpRequest, token: str, asked: CredentialRequest, 
 
 def _redirect_after(token: str, asked: CredentialRequest, by: User | None) -> HttpResponse:
     if by is not None and by.pk == asked.task.owner_id:
-        return redirect("web:session", session=_session_of(asked.task).pk)
+        return redirect("web:session", session=session_of(asked.task).pk)
     return redirect("web:credential", token=token)
 
 
-def _session_of(task: Task) -> Context:
+def session_of(task: Task) -> Context:
     """The session in which people see the task: that of its topmost parent."""
     while task.parent is not None:
         task = task.parent
@@ -110,12 +113,13 @@ def _link_page(
         "asked": asked,
         "agent": task.agent,
         "task": task,
-        "session": _session_of(task),
+        "session": session_of(task),
         "words": parts.words_of(said),
         "link_status": link_status.value,
         "is_owner": person is not None and person.pk == task.owner_id,
         "problem": problem,
         "sheet": _sheet(task, problems) if link_status is RequestStatus.OPEN else None,
+        "oauth_service": OAuthService.objects.for_request(asked) if link_status is RequestStatus.OPEN else None,
     }
     is_gone = link_status not in (RequestStatus.OPEN, RequestStatus.GIVEN, RequestStatus.DECLINED)
     status = HTTPStatus.GONE if is_gone else HTTPStatus.OK
@@ -134,19 +138,51 @@ def _sheet(task: Task, problems: FormProblems | None) -> CredentialForms | None:
 def credential_list(request: HttpRequest) -> HttpResponse:
     mine = Credential.objects.visible_to(principal_of(request)).usable().select_related("agent").defer(*SECRET_FIELDS)
     remote = RemoteCredential.objects.visible_to(principal_of(request)).untold().select_related("agent")
-    about = {"credentials": mine.order_by("-given_at"), "remote": remote.order_by("agent")}
+    given = list(mine.order_by("-given_at"))
+    services = {one.name.lower(): one for one in OAuthService.objects.all()}
+    for one in given:
+        one.connects_to = services.get(one.service.lower())  # type: ignore[attr-defined]
+    about = {
+        "credentials": given,
+        "remote": remote.order_by("agent"),
+        "offers": _offers(principal_of(request), given, services),
+    }
     return settings_page(request, "credentials", **about)
 
 
-@require_POST
-@login_required
-def revoke_credential(request: HttpRequest, number: int) -> HttpResponse:
-    found = (
-        Credential.objects.visible_to(principal_of(request)).usable().defer(*SECRET_FIELDS).filter(pk=number).first()
-    )
+def _offers(
+    principal: Principal, given: Sequence[Credential], services: Mapping[str, OAuthService]
+) -> list[tuple[Agent, str, OAuthService]]:
+    """What the person can connect because an agent asked them for it: the agent, what it asked for, the service."""
+    tasks = Task.objects.of(principal).filter(agent__in=Agent.objects.visible_to(principal))
+    hosted = CredentialRequest.objects.filter(task__in=tasks).exclude(task__agent__kind=Agent.Kind.REMOTE)
+    asked = set(hosted.values_list("task__agent", "service").distinct()) if services else set()
+    asked -= {(one.agent_id, one.service) for one in given}
+    agents = Agent.objects.in_bulk({agent for agent, _ in asked})
+    wanted = sorted((agents[agent].name, name, agents[agent]) for agent, name in asked if name.lower() in services)
+    return [(agent, name, services[name.lower()]) for _, name, agent in wanted]
+
+
+@private_view
+async def revoke_credential(request: HttpRequest, number: int) -> HttpResponse:
+    if request.method != "POST":
+        return redirect("web:settings-credentials")
+    found = await db.run(_own_credential, request, number)
     if found is None:
         raise Http404
-    found.revoke(person_of(request))
+    is_told = await oauth.disconnect(found, person_of(request))
+    return await db.run(_erased, request, found, is_told)
+
+
+def _own_credential(request: HttpRequest, number: int) -> Credential | None:
+    mine = Credential.objects.visible_to(principal_of(request)).usable().defer(*SECRET_FIELDS)
+    return mine.select_related("oauth_service").filter(pk=number).first()
+
+
+def _erased(request: HttpRequest, was: Credential, is_told: bool) -> HttpResponse:
+    if not is_told:
+        told = f"It is erased here. {was.oauth_service} could not be told: end Parley's access in your account there."
+        messages.warning(request, told)
     return redirect("web:settings-credentials")
 
 

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict, cast, get_args
+from urllib.parse import urlsplit
 
 from agentkit import directives, slots
 from agentkit.errors import InvalidAnswer
@@ -28,12 +29,27 @@ class Credential:
         auth_type: `api_key`, `bearer` or `basic`.
         secret: the key, token or password.
         username: for `basic`; otherwise empty.
+        hosts: where it may be sent; empty if nobody said.
     """
 
     service: str
     auth_type: AuthType
     secret: str = field(repr=False)
     username: str = field(default="", repr=False)
+    hosts: tuple[str, ...] = ()
+
+    def headers_for(self, url: str) -> dict[str, str]:
+        """The `Authorization` header for a request to `url`.
+
+        Raises:
+            ValueError: the credential may not be sent to that host, or it is an API key.
+        """
+        host = urlsplit(url).netloc.rpartition("@")[2].lower()
+        if self.hosts and host not in self.hosts:
+            raise ValueError(
+                f"The credential for {self.service} is not sent to {host}: it is for {', '.join(self.hosts)}."
+            )
+        return {"Authorization": self.authorization}
 
     @property
     def authorization(self) -> str:

@@ -48,6 +48,7 @@ SIDEBAR = {
     "Credentials": [
         ("credentials", "credential", "Credentials", "password"),
         ("credentials", "credentialrequest", "Requests", "contact_support"),
+        ("credentials", "oauthservice", "OAuth services", "linked_services"),
         ("remote", "remotecredential", "For remote agents", "passkey"),
     ],
     "Registry": [

@@ -281,17 +281,17 @@ def test_a_run_that_is_no_longer_held_is_lent_nothing(ada, said, db):
     sent = accept.accept(ada.principal, calendar, said())
     Credential.objects.create(agent=calendar, user=ada, service="calendar", auth_type="bearer", secret=SECRET)
     held = begin(sent.run)
-    assert lending._lend(held, "calendar").secret == SECRET
-    assert lending._lend(held, "mail") is None
+    assert lending._find(held, "calendar").secret == SECRET
+    assert lending._find(held, "mail") is None
     let_the_lease_run_out(held.lease)
     with pytest.raises(LeaseLost):
-        lending._lend(held, "calendar")
+        lending._find(held, "calendar")
     newer = begin(sent.run, "another")
     with pytest.raises(LeaseLost):
-        lending._lend(held, "calendar")
+        lending._find(held, "calendar")
     end(newer, Completed("done"))
     with pytest.raises(LeaseLost):
-        lending._lend(newer, "calendar")
+        lending._find(newer, "calendar")
 
 
 async def test_what_was_revoked_is_erased_and_asked_for_anew(ada, calendar, said, published):

@@ -175,14 +175,19 @@ def _stream(key: Any, played: AsyncIterator[JSON]) -> StreamingResponse:
 @contextmanager
 def serving(port: int = 0) -> Iterator[Scripted]:
     agent = Scripted()
+    with serving_app(Starlette(routes=[Route("/", agent.answer, methods=["POST"])]), port) as agent.url:
+        yield agent
+
+
+@contextmanager
+def serving_app(app: Starlette, port: int = 0) -> Iterator[str]:
+    """Its URL, with a slash at the end, while it is served in a thread."""
     listening = socket.create_server(("127.0.0.1", port))
-    agent.url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    app = Starlette(routes=[Route("/", agent.answer, methods=["POST"])])
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1, lifespan="off"))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
     thread.start()
     try:
-        yield agent
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
     finally:
         server.should_exit = True
         thread.join(5)

@@ -188,6 +188,7 @@ def test_the_conversation_shows_a_button_instead_of_a_field_and_no_secret_ever(a
     assert SECRET not in str([list(model.objects.values()) for model in (Event, Task, Context, Run)])
 
 
+@pytest.mark.django_db(transaction=True)
 def test_people_see_their_own_credentials_and_take_them_back(client, ada_browser, bob_browser, ada, asked):
     assert client.get("/settings/credentials")["Location"].startswith("/sign-in")
     assert client.post("/settings/credentials/1/revoke")["Location"].startswith("/sign-in")

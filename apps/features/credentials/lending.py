@@ -7,11 +7,14 @@ import logging
 from django.utils import timezone
 
 import db
+from agentkit import AgentFailure
 from agentkit import Credential as Lent
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.engine.assignment import Assignment
+from apps.features.credentials import oauth
 from apps.features.credentials.models import Credential
+from apps.features.credentials.oauth import OAuthProblem
 from apps.record import runs
 from apps.record.execution import Run
 from apps.record.runs import LeaseLost
@@ -23,16 +26,29 @@ log_lines = logging.getLogger("parley.audit")
 async def lend(assignment: Assignment, service: str) -> Lent | None:
     """The usable credential for a service, or None. From now on it is redacted from the run's output.
 
-    Raises LeaseLost if the run's lease is lost.
+    An expired access token is renewed first. Raises LeaseLost if the run's lease is lost, and AgentFailure if the token
+    cannot be renewed now.
     """
-    lent = await db.run(_lend, assignment, service)
-    if lent is not None:
-        assignment.redaction.learn(lent)
-        assignment.lent.add(service)
+    found = await db.run(_find, assignment, service)
+    if found is not None and found.is_expired:
+        try:
+            await oauth.renew(found)
+        except OAuthProblem as problem:
+            sentence = f"The access to {service} could not be renewed. {problem}"
+            raise AgentFailure(sentence, "credential_unavailable") from None
+        found = await db.run(_find, assignment, service)
+    if found is None:
+        return None
+    if service not in assignment.lent:
+        await db.run(_log_use, assignment, found)
+    hosts = tuple(found.oauth_service.allowed_hosts) if found.oauth_service else ()
+    lent = Lent(found.service, found.auth_type, found.secret, found.username, hosts)  # type: ignore[arg-type]
+    assignment.redaction.learn(lent)
+    assignment.lent.add(service)
     return lent
 
 
-def _lend(assignment: Assignment, service: str) -> Lent | None:
+def _find(assignment: Assignment, service: str) -> Credential | None:
     lease, task = assignment.lease, assignment.task
     held = Run.objects.filter(
         pk=lease.run_id, fence=lease.fence, state=Run.State.RUNNING, lease_until__gt=database_time()
@@ -42,12 +58,8 @@ def _lend(assignment: Assignment, service: str) -> Lent | None:
     allowed = assignment.options.get("credentials")
     if allowed is not None and service not in allowed:
         return None  # the session's options exclude it
-    found = Credential.objects.of_task(task).usable().filter(service=service).first()
-    if found is None:
-        return None
-    if service not in assignment.lent:
-        _log_use(assignment, found)
-    return Lent(found.service, found.auth_type, found.secret, found.username)  # type: ignore[arg-type]
+    usable = Credential.objects.of_task(task).usable().filter(service=service, lapsed_at=None)
+    return usable.select_related("oauth_service").first()
 
 
 def _log_use(assignment: Assignment, found: Credential) -> None:

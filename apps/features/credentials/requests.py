@@ -23,12 +23,13 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine import accept, finish
 from apps.engine.queue import publish
-from apps.features.credentials.models import AuthType, Credential, CredentialRequest
+from apps.features.credentials.models import NO_SECRETS, AuthType, Credential, CredentialRequest, OAuthService
 from apps.record import ledger, wire
 from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 from apps.record.ledger import Ledger
 from apps.record.models import TERMINAL_STATES, Context, Task, TaskState
+from db.sql import write_transaction
 
 log_lines = logging.getLogger("parley.audit")
 LONGEST_SECRET = 10_000  # characters
@@ -91,8 +92,13 @@ class LinkClosed(Exception):
 
 @dataclass(frozen=True)
 class GivenCredential:
+    """What a person typed, or the tokens that they got by connecting to an OAuth service."""
+
     secret: str = field(repr=False)
     username: str = field(default="", repr=False)
+    oauth_service: OAuthService | None = None
+    refresh_token: str = field(default="", repr=False)
+    expires_at: datetime.datetime | None = None
 
 
 @sensitive_variables()
@@ -192,15 +198,25 @@ def record_credential(action: AuditAction, task: Task, service: str, by: User | 
     audit.record(action, actor=actor, object=subject, workspace=task.context.workspace_id, details=details)
 
 
-def resume_waiting_tasks(agent: Agent, owner: User, by: User | None) -> None:
+def connect(agent: Agent, owner: User, service: str, tokens: GivenCredential) -> None:
+    """Store the tokens that the owner got by connecting, and resume their tasks that wait for them."""
+    with write_transaction():
+        _store(agent.pk, service, AuthType.BEARER, tokens, owner, user_id=owner.pk)
+        subject = audit.Subject("credentials.credential", label=service)
+        details = {"agent": agent.slug, "owner": owner.pk, "change": "connected by OAuth2"}
+        audit.record(AuditAction.CREDENTIAL_STORED, actor=owner, object=subject, details=details)
+    resume_waiting_tasks(agent, owner, owner, service)
+
+
+def resume_waiting_tasks(agent: Agent, owner: User, by: User | None, service: str | None = None) -> None:
     """Resume the owner's tasks that wait for a credential of the agent that was given in another way.
 
-    Also resumes tasks whose link has expired.
+    Also resumes tasks whose link has expired. With a `service`, those that asked for it alone.
     """
     waiting = Task.objects.filter(agent=agent, owner=owner, state=TaskState.AUTH_REQUIRED)
     for task in waiting:
         asked = CredentialRequest.objects.filter(task=task, asked_at=task.status_at, answer="").order_by("-created_at")
-        if request := asked.first():
+        if (request := asked.first()) and service in (None, request.service):
             with suppress(LinkClosed):
                 _resume(request, by, None, (RequestStatus.OPEN, RequestStatus.EXPIRED))
 
@@ -250,14 +266,23 @@ def _locked_to_answer(
 
 def _store_credential(task: Task, request: CredentialRequest, given: GivenCredential, by: User | None) -> None:
     mine = {"user_id": task.owner_id} if task.owner_id is not None else {"task_id": task.pk}
+    _store(task.agent_id, request.service, request.auth_type, given, by, **mine)
+
+
+def _store(agent: int, service: str, auth_type: str, given: GivenCredential, by: User | None, **whose: Any) -> None:
     Credential.objects.usable().update_or_create(
-        agent_id=task.agent_id,
-        service=request.service,
-        **mine,
+        agent_id=agent,
+        service=service,
+        **whose,
         defaults={
-            "auth_type": request.auth_type,
+            **NO_SECRETS,
+            "auth_type": auth_type,
             "secret": given.secret,
             "username": given.username,
+            "oauth_service": given.oauth_service,
+            "refresh_token": given.refresh_token,
+            "expires_at": given.expires_at,
+            "lapsed_at": None,
             "given_by": by,
             "given_at": timezone.now(),
             "last_used_at": None,

@@ -20,6 +20,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
+from apps.features.credentials import oauth
 from apps.features.credentials.models import Credential, CredentialRequest
 from apps.features.credentials.requests import RequestStatus, request_status
 from apps.operators import columns
@@ -55,7 +56,7 @@ class CredentialAdmin(ReadOnlyAdmin):
         time_cell("last_used_at"),
         "use",
     )
-    list_filter = ("auth_type", ("revoked_at", admin.EmptyFieldListFilter))
+    list_filter = ("auth_type", "oauth_service", ("revoked_at", admin.EmptyFieldListFilter))
     search_fields = ("service", "agent__slug", "user__email")
     search_help_text = "Id of a task, a service, an agent or a person"
     id_lookups = ("task_id",)
@@ -63,21 +64,27 @@ class CredentialAdmin(ReadOnlyAdmin):
     link_filters = {"agent__id__exact": ("agent", Agent)}
     actions = ("revoke_selected",)
     fields = (
-        "service", "agent", "whose", "auth_type", "given_by",
-        *map(time_cell, ("given_at", "last_used_at", "revoked_at")),
+        "service", "agent", "whose", "auth_type", "oauth_service", "given_by",
+        *map(time_cell, ("given_at", "last_used_at", "expires_at", "lapsed_at", "revoked_at")),
     )  # fmt: skip
 
-    select_related = ("agent", "user", "given_by")
-    deferred = ("secret", "username")
+    select_related = ("agent", "user", "given_by", "oauth_service")
+    deferred = ("secret", "username", "refresh_token", "oauth_service__client_secret")
     operate_permission = "credentials.change_credential"
 
     @admin.action(description="Revoke", permissions=["operate"])
     def revoke_selected(self, request: HttpRequest, credentials: QuerySet[Credential]) -> None:
         usable = [one for one in credentials if one.revoked_at is None]
+        by = request.user
+        assert isinstance(by, User)
+        told = [asyncio.run(oauth.disconnect(one, by)) for one in usable]
         for one in usable:
-            one.revoke()
             self.log_change(request, one, "Revoked.", "")  # recorded already
         messages.success(request, f"{len(usable)} revoked. Agents ask again when they need one.")
+        if untold := told.count(False):
+            messages.warning(
+                request, f"The services of {untold} could not be told, and may accept the tokens until they end."
+            )
 
     @display(description="for")
     def whose(self, credential: Credential) -> object:
@@ -85,8 +92,11 @@ class CredentialAdmin(ReadOnlyAdmin):
 
     @display(description="state")
     def use(self, credential: Credential) -> SafeString:
-        revoked = credential.revoked_at is not None
-        return cells.state("revoked" if revoked else "usable", Tone.STOPPED if revoked else Tone.DONE)
+        if credential.revoked_at is not None:
+            return cells.state("revoked", Tone.STOPPED)
+        if credential.lapsed_at is not None:
+            return cells.state("needs connecting again", Tone.WAITING)
+        return cells.state("usable", Tone.DONE)
 
 
 @admin.register(CredentialRequest)

@@ -6,8 +6,6 @@ import asyncio
 import base64
 import datetime
 import json
-import math
-import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
@@ -20,6 +18,7 @@ from django.utils import timezone
 
 import db
 import outbound
+from apps.features.credentials.oauth import TOKEN_TEXT, lifetime
 from apps.remote.authentication.security_schemes import Scheme
 from apps.remote.cards import origin_of
 from apps.remote.errors import CredentialMissing, TokenRefused, TokenUnavailable
@@ -31,7 +30,6 @@ SHORTEST_LIFETIME = 1.0  # seconds
 DEFAULT_LIFETIME = 300.0
 LONGEST_LIFETIME = 24 * 3600.0
 EXPIRY_MARGIN = 30.0  # seconds before expiry when a token is replaced; at most a tenth of its lifetime
-TOKEN_TEXT = re.compile(r"[\x21-\x7e]{1,16384}")  # a token goes into a header
 CLIENT_ERRORS = ("invalid_client", "unauthorized_client", "access_denied", "invalid_scope", "invalid_grant")
 
 CLIENT_REPLACED = "The agent's OAuth2 client was taken back or replaced meanwhile. Send the message again."
@@ -183,20 +181,10 @@ def _token_from(endpoint: str, answer: Mapping[str, Any]) -> Token:
         raise TokenUnavailable(f"{origin_of(endpoint)} answered with no access token.")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise TokenUnavailable(f"{origin_of(endpoint)} gave a token of a kind that is not Bearer, which Parley knows.")
-    seconds = _lifetime(answer.get("expires_in"))
+    said = lifetime(answer.get("expires_in"))
+    seconds = DEFAULT_LIFETIME if said is None else min(max(said, SHORTEST_LIFETIME), LONGEST_LIFETIME)
     used = seconds - min(EXPIRY_MARGIN, seconds / 10)
     return Token(text, timezone.now() + datetime.timedelta(seconds=used))
-
-
-def _lifetime(expires_in: Any) -> float:
-    """Seconds; the default for what is not a number."""
-    if not isinstance(expires_in, int | float | str) or isinstance(expires_in, bool):
-        return DEFAULT_LIFETIME
-    try:
-        seconds = float(expires_in)
-    except (ValueError, OverflowError):
-        return DEFAULT_LIFETIME
-    return DEFAULT_LIFETIME if math.isnan(seconds) else min(max(seconds, SHORTEST_LIFETIME), LONGEST_LIFETIME)
 
 
 def _error_from(endpoint: str, status: int, answer: Mapping[str, Any], client: Client) -> Exception:
