@@ -302,7 +302,7 @@ NAMED = frozenset(
         *("agents.agent", "agents.agentversion", "agents.signingkey", "plans.plan"),
         *("budgets.budget", "credentials.credential", "credentials.credentialrequest", "evaluations.evaluation"),
         *("housekeeping.periodicjob", "operators.bulkaction", "remote.remoteagent", "remote.remotecredential"),
-        "session_marks.legalhold",
+        *("session_marks.legalhold", "payments.paymentbudget"),
         *("installation.modelconnection", "installation.networkallowance", "installation.operation"),
     }
 )

@@ -62,6 +62,15 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
+class Incoming:
+    """What of a message is not stored with it: its scope of a unique `messageId`, its digest, and a payment."""
+
+    sender: str
+    body_hash: str
+    payload: JSON | None
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """The slot of another task that a new task's first message answers, and that task's memory."""
 
@@ -112,7 +121,7 @@ def accept(
         run_fields |= {"slot": question.slot, "memory": question.memory}
     stored = storable(agent, message)
     blobs.check_room(principal.workspace_id or agent.workspace_id, stored["parts"])
-    accepted = sender, body_hash
+    incoming = Incoming(sender, body_hash, payments.payload_in(message))
     for _ in range(3):
         try:
             target = lookup.find_target(principal, agent, message, finds_question=finds_question)
@@ -121,7 +130,7 @@ def accept(
                     return earlier  # not an answer to what is asked now
                 question_index = question_index or target.asked
             return _record_message(
-                principal, agent, target, stored, accepted, extra_writes, task_fields, run_fields, question_index
+                principal, agent, target, stored, incoming, extra_writes, task_fields, run_fields, question_index
             )
         except (IntegrityError, UnsupportedOperation, BudgetSpent, NotAccepting, Context.DoesNotExist) as refusal:
             # A repeated message, or a context that was just opened or cleared.
@@ -180,13 +189,13 @@ def _record_message(
     agent: Agent,
     target: lookup.Target,
     message: JSON,
-    accepted: tuple[str, str],
+    incoming: Incoming,
     extra_writes: ExtraWrites | None,
     task_fields: JSON,
     run_fields: JSON,
     question_index: int | None,
 ) -> Receipt:
-    sender, body_hash = accepted
+    sender = incoming.sender
     if target.task is None and question_index is not None:
         raise AlreadyAnswered
     check_obstacles(principal, agent)
@@ -197,16 +206,19 @@ def _record_message(
             check_depth(Lane(principal.workspace_id or agent.workspace_id or 0, agent.pk, principal.key))
     task_id = target.task or uuid.uuid4()
     run: Run | None
-    lock = target.context is not None or extra_writes is not None  # otherwise nothing else is written or read here
+    # Otherwise nothing else is written or read here.
+    lock = target.context is not None or extra_writes is not None or incoming.payload is not None
     named = named_dependencies(message) if target.task is None else []
     depends = find_dependencies(principal, target.context, named, task_fields.get("parent")) if named else []
     with_named = message | ({"referenceTaskIds": [*message.get("referenceTaskIds", []), *named]} if named else {})
     with ledger.writing(target.context or Context(), lock=lock) as log:
         if sender:
             message_id = message["messageId"]
-            log.extra_rows.append(
-                Accepted(sender=sender, agent=agent, message_id=message_id, body_hash=body_hash, task_id=task_id)
-            )
+            known = {"sender": sender, "agent": agent, "message_id": message_id, "body_hash": incoming.body_hash}
+            log.extra_rows.append(Accepted(**known, task_id=task_id))
+        if incoming.payload is not None:
+            known_task = log.task(target.task) if target.task is not None else None
+            _seal_payment(log, agent, known_task, task_id, incoming.payload)
         if target.task is None:
             references = lookup.references_of(principal, with_named, target.context)
             more = {HINTS: hints_for(agent, with_named, references), DEPENDS_ON: depends}
@@ -233,6 +245,18 @@ def _record_message(
             extra_writes(log, task_id)
         index = next(iter(log.messages))
     return Receipt(log.context.pk, task_id, index, run.pk if run and not depends else None, waits=bool(depends))
+
+
+def _seal_payment(log: Ledger, agent: Agent, task: Task | None, task_id: uuid.UUID, payload: JSON) -> None:
+    """Keep a payment that is for a remote or a called agent, so that it can be handed on. Raises PaymentUsed."""
+    asking = (questions.asking_task(task.slot) or task) if task else None
+    if (asking.agent if asking else agent).kind != Agent.Kind.REMOTE and asking is task:
+        return
+    key, asked, choices = task_id, 0, list[JSON]()
+    if asking is not None:
+        key, asked, choices = asking.pk, asking.status_event, payments.choices_in(asking.slot, asking.status_message)
+    if (row := payments.seal(key, asked, choices, payload)) is not None:
+        log.extra_rows.append(row)
 
 
 DEPENDS_ON = "dependsOn"

@@ -38,7 +38,7 @@ from agentkit import (
 from agentkit.context import FAILED_AGENT
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.engine import cancel, questions
+from apps.engine import cancel, payments, questions
 from apps.engine.accept import resume
 from apps.engine.assignment import Assignment, ReleaseSlot
 from apps.engine.output import clean, clean_parts
@@ -243,10 +243,11 @@ class Delegation:
             asked = Suspension.objects.filter(task=task, child=child, asked_at=child.status_at)
             if not TaskState(child.state).is_interrupted or not asked.exists():
                 return False
-            asking = questions.asks_approval(questions.asking_slot(child.slot))
-            is_early = asking and answer.created_at < child.status_at
+            asking = questions.asking_task(child.slot) or child
+            is_early = questions.asks_approval(asking.slot) and answer.created_at < child.status_at
             parts = [{"data": questions.unasked(answer.parts)}] if is_early else answer.parts
-            message = {**named, "role": "ROLE_USER", "parts": parts, "metadata": answer.metadata}
+            message = {**named, "role": "ROLE_USER", "parts": parts}
+            message["metadata"] = payments.with_payload(answer.metadata, asking.pk)
             accept_and_publish(
                 principal_of(task),
                 child.agent,

@@ -144,7 +144,7 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
 
     outcome = ending.outcome
     is_simple = outcome is not None and not isinstance(outcome, Ongoing) and ending.child is None and ending.turn == 1
-    is_simple = is_simple and not ending.usage
+    is_simple = is_simple and not ending.usage and not payments.speaks_of_payment(outcome)
     if is_simple and ending.no_other_events_until == task.context.last_event:  # nothing else is written
         return ledger.unless_stale(write)
     return write(True)
@@ -271,6 +271,10 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
     said = parts or [{"text": _answer_text(log, task, made) or default_text([one.name for one in made if one.name])}]
     message = agent_message(log, task, said, outcome.message_metadata)
     message["metadata"] |= payments.metadata_of(task)
+    if ending.child is not None:
+        message["metadata"] |= payments.passed_on(ending.child)
+    elif task.agent.kind == Agent.Kind.REMOTE:
+        payments.note_receipt(task, message)
     link = None
     if isinstance(outcome, AuthRequired) and ending.child is None:
         link = hook("CREDENTIAL_LINK")(outcome)
@@ -285,6 +289,8 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
             message["metadata"] |= payments.question_metadata(slot)
         payload["slot"] = slot
     event = log.add(EventType.AGENT_STATUS, payload, task=task.pk)
+    if ending.child is None and payments.asks_anew(message):
+        hook("PAYMENT_BUDGETS")(task, event.index, payments.choices_in(payload.get("slot"), message))
     if link is not None:
         log.extra_rows.append(link.request(task, event.at))
     if state.is_terminal and ending.turn > 1:  # earlier turns may have left memory behind

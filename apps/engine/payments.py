@@ -3,6 +3,8 @@
 The slot of such a question has `payment`, which only the platform writes, so that no agent can claim a payment. The
 payload of a client (a signed authorization) is verified and settled by the facilitator of this installation before its
 message is recorded, and never enters the log. The log has the receipt.
+
+A payload for a remote or a called agent is sealed: encrypted beside the log until it is handed on, then forgotten.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ from __future__ import annotations
 import datetime
 import json
 import logging
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError
@@ -32,8 +35,8 @@ from apps.record.errors import (
     PaymentUsed,
 )
 from apps.record.events import JSON
-from apps.record.execution import Payment
-from apps.record.models import Task, TaskState
+from apps.record.execution import MAX_ADDRESS, MAX_AMOUNT, Payment
+from apps.record.models import TERMINAL_STATES, Task, TaskState
 from db import sql
 from db.sql import write_transaction
 from outbound.targets import allowed_hosts
@@ -98,17 +101,41 @@ def metadata_of(task: Task) -> JSON:
     return {STATUS: "payment-completed" if is_paid else "payment-failed", RECEIPTS: receipts} if receipts else {}
 
 
-def price_in(slot: JSON | None, message: JSON | None) -> JSON | None:
-    """What a waiting task asks to be paid, to be shown: what is asked here, or the first choice of a remote agent."""
+def choices_in(slot: JSON | None, message: JSON | None) -> list[JSON]:
+    """What a waiting task takes as a payment: what is asked here, or the choices of a remote or a called agent."""
     if slot is None:
-        return None
+        return []
     if "payment" in slot:
-        return cast(JSON, slot["payment"])
+        return [slot["payment"]]
     metadata = (message or {}).get("metadata") or {}
     required = metadata.get(REQUIRED)
     accepts = required.get("accepts") if isinstance(required, dict) else None
-    first = accepts[0] if isinstance(accepts, list) and accepts else None
-    return first if isinstance(first, dict) and metadata.get(STATUS) in ASKING else None
+    is_asking = isinstance(accepts, list) and metadata.get(STATUS) in ASKING
+    return [one for one in accepts or () if isinstance(one, dict)] if is_asking else []
+
+
+def price_in(slot: JSON | None, message: JSON | None) -> JSON | None:
+    """What a waiting task asks to be paid, to be shown: the first choice."""
+    return next(iter(choices_in(slot, message)), None)
+
+
+def asks_anew(message: JSON | None) -> bool:
+    """Does a question ask for a payment that was not tried before?"""
+    return ((message or {}).get("metadata") or {}).get(STATUS) == ASKING[0]
+
+
+def speaks_of_payment(outcome: object) -> bool:
+    """May the record of an outcome write more than the log, because it asks for a payment or has a receipt?"""
+    metadata = getattr(outcome, "message_metadata", None) or {}
+    return isinstance(outcome, PaymentRequired) or any(str(name).startswith(PREFIX) for name in metadata)
+
+
+def passed_on(child: Task) -> JSON:
+    """Of the message in which a task asks what the called agent's task `child` asks: its price, if it has one."""
+    metadata = (child.status_message or {}).get("metadata") or {}
+    if metadata.get(STATUS) not in ASKING:
+        return {}
+    return {name: metadata[name] for name in (STATUS, REQUIRED, ERROR) if name in metadata}
 
 
 def receipt_in(payload: JSON) -> JSON | None:
@@ -124,17 +151,84 @@ def without_payments(metadata: Mapping[str, Any]) -> JSON:
     return {name: value for name, value in metadata.items() if not str(name).startswith(PREFIX)}
 
 
+def payload_in(message: JSON) -> JSON | None:
+    """What a payer signed, if a message brings it."""
+    payload = (message.get("metadata") or {}).get(PAYLOAD)
+    return payload if isinstance(payload, dict) and isinstance(payload.get("payload"), dict) else None
+
+
 def storable(agent: Agent, message: JSON) -> JSON:
-    """A user's message with a digest instead of the payload. What a remote agent asks for goes to it unchanged."""
+    """A user's message with a digest instead of the payload. All else that is for a remote agent stays."""
     metadata = message.get("metadata") or {}
-    if agent.kind == Agent.Kind.REMOTE or not any(name.startswith(PREFIX) for name in metadata):
+    if not any(name.startswith(PREFIX) for name in metadata):
         return message
-    kept, payload = without_payments(metadata), metadata.get(PAYLOAD)
-    if isinstance(payload, dict) and isinstance(payload.get("payload"), dict):
-        kept |= {STATUS: "payment-submitted", AUTHORIZATION: _authorization(payload)}
+    is_remote, payload = agent.kind == Agent.Kind.REMOTE, payload_in(message)
+    kept = {name: value for name, value in metadata.items() if name not in (PAYLOAD, AUTHORIZATION)}
+    kept = kept if is_remote else without_payments(kept)
+    if payload is not None:
+        kept |= {STATUS: "payment-submitted", AUTHORIZATION: authorization_of(payload)}
     elif is_rejected(message):
         kept[STATUS] = REJECTED
     return {**message, "metadata": kept}
+
+
+def seal(task: uuid.UUID, asked: int, choices: Sequence[JSON], payload: JSON) -> Payment | None:
+    """Keep a payload for a remote or a called agent's task until it is handed on. Returns a new row to insert, if any.
+
+    Call it in the transaction that records the message. Raises PaymentUsed.
+    """
+    key, sealed = authorization_of(payload), json.dumps(payload)
+    row = Payment.objects.filter(authorization=key).first()
+    if row is None:
+        sent = {"state": Payment.State.SENT, "claimed_until": sql.database_time(), "sealed": sealed}
+        return Payment(task_id=task, authorization=key, asked=asked, **_terms(choices, payload), **sent)
+    if row.task_id != task or row.state not in (Payment.State.SENT, Payment.State.SETTLED, Payment.State.FAILED):
+        raise PaymentUsed
+    Payment.objects.filter(pk=row.pk).update(sealed=sealed)
+    return None
+
+
+def _terms(choices: Sequence[JSON], payload: JSON) -> dict[str, str]:
+    """What is paid, by the choice that a payload is for, and by what was signed."""
+    network, signed = payload.get("network"), payload["payload"].get("authorization")
+    signed = signed if isinstance(signed, dict) else {}
+    chosen = next((one for one in choices if one.get("network") == network), {})
+    told = {"amount": signed.get("value", chosen.get("maxAmountRequired")), "asset": chosen.get("asset")}
+    told |= {"network": network, "pay_to": signed.get("to", chosen.get("payTo"))}
+    return {name: str(value or "")[: MAX_AMOUNT if name == "amount" else MAX_ADDRESS] for name, value in told.items()}
+
+
+def with_payload(metadata: Mapping[str, Any], task: uuid.UUID) -> JSON:
+    """Metadata of a stored message with what was sealed for the task, to hand it on. A query if it is a payment."""
+    key = metadata.get(AUTHORIZATION)
+    if key is None:
+        return dict(metadata)
+    others = {name: value for name, value in metadata.items() if name != AUTHORIZATION}
+    sealed = Payment.objects.filter(authorization=key, task=task).values_list("sealed", flat=True).first()
+    return others | ({PAYLOAD: json.loads(sealed)} if sealed else {})
+
+
+def forget_payloads(**which: Any) -> None:
+    """Forget what was sealed for these payments, because it was handed on or nobody needs it any more."""
+    Payment.objects.filter(sealed__isnull=False, **which).update(sealed=None)
+
+
+def forget_unneeded() -> None:
+    """A sweep (`apps.record.hooks`): forget what was sealed for tasks that have ended."""
+    forget_payloads(task__state__in=TERMINAL_STATES)
+
+
+def note_receipt(task: Task, message: JSON) -> None:
+    """Keep the last receipt that a remote agent gives for the payments that were sent to it."""
+    receipts = (message.get("metadata") or {}).get(RECEIPTS)
+    receipt = receipts[-1] if isinstance(receipts, list) and receipts else None
+    if isinstance(receipt, dict):
+        names = ("success", "transaction", "network", "payer", "errorReason")
+        kept = {name: receipt[name] for name in names if isinstance(receipt.get(name), bool | str)}
+        kept = {name: value[:MAX_RECEIPT] if isinstance(value, str) else value for name, value in kept.items()}
+        newest = Payment.objects.filter(task=task.pk, state=Payment.State.SENT).order_by("-pk").first()
+        if newest is not None:
+            Payment.objects.filter(pk=newest.pk).update(receipt=kept)
 
 
 def is_rejected(message: JSON) -> bool:
@@ -142,8 +236,8 @@ def is_rejected(message: JSON) -> bool:
     return (message.get("metadata") or {}).get(STATUS) == REJECTED
 
 
-def _payload_of(asked: JSON, message: JSON) -> JSON:
-    """The payload, which pays what is asked. Raises PaymentMissing, InvalidParams."""
+def check_payload(asked: JSON, message: JSON) -> JSON:
+    """The payload in a message, which pays what is asked. Raises PaymentMissing, InvalidParams."""
     payload = (message.get("metadata") or {}).get(PAYLOAD)
     if payload is None:
         raise PaymentMissing
@@ -162,7 +256,7 @@ def _payload_of(asked: JSON, message: JSON) -> JSON:
     return payload
 
 
-def _authorization(payload: JSON) -> str:
+def authorization_of(payload: JSON) -> str:
     """The digest of what its payer signed: x402's nonce makes it unique."""
     signed = payload["payload"].get("authorization")
     if not isinstance(signed, dict):
@@ -186,15 +280,16 @@ def claim(task: Task, message: JSON) -> Claim | None:
     Raises PaymentMissing, InvalidParams, PaymentUsed, PaymentUnderWay, AlreadyAnswered.
     """
     asked: JSON = (task.slot or {})["payment"]
-    payload = _payload_of(asked, message)
+    payload = check_payload(asked, message)
     now = sql.database_time()
     fresh = {
         "task": task,
         "asked": task.status_event,
         "state": Payment.State.UNKNOWN,
         "claimed_until": now + datetime.timedelta(seconds=4 * settings.PAYMENT_SECONDS),
+        **_terms([asked], payload),
     }
-    key = _authorization(payload)
+    key = authorization_of(payload)
     try:
         with write_transaction():
             row = Payment.objects.select_for_update().filter(authorization=key).first()
@@ -287,8 +382,7 @@ def result_for(task: Task, stored: JSON) -> Result:
     has_failed = row is not None and row.state == Payment.State.FAILED and row.asked == task.status_event
     if row is None or not (has_failed or row.state == Payment.State.SETTLED):
         raise PaymentMissing("" if is_on() else OFF)
-    if not has_failed:
-        Payment.objects.filter(pk=row.pk).update(state=Payment.State.USED)
+    Payment.objects.filter(pk=row.pk).update(sealed=None, **({} if has_failed else {"state": Payment.State.USED}))
     return Result(row.receipt, row.error)
 
 

@@ -43,6 +43,7 @@ from apps.agents.models import Agent
 from apps.engine import accept, activity, assignment, dependencies, handlers, loading, output, payments
 from apps.engine.accept import Question, Receipt
 from apps.engine.output import AGENT_ERROR_MESSAGE, INVALID_RESPONSE, clean, clean_parts, error_code
+from apps.engine.questions import asking_task
 from apps.engine.queue import publish
 from apps.installation.models import Activity
 from apps.record import feed, ledger, lineage, lookup, projection, wire
@@ -156,11 +157,10 @@ def _claim_payment(
         return None
     target = lookup.find_target(principal, agent, message, finds_question=finds_question)
     task = Task.objects.select_related("agent").filter(pk=target.task).first() if target.task else None
-    if task is None or not payments.asks_payment(task.slot):
+    if task is None or (question_index is not None and question_index != task.status_event):
         return None
-    if question_index is not None and question_index != task.status_event:
-        return None
-    return payments.claim(task, message)
+    asking = asking_task(task.slot) or task
+    return payments.claim(asking, message) if payments.asks_payment(asking.slot) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,12 @@ import uuid
 from django.db import models
 from django.utils import timezone
 
+from apps.accounts.encryption import EncryptedTextField
 from apps.agents.models import Agent
 
 MAX_LANE = 100  # characters
+MAX_AMOUNT = 78  # digits of 256 bits
+MAX_ADDRESS = 200  # characters of an asset, a network or an address
 
 
 class RunQuerySet(models.QuerySet["Run"]):
@@ -153,21 +156,32 @@ class Effect(models.Model):
 
 
 class Payment(models.Model):
-    """What a client paid for a task, by x402 (see `engine.payments`). Not part of replay: the log has the receipt."""
+    """What a client paid for a task, by x402 (see `engine.payments`). Not part of replay: the log has the receipt.
+
+    `sealed` is what its payer signed, encrypted, until it is handed to the agent that it is for.
+    """
 
     class State(models.TextChoices):
         UNKNOWN = "unknown", "under way, or unknown"
         SETTLED = "settled", "settled, its message not yet recorded"
         USED = "used"
         FAILED = "failed"
+        SENT = "sent", "sent to a remote agent"
 
     task = models.ForeignKey("record.Task", on_delete=models.CASCADE, related_name="payments")
+    amount = models.CharField(
+        max_length=MAX_AMOUNT, blank=True, default="", db_default="", help_text="In the asset's smallest unit."
+    )
+    asset = models.CharField(max_length=MAX_ADDRESS, blank=True, default="", db_default="")
+    network = models.CharField(max_length=MAX_ADDRESS, blank=True, default="", db_default="")
+    pay_to = models.CharField("to", max_length=MAX_ADDRESS, blank=True, default="", db_default="")
     authorization = models.CharField(max_length=64, unique=True, help_text="Digest of what its payer signed.")
     asked = models.PositiveIntegerField(help_text="The index of the event that asked for it.")
     state = models.CharField(max_length=10, choices=State, default=State.UNKNOWN)
     claimed_until = models.DateTimeField(help_text="Until when the facilitator may be asked.")
     receipt = models.JSONField(default=dict, blank=True)
     error = models.CharField(max_length=500, blank=True)
+    sealed = EncryptedTextField(null=True)
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

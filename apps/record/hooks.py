@@ -16,6 +16,7 @@
 | `COLD_OBSTACLES` | before a context is archived | the context; returns why it must stay, or "" |
 | `EXECUTORS` | for a turn of an agent of this kind | the assignment, the task's context, how to release its slot |
 | `CREDENTIAL_LINK` | when a turn ends | its outcome; returns the link if it asks for a credential |
+| `PAYMENT_BUDGETS` | in the transaction in which a task asks for a payment | the task, the event's index, its choices |
 | `CREDENTIAL_LENDER` | when a handler asks for a credential | the assignment, the service |
 | `ARTIFACT_SIGNER` | when a signing agent delivers | the task, its artifacts, the input hashes of runs |
 | `SIGNATURE_VERDICTS` | for pages of artifacts | tasks; returns verdicts on remote signatures by (task, artifact id) |

@@ -11,6 +11,7 @@ from django.urls import reverse
 from apps.accounts.principals import Principal
 from apps.engine import payments
 from apps.engine.questions import approvers_of
+from apps.features.payments.paying import note_of
 from apps.plans.graphs import CompiledPlan, plan_at
 from apps.plans.models import Step
 from apps.plans.person import steps_asking_by, waiting_for
@@ -43,6 +44,11 @@ class InboxItem:
     def payment(self) -> JSON | None:
         """What the question asks to be paid, if it asks for a payment."""
         return payments.price_in(self.task.slot, self.task.status_message)
+
+    @property
+    def payment_note(self) -> str:
+        """What budgets say to that."""
+        return note_of(self.task.pk, self.task.status_event, self.task.slot)
 
     @property
     def may_decline(self) -> bool:

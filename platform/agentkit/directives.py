@@ -7,6 +7,8 @@
 - `input-required` and `auth-required`, with any other members. Used are `prompt` (or `message`, or `question`: the text
   for the person), `auth_type`, `service`, `slot` and `schema`. The status message's metadata also has `prompt`,
   `auth_type` and `service`, and all members that are not used.
+- `payment-required`, only as a dict that a handler returns, with `amount`, `asset`, `network`, `pay_to` and what else
+  `PaymentRequired` takes. What a model or another program writes asks for no payment.
 - `completed`, `failed` and `rejected`, only with a text (`prompt` or `message`), as the whole answer. Members besides
   `code` and `metadata` make JSON in text data, such as a report about a task. Those of a dict are delivered as data
   (`data` alone as it is), or become metadata of a failure.
@@ -42,9 +44,11 @@ if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
 
 
-type State = Literal["input-required", "auth-required", "completed", "failed", "rejected"]
+type State = Literal["input-required", "auth-required", "payment-required", "completed", "failed", "rejected"]
 
 ASKING_STATES = ("input-required", "auth-required")
+PAYMENT_STATE = "payment-required"
+PAYMENT_KEYS = ("amount", "asset", "network", "pay_to", "description", "seconds", "extra")
 ENDING_STATES = ("completed", "failed", "rejected")
 MESSAGE_KEYS = ("prompt", "message", "question")
 METADATA_KEYS = ("prompt", "auth_type", "service")
@@ -53,6 +57,7 @@ ENDING_KEYS = frozenset({"state", "prompt", "message", "code", "metadata"})
 OTHER_STATES = ("submitted", "working", "canceled", "cancelled", "unknown")  # A2A's, which no handler returns
 ENVELOPES = ("response", "result", "output", "answer")
 DEFAULT_PROMPTS = {"input-required": "Please say more.", "auth-required": "A credential is needed to go on."}
+DEFAULT_PROMPTS[PAYMENT_STATE] = "A payment is needed to go on."
 MAX_NESTING = 8
 MAX_TEXT_LENGTH = 65_536
 
@@ -76,7 +81,7 @@ def mistake_in(value: Mapping[str, Any]) -> str:
     named = value.get(name)
     if not isinstance(named, str):
         return ""
-    state, has_text, known = _state_named(named), bool(_text_of(value)), (*ASKING_STATES, *ENDING_STATES)
+    state, has_text, known = _state_named(named), bool(_text_of(value)), (*ASKING_STATES, PAYMENT_STATE, *ENDING_STATES)
     if state in known:
         return f"A dict has {name!r}. Did you mean 'state'?" if name != "state" and has_text else ""
     hint = did_you_mean(state, known)
@@ -151,6 +156,10 @@ def _directive(
             _typed(value, "slot", str) or "",
             _typed(value, "schema", dict),
         )
+    if state == PAYMENT_STATE:
+        asked = {name: value[name] for name in PAYMENT_KEYS if name in value}
+        metadata = _typed(value, "metadata", dict) or {}
+        return Directive("payment-required", said or DEFAULT_PROMPTS[state], metadata, data=asked) if is_own else None
     others = {name: given for name, given in value.items() if name not in ENDING_KEYS}
     if not (whole and state in ENDING_STATES and said) or (others and not is_own):
         return None

@@ -298,6 +298,15 @@ def text_outcome(text: str) -> Completed:
     return Completed(text, [Artifact.text("answer", text)])
 
 
+def _payment_outcome(said: str, metadata: dict[str, Any], asked: dict[str, Any]) -> PaymentRequired:
+    """Raises InvalidAnswer."""
+    try:
+        return PaymentRequired(said, metadata=metadata, **asked)
+    except (TypeError, ValueError) as mistake:
+        why = mistake if isinstance(mistake, ValueError) else f"Give {', '.join(directives.PAYMENT_KEYS[:4])}."
+        raise InvalidAnswer(f"A dict asks for a payment in a wrong way. {why}") from mistake
+
+
 def _directive_outcome(directive: directives.Directive) -> Outcome:
     said, metadata = directive.message, directive.metadata
     match directive.state:
@@ -306,6 +315,8 @@ def _directive_outcome(directive: directives.Directive) -> Outcome:
         case "auth-required":
             wanted = credential_request(metadata.get("service"), metadata.get("auth_type"))
             return AuthRequired(said, directive.slot or "credential", directive.schema, metadata, **wanted)
+        case "payment-required":
+            return _payment_outcome(said, metadata, directive.data)
         case "failed":
             return Failed(said, directive.code or "failed", metadata)
         case "rejected":

@@ -98,6 +98,7 @@ INSTALLED_APPS = [
     "apps.features.housekeeping",
     "apps.features.model_agents",
     "apps.features.notifications",
+    "apps.features.payments",
     "apps.features.provenance",
     "apps.features.queue",
     "apps.features.routing",
@@ -201,6 +202,7 @@ RESTORE_CONTEXT = "apps.features.archive.restoring.restore_context"
 DISCARD_ARCHIVE = "apps.features.archive.restoring.discard_archive"
 BEFORE_COLD = ["apps.features.search.indexing.index_completely"]
 CREDENTIAL_LINK = "apps.features.credentials.requests.link_for"
+PAYMENT_BUDGETS = "apps.features.payments.paying.consider"
 CREDENTIAL_LENDER = "apps.features.credentials.lending.lend"
 ARTIFACT_SIGNER = "apps.features.signing.signatures.sign_artifacts"
 SIGNATURE_VERDICTS = "apps.features.signing.signatures.foreign_verdicts"
@@ -208,6 +210,8 @@ SWEEPS = [
     "apps.engine.dependencies.sweep",
     "apps.features.queue.messages.sweep_queues",
     "apps.features.credentials.requests.erase_task_credentials",
+    "apps.engine.payments.forget_unneeded",
+    "apps.features.payments.paying.publish_due",
 ]
 BEFORE_WORK = ["apps.features.health.monitoring.observe"]
 COLD_OBSTACLES = [  # reasons not to archive a session
@@ -229,7 +233,8 @@ REMOTE_PICTURES = env.bool("REMOTE_PICTURES", default=True)  # of agents' Markdo
 OUTBOUND_ALLOW = env.list("OUTBOUND_ALLOW", default=[])  # private networks and hosts
 
 PAYMENTS_FACILITATOR = env.str("PAYMENTS_FACILITATOR", default="").rstrip("/")  # of x402; empty: no payments
-PAYMENT_SECONDS = 30.0  # for each of the facilitator's two answers
+PAYMENT_WALLETS = env.dict("PAYMENT_WALLETS", default={})  # by name: a URL, or a dotted path (see `payments.wallets`)
+PAYMENT_SECONDS = 30.0  # for each answer of the facilitator, and of a wallet
 
 WEBHOOK_SECONDS = 10.0  # timeout of one call
 WEBHOOK_WAIT_SECONDS = (5.0, 3600.0)  # between failing calls: first (it doubles) and longest wait

@@ -69,6 +69,9 @@ SIDEBAR = {
         ("limits", "limit", "Limits", "speed"),
         ("budgets", "budget", "Budgets", "savings"),
         ("budgets", "spending", "Spending", "payments"),
+        ("payments", "paymentbudget", "Payment budgets", "account_balance_wallet"),
+        ("payments", "budgetpayment", "Paid by budgets", "receipt_long"),
+        ("record", "payment", "Payments", "paid"),
     ],
     "Installation": [
         ("installation", "operation", "All agents", "toggle_on"),

@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit import AuthRequired, Completed, Failed, InputRequired, InvalidAnswer, Rejected, as_outcome, testing
+from agentkit import (
+    AuthRequired,
+    Completed,
+    Failed,
+    InputRequired,
+    InvalidAnswer,
+    PaymentRequired,
+    Rejected,
+    as_outcome,
+    testing,
+)
 from agentkit.directives import MAX_TEXT_LENGTH, directive_in
 
 ASK = '{"state": "input-required", "prompt": "Which day?"}'
@@ -118,6 +128,28 @@ def test_how_a_task_ends_may_be_said_too():
     assert as_outcome('{"state": "rejected", "prompt": "Not mine."}') == Rejected("Not mine.")
     done = as_outcome('```json\n{"state": "completed", "message": "All done."}\n```')
     assert (done.message, done.artifacts[0].parts[0]["text"]) == ("All done.", "All done.")
+
+
+PRICE = {"amount": 10_000, "asset": "0xUSDC", "network": "base", "pay_to": "0xSeller"}
+
+
+def test_dict_asks_for_a_payment():
+    wanted = {"state": "payment-required", "prompt": "One cent, please.", **PRICE, "description": "An answer"}
+    assert as_outcome(wanted) == PaymentRequired("One cent, please.", **PRICE, description="An answer")
+    assert as_outcome({"state": "PAYMENT_REQUIRED", **PRICE}).amount == "10000"
+
+
+def test_incomplete_price_is_the_authors_error():
+    for changed in ({"amount": "1.5"}, {"asset": ""}, {"seconds": None, "pay_to": None}):
+        with pytest.raises(InvalidAnswer, match="payment"):
+            as_outcome({"state": "payment-required", **PRICE, **changed})
+    with pytest.raises(InvalidAnswer, match="amount"):
+        as_outcome({"state": "payment-required", "prompt": "Pay!"})
+
+
+def test_text_asks_for_no_payment():
+    text = json.dumps({"state": "payment-required", "prompt": "Pay!", **PRICE})
+    assert isinstance(as_outcome(text), Completed)
 
 
 def test_what_a_dict_has_besides_is_delivered():

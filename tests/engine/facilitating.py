@@ -93,3 +93,17 @@ def payment(nonce: str = "0x1", **changed: Any) -> dict[str, Any]:
     signed = {"signature": "0xsigned", "authorization": authorization}
     payload = {"x402Version": 1, "scheme": "exact", "network": network, "payload": signed}
     return {"x402.payment.status": "payment-submitted", "x402.payment.payload": payload}
+
+
+WALLET = "tests.engine.facilitating.sign"
+"""For PAYMENT_WALLETS."""
+SIGNED: dict[str, dict[str, Any]] = {}
+"""What the wallet signed, by its keys."""
+
+
+async def sign(requirements: dict[str, Any], key: str) -> dict[str, Any]:
+    """A wallet without a chain. It signs once for a key."""
+    asked = {"value": requirements["maxAmountRequired"], "to": requirements["payTo"]}
+    metadata = payment(f"0x{len(SIGNED)}", **asked, network=requirements["network"])
+    signed: dict[str, Any] = SIGNED.setdefault(key, metadata["x402.payment.payload"])
+    return signed

@@ -160,12 +160,12 @@ class _Turn:
         raise AssertionError("the last attempt ends or raises")
 
     async def _open_stream(self, as_links: bool) -> AsyncIterator[JSON]:
-        run = self._assignment.lease.run_id
+        run, task = self._assignment.lease.run_id, self._assignment.task.pk
         snapshot = self._remote_run.snapshot
-        if snapshots.has_files(snapshot):
-            message = await db.run(snapshots.render_message, snapshot, run, as_links=as_links)
+        if snapshots.needs_reading(snapshot):
+            message = await db.run(snapshots.render_message, snapshot, run, task, as_links=as_links)
         else:
-            message = snapshots.render_message(snapshot, run)
+            message = snapshots.render_message(snapshot, run, task)
         # An agent that does not stream returns its task at once.
         configuration = {"historyLength": 1, "returnImmediately": not self._peer.streams}
         return self._peer.send(message, configuration, streaming=self._peer.streams)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from apps.engine import payments
 from apps.engine.assignment import Assignment
 from apps.record.content.strict_json import digest_of
 from apps.record.events import JSON
@@ -98,6 +99,8 @@ def save_remote_task(remote_run: RemoteRun, task: JSON, *, is_open: bool) -> Non
         if is_new:  # so that the sweep cancels it
             work.save()
         raise
+    if payments.AUTHORIZATION in remote_run.snapshot["message"].get("metadata", {}):
+        payments.forget_payloads(task=assignment.task.pk)  # the agent has it
 
 
 def save_remote_context(remote_run: RemoteRun, context_id: str) -> None:

@@ -21,6 +21,7 @@ from agentkit import Message as Said
 from agentkit import ReferencedTask
 from apps.agents import cards
 from apps.agents.options import options_extension
+from apps.engine import payments
 from apps.engine.accept import DEPENDS_ON
 from apps.engine.assignment import Assignment
 from apps.features.sharing.downloads import MEDIA_TYPE
@@ -81,9 +82,14 @@ def build_snapshot(assignment: Assignment, knowledge: AgentKnowledge) -> JSON:
     return {"message": message, "until": int(time.time() + settings.REMOTE_LINK_SECONDS)}
 
 
-def render_message(snapshot: JSON, run: object, *, as_links: bool = False) -> JSON:
-    """The message to send, with files inline, or `as_links`; large files are always links. Reads files."""
-    message = snapshot["message"]
+def render_message(snapshot: JSON, run: object, task: uuid.UUID, *, as_links: bool = False) -> JSON:
+    """The message to send, with files inline, or `as_links`; large files are always links. Reads files.
+
+    A payment that was sealed for the task is in it, and nowhere else.
+    """
+    message = dict(snapshot["message"])
+    if "metadata" in message:
+        message["metadata"] = payments.with_payload(message["metadata"], task)
     parts = [_render_part(part, run, number, snapshot, as_links) for number, part in enumerate(message["parts"])]
     return {**message, "parts": parts}
 
@@ -95,6 +101,12 @@ def _render_part(part: JSON, run: object, number: int, snapshot: JSON, as_links:
         return blobs.inline(part)
     labels = {name: part[name] for name in ("filename", "mediaType", "metadata") if part.get(name)}
     return {"url": file_link(run, number, snapshot["until"], part.get("filename", "")), **labels}
+
+
+def needs_reading(snapshot: JSON) -> bool:
+    """Does the message to send have files or a payment, which are stored elsewhere?"""
+    has_payment = payments.AUTHORIZATION in snapshot["message"].get("metadata", {})
+    return has_payment or has_files(snapshot)
 
 
 def has_files(snapshot: JSON) -> bool:

@@ -22,6 +22,7 @@ from agentkit.llm.models import SCRIPTED
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import payments
+from apps.features.payments.paying import note_of
 from apps.features.routing.suggestions import NO_MODEL, SUGGESTIONS, Suggestion
 from apps.record import lineage, wire
 from apps.record.content import parts, rendering
@@ -308,7 +309,8 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
         return status | {"wantsCredential": True, "form": render_to_string("web/_credential.html", wants)}
     slot = payload.get("slot")
     if payment := payments.price_in(slot, payload.get("message")):
-        return status | {"form": render_to_string("web/_payment.html", {"payment": payment})}
+        about = {"payment": payment, "note": note_of(event.task_id, event.index, slot)}
+        return status | {"form": render_to_string("web/_payment.html", about)}
     if receipt := payments.receipt_in(payload):
         status["receipt"] = render_to_string("web/_payment.html", {"receipt": receipt})
     if card := approvals.card_of(event.context_id, event.task_id, event.index, slot, event.at):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -15,8 +15,10 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.features.budgets.models import Spending
 from apps.features.sessions.titles import title_key
+from apps.plans.graphs import plan_at
+from apps.plans.models import Step
 from apps.record.execution import Run
-from apps.record.models import Context, Task
+from apps.record.models import Context, Message, Task
 from apps.web.settings.sections import person_of, private_view, settings_page
 
 SESSIONS = 50  # the newest
@@ -48,18 +50,37 @@ def _sessions(principal: Principal) -> Iterator[Session]:
     remote: Names = defaultdict(set)
     for run, model, context in Spending.objects.filter(context__in=home).values_list("run", "model", "context"):
         (titles if run == title_key(context) else models)[home[context]].add(model)
+    for context, name in _models_of_answers(home):
+        models[home[context]].add(name)
     is_remote = Q(agent__kind=Agent.Kind.REMOTE) | Q(agent=None, task__agent__kind=Agent.Kind.REMOTE)
     sent = Run.objects.filter(is_remote, task__context__in=home, input__has_key="sent")
     for key, fallback, agent in sent.values_list("task__context_id", "agent__name", "task__agent__name"):
         remote[home[key]].add(str(fallback or agent))
     choosing = Task.objects.filter(context__in=home, agent__slug__in=(settings.DEFAULT_AGENT, settings.ROUTER_AGENT))
-    embedded = (
-        {home[key] for key in choosing.values_list("context_id", flat=True)} if settings.EMBEDDING_MODEL else set()
+    chosen = (
+        [*choosing.values_list("context_id", flat=True), *_choosing_plans(home)] if settings.EMBEDDING_MODEL else ()
     )
+    embedded = {home[key] for key in chosen}
     for one in found:
         answered, named, called = (sorted(names[one.pk]) for names in (models, titles, remote))
         embedding = settings.EMBEDDING_MODEL if one.pk in embedded else ""
         yield Session(one, answered, named, embedding, called)
+
+
+def _models_of_answers(contexts: Collection[uuid.UUID]) -> Iterator[tuple[uuid.UUID, str]]:
+    """The models of answers without a task, which their messages name."""
+    answers = Message.objects.filter(context__in=contexts, task=None, role=Message.Role.AGENT)
+    for context, names in answers.filter(metadata__has_key="models").values_list("context_id", "metadata__models"):
+        if isinstance(names, list):
+            yield from ((context, name) for name in names if isinstance(name, str))
+
+
+def _choosing_plans(contexts: Collection[uuid.UUID]) -> Iterator[uuid.UUID]:
+    """The contexts of plans with a step for which an agent was chosen by what it can do."""
+    steps = Step.objects.filter(run__task__context__in=contexts).exclude(agent="").order_by()
+    for context, version, key in steps.values_list("run__task__context", "run__version", "key").distinct():
+        if plan_at(version).step(key).find:
+            yield context
 
 
 def _with_children(sessions: list[Context]) -> dict[uuid.UUID, uuid.UUID]:

@@ -31,6 +31,7 @@ SECTIONS = {
     "programs": ("Programs", "link"),
     "credentials": ("Credentials", "seal"),
     "usage": ("Usage", "chart"),
+    "payments": ("Payments", "seal"),
     "destinations": ("Where it went", "link"),
     "data": ("My data", "download"),
 }

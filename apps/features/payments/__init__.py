@@ -1,0 +1,1 @@
+"""Budgets that pay by themselves what tasks ask for, up to a limit."""

@@ -1,0 +1,229 @@
+"""Pays by budgets: what a task asks is reserved with the question, signed by a wallet, and sent to the task once.
+
+The row of the reservation is also the work to be done. A crash leaves it due, and the sweep publishes it again:
+
+- before the signature is stored, nothing was paid, and the wallet signs the same for the same key;
+- afterwards the same signature is sent again, which counts once (see `engine.payments`, and `messageId`).
+
+An amount is given back only where it is certain that nothing was paid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import logging
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from celery import current_app
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+from kombu.exceptions import OperationalError
+
+import db
+from apps.accounts.principals import Principal
+from apps.engine import payments
+from apps.engine.payments import NotPaid
+from apps.engine.questions import asking_task
+from apps.engine.send import send
+from apps.features.payments import wallets
+from apps.features.payments.models import UNREADABLE, BudgetPayment, PaymentBudget, amount_of
+from apps.features.payments.wallets import NotSigned
+from apps.record.errors import (
+    UNFORESEEN,
+    FacilitatorUnreachable,
+    InvalidParams,
+    PaymentMissing,
+    PaymentUnderWay,
+    Refusal,
+)
+from apps.record.events import JSON
+from apps.record.execution import Payment
+from apps.record.models import Task
+from db import sql
+from db.sql import write_transaction
+
+log = logging.getLogger("parley.payments")
+
+PAY_TASK = "payments.pay"
+PAID_AT_ONCE = 20  # by one job
+MOST_TRIES = 8
+LONGEST_WAIT = datetime.timedelta(minutes=10)
+RECEIPT_DAYS = 30  # in which a remote agent may still give a receipt
+MAX_REASON = 1000
+MOST_BUDGETS, MOST_CHOICES = 20, 10  # that are looked at for one question
+GONE = "The task no longer takes a payment."
+State = BudgetPayment.State
+
+
+def consider(task: Task, asked: int, choices: Sequence[JSON]) -> None:
+    """Reserve what a task asks, or note why no budget pays it (see `apps.record.hooks`). One query without a budget."""
+    reasons: list[str] = []
+    for budget in PaymentBudget.objects.for_task(task)[:MOST_BUDGETS] if task.owner_id is not None else ():
+        refusals = _refusals(budget, task, choices[:MOST_CHOICES])
+        chosen = next((choice for why, choice in refusals if not why), None)
+        if chosen is not None and budget.reserve(amount_of(chosen) or 0):
+            began = budget.Period(budget.period).began
+            due = {"budget": budget, "period_began": began, "next_try_at": sql.database_time()}
+            _row(task, asked, chosen, **due).save(force_insert=True)
+            transaction.on_commit(publish, robust=True)
+            return
+        why = "; ".join(dict.fromkeys(why or "others were faster" for why, _ in refusals))
+        reasons.append(f"The budget “{budget.name}” does not pay this: {why}.")
+    if reasons:
+        price = choices[0] if choices else {}
+        _row(task, asked, price, state=State.DECLINED, reason=" ".join(reasons)[:MAX_REASON]).save(force_insert=True)
+
+
+def _refusals(budget: PaymentBudget, task: Task, choices: Sequence[JSON]) -> list[tuple[str, JSON]]:
+    """Why a budget does not pay each choice; "" for one that it may pay."""
+    if not budget.is_for(task.agent_id):
+        return [("it is for other agents", {})]
+    return [(budget.refusal(choice), choice) for choice in choices] or [(UNREADABLE, {})]
+
+
+def _row(task: Task, asked: int, choice: JSON, **more: Any) -> BudgetPayment:
+    whose = {"workspace_id": task.workspace_id, "owner_id": task.owner_id, "agent_id": task.agent_id, "task": task.pk}
+    amount = str(amount_of(choice) or "")
+    return BudgetPayment(asked=asked, requirements=choice, amount=amount, **whose, **more)
+
+
+def publish() -> None:
+    """Have a worker pay what is due. A broker's errors are logged; the sweep publishes again."""
+    try:
+        current_app.send_task(PAY_TASK)
+    except (OperationalError, ConnectionError, OSError) as error:
+        log.warning("the broker is away; payments wait for the sweep: %s", error)
+
+
+def publish_due() -> None:
+    """A sweep (`apps.record.hooks`)."""
+    if BudgetPayment.objects.due().filter(next_try_at__lte=sql.database_time()).exists():
+        publish()
+    _note_receipts()
+
+
+async def pay_due() -> int:
+    """Make the payments that are due, side by side. Returns how many were tried."""
+    claimed = await db.run(_claim_due)
+    await asyncio.gather(*map(_pay, claimed))
+    return len(claimed)
+
+
+def _claim_due() -> list[BudgetPayment]:
+    """No other process tries them for a while; a later try waits longer."""
+    now, claimed = sql.database_time(), []
+    due = BudgetPayment.objects.due().filter(next_try_at__lte=now).select_related("budget").order_by("next_try_at")
+    for row in due[:PAID_AT_ONCE]:
+        wait = datetime.timedelta(seconds=5 * settings.PAYMENT_SECONDS) * 2 ** min(row.tries, MOST_TRIES)
+        free = BudgetPayment.objects.due().filter(pk=row.pk, next_try_at=row.next_try_at)
+        if free.update(next_try_at=now + min(wait, LONGEST_WAIT), tries=F("tries") + 1):
+            row.tries += 1
+            claimed.append(row)
+    return claimed
+
+
+async def _pay(row: BudgetPayment) -> None:
+    """Sign and send one payment. What goes wrong in passing is tried again."""
+    try:
+        task = await db.run(Task.objects.select_related("agent", "context", "owner").filter(pk=row.task).first)
+        if task is None or task.status_event != row.asked:
+            await db.run(_close, row, GONE)
+            return
+        payload = json.loads(row.sealed) if row.sealed else await _signed(row)
+        await send(_principal_of(task), task.agent, _message(row, task, payload), question_index=row.asked)
+        await db.run(_close, row, GONE)
+    except (FacilitatorUnreachable, PaymentUnderWay, NotPaid) as passing:
+        await db.run(_try_again, row, str(passing))
+    except NotSigned as problem:
+        await db.run(_close if problem.is_final else _try_again, row, str(problem))
+    except Refusal as refusal:
+        await db.run(_close, row, str(refusal))
+    except Exception:
+        log.exception("a payment by a budget failed; it is tried again")
+        await db.run(_try_again, row, UNFORESEEN[1])
+
+
+async def _signed(row: BudgetPayment) -> JSON:
+    """What the wallet signs, stored before anybody else sees it. Raises NotSigned."""
+    budget = row.budget
+    if budget is None or not budget.is_on:
+        raise NotSigned("The budget was switched off or deleted.", is_final=True)
+    payload = await wallets.sign(budget, row.requirements, str(row.pk))
+    try:
+        payments.check_payload(row.requirements, {"metadata": {payments.PAYLOAD: payload}})
+    except (InvalidParams, PaymentMissing) as wrong:
+        raise NotSigned(f"Its wallet signed something else. {wrong}", is_final=True) from wrong
+    row.authorization, row.sealed = payments.authorization_of(payload), json.dumps(payload)
+    await db.run(row.save, update_fields=["authorization", "sealed"])
+    return payload
+
+
+def _principal_of(task: Task) -> Principal:
+    name = task.owner.short_name if task.owner else ""
+    return Principal(task.owner_id, task.workspace_id, name=name)
+
+
+def _message(row: BudgetPayment, task: Task, payload: JSON) -> JSON:
+    words = f"The budget “{row.budget}” pays this." if row.budget else "A budget pays this."
+    metadata = {payments.STATUS: "payment-submitted", payments.PAYLOAD: payload}
+    ids = {"messageId": f"budget:{row.pk}", "taskId": str(task.pk)}
+    return {**ids, "role": "ROLE_USER", "parts": [{"text": words}], "metadata": metadata}
+
+
+def _try_again(row: BudgetPayment, problem: str) -> None:
+    """Later, unless it was tried often."""
+    if row.tries >= MOST_TRIES:
+        _close(row, problem)
+    else:
+        BudgetPayment.objects.due().filter(pk=row.pk).update(reason=problem[:MAX_REASON])
+
+
+def _close(row: BudgetPayment, reason: str) -> None:
+    """Record what became of a payment. `reason` counts if it was not made; then its amount is left again."""
+    paid = Payment.objects.filter(authorization=row.authorization).first() if row.authorization else None
+    values: dict[str, Any] = {"state": State.FAILED, "reason": reason[:MAX_REASON], "sealed": None}
+    if paid is not None and paid.state in (Payment.State.USED, Payment.State.SENT, Payment.State.SETTLED):
+        is_lost = paid.state == Payment.State.SETTLED  # it was paid, and the task no longer takes it
+        values |= {"state": State.PAID, "receipt": paid.receipt or None, "reason": values["reason"] if is_lost else ""}
+    elif paid is not None and (paid.state == Payment.State.UNKNOWN or payments.PAID_BEFORE in paid.error):
+        values |= {"state": State.UNKNOWN, "reason": FacilitatorUnreachable.__doc__ or ""}
+    elif paid is not None and paid.error:
+        values |= {"reason": f"The payment failed: {paid.error}."[:MAX_REASON], "receipt": paid.receipt or None}
+    with write_transaction():
+        closed = BudgetPayment.objects.due().filter(pk=row.pk).update(**values)
+        if closed and values["state"] == State.FAILED and row.budget and row.period_began:
+            row.budget.give_back(int(row.amount), row.period_began)
+
+
+def _note_receipts() -> None:
+    """Copy the receipts that remote agents gave meanwhile."""
+    since = sql.database_time() - datetime.timedelta(days=RECEIPT_DAYS)
+    waiting = BudgetPayment.objects.filter(state=State.PAID, receipt__isnull=True, created_at__gt=since)
+    for key, authorization in waiting.values_list("pk", "authorization")[:500]:
+        receipt = Payment.objects.filter(authorization=authorization).values_list("receipt", flat=True).first()
+        if receipt:
+            BudgetPayment.objects.filter(pk=key).update(receipt=receipt)
+
+
+def note_of(task: uuid.UUID | None, asked: int, slot: JSON | None) -> str:
+    """What a question's page says about budgets; "" if there is nothing. A query, and more for a called agent's."""
+    if (asking := asking_task(slot)) is not None:
+        task, asked = asking.pk, asking.status_event
+    rows = BudgetPayment.objects.select_related("budget")
+    row = rows.filter(task=task, asked=asked).first() if task is not None else None
+    if row is None:
+        return ""
+    name = f"The budget “{row.budget}”" if row.budget else "A budget"
+    match row.state:
+        case State.DUE:
+            return f"{name} is paying this. {row.reason}".strip()
+        case State.PAID:
+            return f"{name} paid this. {row.reason}".strip()
+        case State.UNKNOWN | State.FAILED:
+            return f"{name} did not pay this. {row.reason}" if row.state == State.FAILED else row.reason
+    return row.reason
