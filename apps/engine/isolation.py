@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
@@ -184,24 +184,26 @@ def note_end(run_id: uuid.UUID, worker: str, code: int) -> None:
             _note_kill(agent, how)
             return
         log.error("the process for run %s ended with %s", run_id, how)
-    elif (agent := Agent.objects.filter(tasks__runs=run_id).exclude(alone_until=None).first()) and not kills_of(agent):
+    elif (agent := Agent.objects.filter(tasks__runs=run_id).exclude(alone_until=None).first()) and not kills()[
+        agent.slug
+    ]:
         Agent.objects.filter(pk=agent.pk).update(alone_until=None)
     Run.objects.filter(pk=run_id, worker=worker, state=Run.State.QUEUED).update(lease_until=None)
 
 
-def kills_of(agent: Agent) -> int:
-    """How often runs of the agent killed the process that they had alone, within SUSPICION."""
+def kills() -> Counter[str]:
+    """How often runs killed the process that they had alone, within SUSPICION, by their agents' slugs."""
     failed = Run.objects.filter(state=Run.State.FAILED, finished_at__gt=timezone.now() - SUSPICION)
-    killers = failed.filter(error__code=WORKER_KILLED)
-    return (killers.filter(agent=agent) | killers.filter(agent=None, task__agent=agent)).count()
+    killers = failed.filter(error__code=WORKER_KILLED).select_related("agent", "task__agent")
+    return Counter((run.agent or run.task.agent).slug for run in killers)
 
 
 def _note_kill(agent: Agent, how: str) -> None:
     log.error("agent %s ended the process that one of its runs had alone, with %s", agent.slug, how)
-    kills = kills_of(agent)
-    if kills >= PAUSE_AFTER and set_activity(agent, Activity.PAUSED):
+    count = kills()[agent.slug]
+    if count >= PAUSE_AFTER and set_activity(agent, Activity.PAUSED):
         tell(
-            f"Agent {agent.slug} is paused: it killed its worker {kills} times within an hour",
+            f"Agent {agent.slug} is paused: it killed its worker {count} times within an hour",
             f"The process that only {agent.name} used ended with {how}. Mend its code, then resume it in admin."
             " Messages to it are kept meanwhile.",
         )

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -365,7 +365,7 @@ class RunSlots:
         self._freed.set()
 
     @contextmanager
-    def released_for_a_while(self) -> Iterator[None]:
+    def released_for_a_while(self) -> Generator[None]:
         """Return a slot and take it back without waiting, even if none is free."""
         self.give()
         try:

@@ -7,7 +7,8 @@ import signal
 import sys
 import threading
 import uuid
-from contextlib import AbstractContextManager
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
@@ -26,8 +27,10 @@ class ToldSlots(RunSlots):
         super().__init__(1)
         self._told = told
 
-    def released_for_a_while(self) -> AbstractContextManager[None]:
-        return self._told.waiting()
+    @contextmanager
+    def released_for_a_while(self) -> Generator[None]:
+        with self._told.waiting():
+            yield
 
 
 class Command(BaseCommand):
