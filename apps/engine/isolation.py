@@ -178,17 +178,23 @@ def note_end(run_id: uuid.UUID, worker: str, code: int) -> None:
     It never claimed its run: that is queued again.
     """
     if code:
-        how = signal.Signals(-code).name if -code in signal.valid_signals() else f"exit code {code}"
+        how = {int(one): one.name for one in signal.Signals}.get(-code, f"exit code {code}")
         agent = fail_killer(run_id, worker, how)
         if agent is not None:
             _note_kill(agent, how)
             return
         log.error("the process for run %s ended with %s", run_id, how)
-    elif (agent := Agent.objects.filter(tasks__runs=run_id).exclude(alone_until=None).first()) and not kills()[
-        agent.slug
-    ]:
-        Agent.objects.filter(pk=agent.pk).update(alone_until=None)
+    else:
+        _clear(run_id, worker)
     Run.objects.filter(pk=run_id, worker=worker, state=Run.State.QUEUED).update(lease_until=None)
+
+
+def _clear(run_id: uuid.UUID, worker: str) -> None:
+    """If the run ran through, its agent runs beside others again, unless others of its runs killed their process."""
+    done = Run.objects.filter(pk=run_id, worker=worker, state=Run.State.DONE)
+    run = done.select_related("agent", "task__agent").first()
+    if run is not None and (agent := run.agent or run.task.agent).alone_until and not kills()[agent.slug]:
+        Agent.objects.filter(pk=agent.pk).update(alone_until=None)
 
 
 def kills() -> Counter[str]:

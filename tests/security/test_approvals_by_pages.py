@@ -111,8 +111,8 @@ def test_no_other_site_reads_the_form(browser: Client, asking: Task) -> None:
     ],
 )
 def test_no_markdown_asks_for_an_address(address: str, written: str) -> None:
-    shown = render_markdown(written.format(address))
-    assert not re.search(r"<(form|button|input|iframe|meta|base|label|link|svg|use|script)\b", shown)
-    assert not re.search(r"\s(on\w+|formaction|form|hx-\w+|data-hx-\w+)=", shown)
-    assert not re.search(r"<img[^>]* src=[\"']?/sessions/", shown)
-    assert "javascript:" not in re.findall(r"href=\"([^\"]*)", shown)
+    tags = " ".join(re.findall(r"<[^>]*>", render_markdown(written.format(address))))
+    assert not re.search(r"<(form|button|input|iframe|meta|base|label|link|svg|use|script)\b", tags)
+    assert not re.search(r"\s(on\w+|formaction|form|hx-\w+|data-hx-\w+)=", tags)
+    assert not re.search(r"<img[^>]* src=[\"']?/sessions/", tags)
+    assert "javascript:" not in tags
