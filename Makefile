@@ -7,7 +7,7 @@ UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/bin/uv)
 STAMP := $(VENV)/.parley-setup
 AUDIT := .tools/audit
 
-.PHONY: setup run quick test test-services test-browser test-all mutants faults faults-long upgrade-check lint types schema docs screenshots bench bench-peers trace-send wheel sbom audit lock clean
+.PHONY: setup run quick test test-services test-browser test-all mutants faults faults-long upgrade-check lint types schema docs screenshots bench bench-peers trace-send wheel sbom audit lock image-base clean
 
 setup: $(STAMP)
 
@@ -126,6 +126,14 @@ lock: | $(filter .tools/bin/uv,$(UV))
 		tests/a2a/old_sdk/requirements.in -o tests/a2a/old_sdk/requirements.txt
 	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-emit-index-url --no-header --no-annotate \
 		deploy/tools/requirements.in -o deploy/tools/requirements.txt
+
+# Pins the container's base image by the digest that the registry has now; needs Docker. Commit the change.
+BASE := python:3.13-slim-trixie
+image-base:
+	@digest=$$(docker buildx imagetools inspect $(BASE) --format '{{.Manifest.Digest}}') \
+		&& printf '%s' "$$digest" | grep -Eqx 'sha256:[0-9a-f]{64}' \
+		&& sed -i.old "s|^ARG PYTHON=.*|ARG PYTHON=$(BASE)@$$digest|" deploy/docker/Dockerfile && rm deploy/docker/Dockerfile.old \
+		&& echo "deploy/docker/Dockerfile begins with $(BASE)@$$digest"
 
 clean:
 	rm -rf $(VENV) .tools

@@ -211,6 +211,11 @@ class Agent(models.Model):
         editable=False,
         help_text="Paused: messages wait. Draining: new tasks are refused.",
     )
+    alone_until = models.DateTimeField(
+        null=True,
+        editable=False,
+        help_text="Until then each turn has a process of its own, because one ended with a turn of this agent.",
+    )
     current_version = models.ForeignKey(
         "AgentVersion", null=True, on_delete=models.SET_NULL, related_name="+", editable=False
     )

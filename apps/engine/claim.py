@@ -38,18 +38,28 @@ from apps.record.runs import Lease, LeaseLost
 from db.sql import NOW, note_time
 from telemetry import metrics
 
+START_SECONDS = 60.0  # that a process of its own has to claim its run
 MayTake = Callable[[Run, datetime.datetime], bool]
 """Is it this run's turn? Asked with the run as it was read and the database's time."""
 
 
-def claim(run_id: uuid.UUID, worker: str, may_take: MayTake | None = None) -> Assignment | None:
+class RunsAlone(Exception):
+    """The run is reserved for a process of its own, which claims it under the same name."""
+
+    def __init__(self, run_id: uuid.UUID, worker: str) -> None:
+        super().__init__(run_id, worker)
+        self.run_id, self.worker = run_id, worker
+
+
+def claim(run_id: uuid.UUID, worker: str, may_take: MayTake | None = None, *, alone: bool = False) -> Assignment | None:
     """Claim the run for `worker`, a name unique to this claim. Returns None if another worker has it, it cannot run
     here, its agent is paused, or `may_take` refuses.
 
     A turn without attempts left fails. After a commit whose reply was lost, a repeated claim finds the run claimed.
+    `alone`: the process executes nothing else. Raises RunsAlone if it must (see `engine.isolation`).
     """
 
-    def read_and_claim(lock: bool) -> Assignment | None:
+    def read_and_claim(lock: bool) -> Assignment | RunsAlone | None:
         found = RUN.one(run_id)
         if found is None:
             return None
@@ -58,10 +68,13 @@ def claim(run_id: uuid.UUID, worker: str, may_take: MayTake | None = None) -> As
         is_mine = run.state == Run.State.RUNNING and run.worker == worker
         if may_take is not None and not is_mine and not may_take(run, now):
             return None
-        return _claim(run, operation, now, worker, lock)
+        return _claim(run, operation, now, worker, lock, alone)
 
     try:
-        return ledger.unless_stale(read_and_claim)
+        claimed = ledger.unless_stale(read_and_claim)
+        if isinstance(claimed, RunsAlone):
+            raise claimed
+        return claimed
     except LeaseLost:
         runs.add_note(run_id, f"{worker} came second.", unless_queued=True)
     except Context.DoesNotExist:
@@ -69,7 +82,9 @@ def claim(run_id: uuid.UUID, worker: str, may_take: MayTake | None = None) -> As
     return None
 
 
-def _claim(run: Run, operation: Operation | None, now: datetime.datetime, worker: str, lock: bool) -> Assignment | None:
+def _claim(
+    run: Run, operation: Operation | None, now: datetime.datetime, worker: str, lock: bool, alone: bool
+) -> Assignment | RunsAlone | None:
     task, context = run.task, run.task.context
     skill: str | None = task.metadata.get("skill")
     if run.agent is not None:  # only in memory, because the task keeps its agent
@@ -78,13 +93,21 @@ def _claim(run: Run, operation: Operation | None, now: datetime.datetime, worker
     is_lost = run.state == Run.State.RUNNING and not is_claimed
     if not is_claimed and not activity.may_start(task.agent, operation):
         return None  # resuming publishes it again
+    is_suspect = is_lost and _runs_in_process(task.agent) and not _is_of_one_process(run.worker, worker)
+    run.alone = run.alone or is_suspect
     if not is_claimed and run.attempt and run.attempt >= allowed_attempts(run):
         following = _fail_exhausted(run, worker)
+        if is_suspect:
+            Agent.objects.filter(pk=task.agent.pk).update(alone_until=now + SUSPICION)
         _count_claim(run, now, is_lost)
         metrics.RUNS_ENDED[task.agent.slug, TaskState.FAILED.value, finish.WORKER_LOST].inc()
         if following:
             publish(following)
         return None
+    if not is_claimed and not alone and (run.alone or (task.agent.alone_until or now) > now):
+        _reserve(run, worker, now)
+        metrics.LEASES_LOST[task.agent.slug].inc(is_lost)
+        return RunsAlone(run.pk, worker)
     child = run.slot.get("child") if run.slot else None
     repeats = delegation.is_repeat(run)
     given = delegation.original_run(run) if repeats else run
@@ -136,6 +159,30 @@ def _count_claim(run: Run, now: datetime.datetime, is_lost: bool) -> None:
         metrics.QUEUE_SECONDS[slug].observe(max(0.0, (now - run.queued_at).total_seconds()))
 
 
+SUSPICION = datetime.timedelta(hours=1)
+"""How long the turns of an agent run alone after one of them ended a process, or may have."""
+
+
+def _runs_in_process(agent: Agent) -> bool:
+    """Does the worker's process execute code of the agent's author?"""
+    return agent.kind not in (Agent.Kind.REMOTE, Agent.Kind.PLAN)
+
+
+def _is_of_one_process(worker: str, other: str) -> bool:
+    """Are these names of claims of one process, which lost a lease and lives?"""
+    return worker.rpartition(":")[0] == other.rpartition(":")[0] != ""
+
+
+def _reserve(run: Run, worker: str, now: datetime.datetime) -> None:
+    """Keep a queued or abandoned run for a process that claims it soon. Raises LeaseLost."""
+    held = Run.objects.filter(pk=run.pk, fence=run.fence, state=run.state)
+    if run.state == Run.State.RUNNING:
+        held = held.filter(lease_until__lt=now)
+    until = now + datetime.timedelta(seconds=START_SECONDS)
+    if not held.update(state=Run.State.QUEUED, alone=True, worker=worker, lease_until=until):
+        raise LeaseLost
+
+
 def is_repeatable(agent: Agent) -> bool:
     """May an interrupted turn be repeated? Remote agents and plans find their earlier work."""
     return agent.retry_safe or agent.kind in (Agent.Kind.REMOTE, Agent.Kind.PLAN)
@@ -147,7 +194,7 @@ def allowed_attempts(run: Run) -> float:
     if not is_repeatable(agent):
         return agent.attempts if questions.asks_approval(run.slot) and not _has_called_tools(run) else 1
     is_found_again = agent.kind == Agent.Kind.PLAN or (agent.kind == Agent.Kind.REMOTE and run.remote.get("taskId"))
-    return math.inf if is_found_again else agent.attempts
+    return math.inf if is_found_again else agent.attempts + run.alone  # a death among others costs no attempt
 
 
 def _has_called_tools(run: Run) -> bool:
@@ -214,10 +261,12 @@ def _begin_attempt(run: Run, now: datetime.datetime, worker: str, snapshot: JSON
     return log.context.last_event if is_newest else None
 
 
-def _take_lease(log: Ledger, run: Run, worker: str, values: JSON) -> None:
-    """Take the lease of a queued or abandoned run by compare-and-swap. Raises LeaseLost."""
+def _take_lease(log: Ledger, run: Run, worker: str, values: JSON, *, dead: str = "") -> None:
+    """Take the lease of a queued or abandoned run, or of a `dead` worker, by compare-and-swap. Raises LeaseLost."""
     held = {"id": run.pk, "fence": run.fence, "state": run.state}
-    if run.state == Run.State.RUNNING:
+    if dead:
+        held["worker"] = dead
+    elif run.state == Run.State.RUNNING:
         held["lease_until__lt"] = NOW
     elif run.state != Run.State.QUEUED:
         raise LeaseLost
@@ -236,6 +285,34 @@ def _fail_exhausted(run: Run, worker: str) -> uuid.UUID | None:
         _take_lease(log, run, worker, {})
         log.use_loaded(run.task)
         return finish.fail_lost_turn(log, run, Lease(run.pk, run.fence), reason)
+
+
+WORKER_KILLED = "worker_killed"  # the code of a failure
+
+
+def fail_killer(run_id: uuid.UUID, worker: str, how: str) -> Agent | None:
+    """Fail a run whose process ended while it ran there alone, under this name.
+
+    `how`: with what it ended, such as "SIGKILL". Returns the agent; None if the run is not with that worker any more.
+    """
+    found = RUN.one(run_id)
+    if found is None or found[0].worker != worker or found[0].state != Run.State.RUNNING:
+        return None
+    run, now = found[0], found[2]
+    agent = run.agent or run.task.agent
+    reason = f"This agent killed its worker: the process that only {agent.name} used ended with {how}."
+    try:
+        with ledger.writing(run.task.context) as log:
+            _take_lease(log, run, worker, {}, dead=worker)
+            log.use_loaded(run.task)
+            following = finish.fail_lost_turn(log, run, Lease(run.pk, run.fence), reason, WORKER_KILLED)
+    except (LeaseLost, Context.DoesNotExist):
+        return None
+    Agent.objects.filter(pk=agent.pk).update(alone_until=now + SUSPICION)
+    metrics.RUNS_ENDED[agent.slug, TaskState.FAILED.value, WORKER_KILLED].inc()
+    if following:
+        publish(following)
+    return agent
 
 
 def give_back(run_id: uuid.UUID, fence: int | None = None) -> str:

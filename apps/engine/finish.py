@@ -346,7 +346,7 @@ def _artifacts(task: Task, ending: Ending) -> list[Artifact]:
     return [dataclasses.replace(one, parts=cast(list[Part], parts)) for one, parts in zip(given, stored, strict=True)]
 
 
-def fail_lost_turn(log: Ledger, run: Run, lease: Lease, reason: str) -> uuid.UUID | None:
+def fail_lost_turn(log: Ledger, run: Run, lease: Lease, reason: str, code: str = WORKER_LOST) -> uuid.UUID | None:
     """Fail a turn whose worker was lost. Returns the next turn's run, if a message waits.
 
     Uses `run.task` and `run.message`. Raises LeaseLost.
@@ -355,7 +355,7 @@ def fail_lost_turn(log: Ledger, run: Run, lease: Lease, reason: str) -> uuid.UUI
         run.task.agent = run.agent
     lost = Ending(
         lease,
-        Failed(reason, WORKER_LOST),
+        Failed(reason, code),
         turn=run.turn,
         memory=run.memory,
         fallback_id=run.agent_id,

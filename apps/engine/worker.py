@@ -15,10 +15,11 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -29,10 +30,11 @@ from structlog.contextvars import bind_contextvars
 import db
 from apps.engine import handlers
 from apps.engine.assignment import Assignment, current_assignment
-from apps.engine.claim import claim, is_repeatable
+from apps.engine.claim import RunsAlone, claim, is_repeatable
 from apps.engine.fairness import Turns, has_limit
 from apps.engine.finish import WORKER_LOST, fail_lost_turn
 from apps.engine.handlers import Blocked, LoopWatchdog, TurnOutput, turn_output
+from apps.engine.isolation import ChildProcesses
 from apps.engine.queue import publish
 from apps.engine.turn import execute_turn
 from apps.record import ledger, notifications
@@ -69,10 +71,13 @@ class Load(NamedTuple):
 class WorkerProcess:
     """Claims runs, executes them on one event loop, extends their leases, and stops them."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: RunSlots | None = None, *, on_dead: Callable[[], object] | None = None) -> None:
+        """`on_dead`: called when the event loop is dead; by default the process starts again."""
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self._claim_numbers = itertools.count(1)
-        self._slots = RunSlots(settings.RUNS_PER_PROCESS)
+        self._slots = slots or RunSlots(settings.RUNS_PER_PROCESS)
+        self._children = ChildProcesses()
+        self._on_dead = on_dead
         self._turns = Turns()
         self._claiming: set[Future[bool]] = set()
         self._active: dict[str, ActiveRun] = {}
@@ -104,7 +109,9 @@ class WorkerProcess:
 
     def _replace(self) -> None:
         """The event loop is dead. A process that is told to end is not begun again."""
-        if not self._closing:
+        if self._on_dead is not None:
+            self._on_dead()
+        elif not self._closing:
             restart_process()
 
     def on_loop(self, call: Callable[[], object]) -> None:
@@ -115,6 +122,18 @@ class WorkerProcess:
     def claim_and_wait(self, run_id: uuid.UUID) -> bool:
         """Claim this run and begin it. Returns False if this process is full or closing; then ask another."""
         return self._claim_soon(run_id, claim).result()
+
+    def execute_alone(self, run_id: uuid.UUID, worker: str) -> Future[None]:
+        """Claim the run that is reserved under this name, and nothing after it. Done when the run has ended here."""
+        self._closing = True
+        self._slots.take()
+        assignment = db.submit_for("claims", partial(claim, run_id, worker, alone=True)).result()
+        return asyncio.run_coroutine_threadsafe(self._carry(assignment), self._loop)
+
+    async def _carry(self, assignment: Assignment | None) -> None:
+        if assignment is not None:
+            self._begin(assignment)
+            await asyncio.wait([self._active[str(assignment.lease.run_id)].work])
 
     def claim_soon(self, run_id: uuid.UUID) -> Future[bool]:
         """Claim this run, or the one whose turn it is, without blocking the thread. Returns as `claim_and_wait`."""
@@ -145,6 +164,8 @@ class WorkerProcess:
         try:
             if not self._closing:
                 assignment = take(run_id, name)
+        except RunsAlone as reserved:
+            self._children.begin(reserved.run_id, reserved.worker)
         finally:
             with suppress(RuntimeError):
                 if assignment is not None:
@@ -167,6 +188,7 @@ class WorkerProcess:
                 is_stuck = True
         if is_stuck:  # nothing runs there any more
             db.submit(release_runs, [active.assignment for active in list(self._active.values())]).result()
+        self._children.close(max(0.0, deadline - time.monotonic()))
         self._ended.set()
         self._watchdog.close()
         handlers.restore_stdout()
@@ -343,7 +365,7 @@ class RunSlots:
         self._freed.set()
 
     @contextmanager
-    def released_for_a_while(self) -> Iterator[None]:
+    def released_for_a_while(self) -> Generator[None]:
         """Return a slot and take it back without waiting, even if none is free."""
         self.give()
         try:

@@ -59,6 +59,11 @@ class Run(models.Model):
     worker = models.CharField(max_length=120, blank=True)
     lease_until = models.DateTimeField(null=True, blank=True)
     interrupted = models.BooleanField(default=False, help_text="A newer message asks this turn to stop.")
+    alone = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="A process died with it or with its agent's other runs. It has a process of its own.",
+    )
     slot = models.JSONField(null=True, blank=True, help_text="The question that this turn answers.")
     resumed = models.BooleanField(default=False, help_text="It continues the message of the turn before.")
     memory = models.JSONField(default=dict, blank=True)

@@ -109,7 +109,8 @@ async def pooled_transport(origin: str) -> AsyncIterator[Transport]:
     limits = outbound.Limits(
         seconds=None,
         connect_seconds=settings.REMOTE_CONNECT_SECONDS,
-        bytes=settings.REMOTE_STREAM_BYTES,
+        bytes=settings.REMOTE_ANSWER_BYTES,
+        stream_bytes=settings.REMOTE_STREAM_BYTES,
         connections=settings.REMOTE_CONNECTIONS,
     )
     async with pools.borrow((origin, outbound.guard(), limits)) as transport:
@@ -245,15 +246,9 @@ async def head_timeout(host: str) -> AsyncIterator[None]:
 
 async def read_body(response: httpx.Response) -> bytes:
     """The body, which must arrive within the idle time. Raises CutOff, Misbehaved."""
-    pieces, size = [], 0
     with connection_failures(response.request.url.host):
         async with asyncio.timeout(settings.REMOTE_IDLE_SECONDS):
-            async for piece in response.aiter_bytes():
-                size += len(piece)
-                if size > settings.REMOTE_ANSWER_BYTES:
-                    raise Misbehaved(f"The agent's answer is larger than {settings.REMOTE_ANSWER_BYTES} bytes.")
-                pieces.append(piece)
-    return b"".join(pieces)
+            return b"".join([piece async for piece in response.aiter_bytes()])
 
 
 async def read_events(response: httpx.Response) -> AsyncGenerator[ServerSentEvent]:
@@ -261,7 +256,7 @@ async def read_events(response: httpx.Response) -> AsyncGenerator[ServerSentEven
 
     An event or comment must begin and be complete within the idle time, so that a slow agent cannot hold a run forever.
     """
-    loop, parser = asyncio.get_running_loop(), EventParser(settings.REMOTE_ANSWER_BYTES)
+    loop, parser = asyncio.get_running_loop(), EventParser()
     chunks, since = aiter(response.aiter_bytes()), loop.time()
     while True:
         with connection_failures(response.request.url.host):
@@ -328,30 +323,24 @@ class ServerSentEvent:
 
 
 class EventParser:
-    """Parses one stream of events of at most `max_bytes` each.
+    """Parses one stream of events, whose size `outbound` limits.
 
     `has_begun`: is there an incomplete event or comment?
     """
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self) -> None:
         self._pieces: list[bytes] = []  # of the line that is not complete
         self._data: list[bytes] = []
         self._id = b""
-        self._size = 0
         self._skips_lf = False
         self.has_begun = False
 
     def feed(self, chunk: bytes) -> Iterator[ServerSentEvent | None]:
-        """The events that these bytes complete; None for a comment between events or an event without data.
-
-        Raises Misbehaved for an event that is too large.
-        """
+        """The events that these bytes complete; None for a comment between events or an event without data."""
         if self._skips_lf and chunk.startswith(b"\n"):
             chunk = chunk[1:]
         self._skips_lf = chunk.endswith(b"\r")
         for piece in chunk.splitlines(keepends=True):
-            self._count(len(piece))
             self._pieces.append(piece)
             self.has_begun = True
             if piece.endswith((b"\n", b"\r")):
@@ -359,14 +348,8 @@ class EventParser:
                 self._pieces = []
                 yield from self._end_line(line)
 
-    def _count(self, size: int) -> None:
-        self._size += size
-        if self._size > self._max_bytes:
-            raise Misbehaved(f"The agent's stream holds an event of more than {self._max_bytes} bytes.")
-
     def _end_line(self, line: bytes) -> Iterator[ServerSentEvent | None]:
         if line.startswith(b":"):
-            self._size -= len(line)
             if not self._data:
                 self.has_begun = False
                 yield None
@@ -383,7 +366,7 @@ class EventParser:
             self._id = value
 
     def _end_event(self) -> ServerSentEvent | None:
-        data, self._data, self._size, self.has_begun = self._data, [], 0, False
+        data, self._data, self.has_begun = self._data, [], False
         return ServerSentEvent(b"\n".join(data), self._id.decode("utf-8", "replace")) if data else None
 
 

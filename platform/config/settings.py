@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 from django.conf import global_settings
 from whitenoise.compress import Compressor
 
+import outbound
 from config import middleware
 from config.environment import (
     ASSETS,
@@ -304,7 +305,7 @@ REQUIRE_TRUSTED_CARDS = env.bool("REQUIRE_TRUSTED_CARDS", default=False)  # refu
 REMOTE_CONNECT_SECONDS = 5.0  # connect timeout
 REMOTE_IDLE_SECONDS = 60.0  # without data, and for one whole answer or event
 REMOTE_CONNECTIONS = 250  # per worker process and origin
-REMOTE_ANSWER_BYTES = 32 * 1024**2  # of one answer, or of one event of a stream
+REMOTE_ANSWER_BYTES = outbound.MOST_BYTES  # of one answer, or of one event of a stream
 REMOTE_STREAM_BYTES = 256 * 1024**2  # of all that comes in one stream
 REMOTE_ANSWER_VALUES = 200_000  # of JSON in one answer or event, to bound memory
 REMOTE_CHECK_SECONDS = env.float("REMOTE_CHECK_SECONDS", default=60.0)  # between health checks, about

@@ -27,10 +27,11 @@ from outbound.errors import (
     Unsendable,
     Untrusted,
 )
-from outbound.exchanges import Answer, Exchange, Limits
+from outbound.exchanges import MOST_BYTES, Answer, Exchange, Limits
 from outbound.targets import Allowances, Allowed, Guard, Target, is_private
 
 __all__ = [
+    "MOST_BYTES",
     "Allowances",
     "Allowed",
     "Answer",

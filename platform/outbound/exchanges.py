@@ -28,16 +28,23 @@ from outbound.targets import Allowed, Guard
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MEGABYTE = 1024 * 1024
+MOST_BYTES = 10 * MEGABYTE  # of one answer, or of one event of a stream, from anybody
 Headers = list[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one exchange. None as `seconds` means no limit, for streams."""
+    """The limits of one exchange, which hold while its answers are read. None as `seconds` means no limit, for streams.
+
+    Attributes:
+        bytes: of a body, or of one event of an event stream, unpacked.
+        stream_bytes: of all events of a stream, unpacked.
+    """
 
     seconds: float | None = 30.0
     connect_seconds: float = 5.0
-    bytes: int = 10 * MEGABYTE  # of the body, unpacked
+    bytes: int = MOST_BYTES
+    stream_bytes: int = 256 * MEGABYTE
     ratio: int = 100  # of the unpacked to the packed size
     header_bytes: int = 64 * 1024
     connections: int = 100  # at a time
@@ -154,11 +161,15 @@ class Exchange:
             sentence = f"The answer is a redirect ({response.status}). Give the address that it leads to."
             raise Redirected(sentence, named[b"location"].decode("latin-1"))
         encoding = named.get(b"content-encoding", b"").decode("latin-1").strip().lower()
-        decoder = Decoder(encoding, limits.bytes, limits.ratio)
+        kind = named.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        is_stream = kind == b"text/event-stream"
+        decoder = Decoder(encoding, limits.stream_bytes if is_stream else limits.bytes, limits.ratio)
         if encoding not in ("", "identity"):
             told = (b"content-encoding", b"content-length")
             headers = [(name, value) for name, value in headers if name.lower() not in told]
         body = decoder.decoded(_in_time(response, host, deadline))
+        if is_stream:
+            body = _with_small_events(body, limits.bytes)
         return Answer(response.status, headers, body, response.extensions.get("reason_phrase", b""))
 
 
@@ -319,3 +330,41 @@ class Decoder:
         if self.size > RATIO_FREE_BYTES and self.size > self._ratio * self._received:
             raise TooLarge(f"The answer unpacks to more than {self._ratio} times its size.")
         return piece
+
+
+async def _with_small_events(chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
+    """The chunks of an event stream, none of whose events is larger. Raises TooLarge."""
+    event = EventSize(most)
+    async for chunk in chunks:
+        event.count(chunk)
+        yield chunk
+
+
+class EventSize:
+    """Counts the bytes of one event after the other: fields until an empty line, without comments."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._fields = self._line = 0
+        self._is_comment = self._skips_lf = False
+
+    def count(self, chunk: bytes) -> None:
+        """Raises TooLarge."""
+        if self._skips_lf and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+        self._skips_lf = chunk.endswith(b"\r")
+        for piece in chunk.splitlines(keepends=True):
+            if not self._line:
+                self._is_comment = piece.startswith(b":")
+            self._line += len(piece)
+            if self._fields + self._line > self._most:
+                raise TooLarge(f"The answer is a stream with an event of more than {self._most} bytes.")
+            if piece.endswith((b"\n", b"\r")):
+                self._end_line(is_empty=self._line == len(piece) and not piece.strip(b"\r\n"))
+
+    def _end_line(self, *, is_empty: bool) -> None:
+        if is_empty:
+            self._fields = 0
+        elif not self._is_comment:
+            self._fields += self._line
+        self._line = 0

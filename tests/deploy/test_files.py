@@ -312,7 +312,7 @@ def test_containers_have_no_rights_and_write_only_where_they_must() -> None:
 
 
 def test_the_image_has_the_projects_python_and_all_that_the_wheel_needs() -> None:
-    (tag,) = set(re.findall(r"^ARG PYTHON=([\w.]+)", DOCKERFILE, re.MULTILINE))
+    (tag,) = set(re.findall(r"^ARG PYTHON=python:([\d.]+)", DOCKERFILE, re.MULTILINE))
     assert tag == (ROOT / ".python-version").read_text().strip()
     copied = {
         path.rstrip("/")

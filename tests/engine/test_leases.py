@@ -140,7 +140,7 @@ def test_a_run_whose_worker_is_alive_is_left_alone(sent, published, settings):
 
 
 def test_a_run_whose_worker_is_lost_is_found_and_tried_as_often_as_the_agent_allows(repeatable, sent, published):
-    for attempt in (1, 2):
+    for attempt in (1, 2, 3):  # the first loss may be a neighbor's fault
         held = begin(sent.run)
         assert held.attempt == attempt
         let_the_lease_run_out(held.lease)
@@ -148,8 +148,8 @@ def test_a_run_whose_worker_is_lost_is_found_and_tried_as_often_as_the_agent_all
     assert claim(sent.run, "a third") is None
     assert state_of(sent.task) == "failed"
     run = Run.objects.get()
-    assert (run.state, run.attempt, run.error["code"]) == (Run.State.FAILED, 2, "worker_lost")
-    assert "2 times" in run.error["message"]
+    assert (run.state, run.attempt, run.error["code"]) == (Run.State.FAILED, 3, "worker_lost")
+    assert "3 times" in run.error["message"]
     assert sweep() == 0
 
 

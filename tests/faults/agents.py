@@ -1,6 +1,8 @@
 """Agents with slow, repeatable work."""
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 
 from agentkit import Call, Completed, Outcome, SkillHandler, TaskContext, skill
@@ -47,6 +49,15 @@ class Reckless(Patient):
     retry_safe = False
 
 
+class Poison(SkillHandler):
+    """Kills its process."""
+
+    retry_safe = True
+
+    async def on_request(self, task: TaskContext) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def lines_to(last: int) -> str:
     """The correct artifact."""
     return "".join(f"{number}\n" for number in range(1, last + 1))
@@ -75,4 +86,10 @@ class HeldBuilderWorker(BuilderWorker):
         return await super().write(task)
 
 
-AGENTS = {"patient": "Patient", "reckless": "Reckless", "foreman": "Foreman", "builder-worker": "HeldBuilderWorker"}
+AGENTS = {
+    "patient": "Patient",
+    "reckless": "Reckless",
+    "foreman": "Foreman",
+    "builder-worker": "HeldBuilderWorker",
+    "poison": "Poison",
+}

@@ -6,6 +6,7 @@ import base64
 import datetime
 import json
 import os
+import signal
 import socketserver
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from django.utils import timezone
 import outbound
 from apps.accounts.encryption import Keyring
 from apps.engine import accept
+from apps.engine.isolation import note_end
 from apps.features.housekeeping import processes
 from apps.features.housekeeping.models import ServerProcess
 from apps.installation.models import ModelConnection
@@ -33,6 +35,7 @@ from apps.operators.doctor import CHECKS, Check, Finding, Patient, State, config
 from apps.record.execution import Run
 from config.environment import mailers
 from tests.stack import ROOT, free_port
+from tests.working import begin
 
 PATIENT = Patient("http://127.0.0.1:8000")
 OK, WARNING, PROBLEM = State
@@ -261,6 +264,15 @@ def test_a_run_that_waits_too_long_is_found(ada: Any, echo: Any, said: Callable[
         assert found("queue").state == state
     type(echo).objects.update(activity="paused")
     assert found("queue").state == OK  # it waits on purpose
+
+
+def test_agents_that_kill_their_workers_are_found(ada: Any, echo: Any, said: Callable[..., Any]) -> None:
+    assert found("agents").state == OK
+    for state in (WARNING, WARNING, PROBLEM):
+        held = begin(accept.accept(ada.principal, echo, said()).run, "worker")
+        note_end(held.lease.run_id, "worker", -signal.SIGKILL)
+        finding = found("agents")
+        assert (finding.state, echo.slug in finding.text) == (state, True)
 
 
 # What it connects to

@@ -152,6 +152,43 @@ async def test_an_answer_that_is_too_large_or_never_ends_is_broken_off():
         await fetched_of(endless, Limits(bytes=50_000))
 
 
+def stream(*pieces):
+    async def act(request, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n")
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    return act
+
+
+@pytest.mark.parametrize(
+    "pieces", [[b"data: " + b"x" * 995 + b"\n\n"], [b"data: x\r", b"\n"] * 200, [b"data: x\n: x\n"] * 200]
+)
+async def test_an_event_is_limited_while_it_comes(pieces):
+    with pytest.raises(TooLarge, match="event of more than 1000 bytes"):
+        await fetched_of(stream(*pieces), Limits(bytes=1000))
+
+
+@pytest.mark.parametrize(
+    "piece", [b"data: x\n\n", b"data: x\r\n\r\n", b"data: x\r\r", b": still here\n", b"\n", b"data: x\n: x\n\n"]
+)
+async def test_a_stream_of_small_events_is_longer(piece):
+    assert (await fetched_of(stream(piece * 1000), Limits(bytes=100)))[1] == piece * 1000
+    with pytest.raises(TooLarge):
+        await fetched_of(stream(piece * 1000), Limits(bytes=100, stream_bytes=500))
+
+
+async def test_nobody_may_send_more_than_10_mib():
+    assert Limits().bytes == 10 * 1024**2
+    event = b"data: " + b"x" * 10 * 1024**2
+    with pytest.raises(TooLarge):
+        await fetched_of(stream(event))
+    with pytest.raises(TooLarge):
+        await fetched_of(answer(event))
+
+
 async def test_a_bomb_is_refused_by_its_size_and_by_its_ratio():
     bomb = answer(gzip.compress(b"\0" * 20_000_000), "200 OK", "Content-Encoding: gzip")
     with pytest.raises(TooLarge, match="larger than 3000000 bytes"):

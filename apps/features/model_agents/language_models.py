@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("parley.engine")
 
-MEGABYTE = 1024 * 1024
-LIMITS = outbound.Limits(seconds=None, bytes=50 * MEGABYTE)  # the turn's own time limit ends long calls
+LIMITS = outbound.Limits(seconds=None)  # the turn's own time limit ends long calls
 
 NOT_CONNECTED = (
     "No language model is connected. An operator can connect one in the settings, under Language models, or with"

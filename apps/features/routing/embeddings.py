@@ -64,7 +64,7 @@ def cosine_similarity(one: Vector, other: Vector) -> float:
 
 async def _embed(texts: Sequence[str]) -> list[Vector]:
     """By the default model connection. Raises EmbeddingFailed."""
-    limits = outbound.Limits(seconds=settings.EMBEDDING_SECONDS, bytes=50 * 1024 * 1024)
+    limits = outbound.Limits(seconds=settings.EMBEDDING_SECONDS)
     endpoint = (await current.latest()).default
     also = [] if endpoint.slug else allowed_hosts(endpoint.base_url)
     try:

@@ -27,6 +27,7 @@ CHECKS = [
     Check("beat", database.beat, needs="migrations"),
     Check("periodic jobs", database.periodic_jobs, needs="migrations"),
     Check("queue", database.queue, needs="migrations"),
+    Check("agents", database.agents, needs="migrations"),
     Check("web server", edge.web_server),
     Check("agent card", edge.agent_card, needs="web server"),
     Check("streaming", edge.streaming, needs="web server"),

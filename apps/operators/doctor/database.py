@@ -12,6 +12,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.utils import ConnectionHandler
 
 from apps.accounts.encryption import encrypted_fields, unreadable
+from apps.engine import isolation
 from apps.features.housekeeping import processes
 from apps.features.housekeeping.models import PeriodicJob, ServerProcess
 from apps.operators.doctor.examination import Finding, Patient, describe, ok, problem, warning
@@ -138,6 +139,17 @@ def queue(_: Patient) -> Finding:
     if age > STUCK_RUN_SECONDS:
         return problem(text, advice)
     return warning(text, advice) if age > OLD_RUN_SECONDS else ok(text)
+
+
+def agents(_: Patient) -> Finding:
+    """Whose runs killed their process."""
+    found = isolation.kills()
+    if not found:
+        return ok("None killed its worker in the last hour.")
+    text = f"Runs killed their worker in the last hour: {', '.join(f'{slug} {n}' for slug, n in found.most_common())}."
+    most = isolation.PAUSE_AFTER
+    advice = f"Mend the agent's code; its runs say what ended them. After {most} it is paused: resume it in admin."
+    return problem(text, advice) if max(found.values()) >= most else warning(text, advice)
 
 
 def periodic_jobs(_: Patient) -> Finding:

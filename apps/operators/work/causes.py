@@ -121,6 +121,7 @@ def _running(run: Run, now: datetime.datetime) -> Cause:
         ("last heartbeat", cells.relative_time(until - lease)),
         ("lease ends", cells.relative_time(until)),
         ("attempt", _attempts(run)),
+        ("executed", "alone, in a process of its own" if run.alone else "beside others"),
         ("fence", run.fence),
         ("time limit", cells.relative_time(started + datetime.timedelta(seconds=limit)) if limit else "none"),
         ("run", cells.row_link(Run, run.pk)),

@@ -20,8 +20,9 @@ MOST_ALTERNATIVES = 50
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110 §5.6.2
 RESERVED_HEADERS = re.compile(
-    r"host|content-.*|transfer-encoding|connection|cookie|accept.*|te|trailer|upgrade|expect|keep-alive|proxy-.*"
-    r"|a2a-.*|traceparent|tracestate|last-event-id|range",
+    r"host|content-.*|transfer-encoding|connection|(set-)?cookie2?|accept.*|te|trailer|upgrade|expect|keep-alive|proxy-.*"
+    r"|a2a-.*|traceparent|tracestate|last-event-id|range|if-.*|forwarded|via|x-forwarded-.*|x-real-ip|x-http-method.*"
+    r"|x-method-override|x-original-.*|x-rewrite-.*|origin|referer|user-agent|sec-.*|date|signature.*|idempotency-key",
     re.IGNORECASE,
 )
 LONGEST_PARAMETER = 100

@@ -1,0 +1,1 @@
+"""Attacks that platforms like this one have had, tried at every door."""

@@ -1,0 +1,118 @@
+"""A page that an agent drives reaches no approval: not by what it writes, by a frame, nor by a request of its own."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+
+from agentkit.llm import approvals
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.engine.questions import slot_of
+from apps.record.content.rendering import render_markdown
+from apps.record.execution import Run
+from apps.record.models import Task
+from tests.web import telling
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CALL = {"key": "k", "tool": "send_mail", "kind": "mcp", "needs": 1, "schema": {"type": "object"}, "why": ""}
+CALL |= {"decisions": [], "arguments": {"to": "eve"}, "proposed": {"to": "eve"}}
+DOORS = ("", "/token", "/confirm")
+APPROVE = {"answer-decision": "approve"}
+
+
+@pytest.fixture
+def asking(ada: User, echo: Agent) -> Task:
+    slot = slot_of(approvals.question([CALL]))
+    return Task.objects.get(pk=telling.asked(ada, echo, slot).task)
+
+
+@pytest.fixture
+def address(asking: Task) -> str:
+    return f"/sessions/{asking.context_id}/approvals/{asking.pk}"
+
+
+@pytest.fixture
+def browser(ada: User) -> Client:
+    signed_in = Client(enforce_csrf_checks=True)
+    signed_in.force_login(ada)
+    return signed_in
+
+
+def is_undecided(task: Task) -> bool:
+    return not Run.objects.filter(task=task, turn__gt=1).exists()
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("method", ["get", "head", "options"])
+def test_no_link_or_picture_decides(browser: Client, asking: Task, address: str, door: str, method: str) -> None:
+    answer = getattr(browser, method)(address + door, APPROVE)
+    assert answer.status_code in (200, 403, 404, 405), answer
+    assert is_undecided(asking)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain"])
+def test_no_foreign_form_decides(browser: Client, asking: Task, address: str, door: str, kind: str) -> None:
+    body = {
+        "application/x-www-form-urlencoded": "answer-decision=approve",
+        "text/plain": "answer-decision=approve",
+    }.get(kind, '--x\r\nContent-Disposition: form-data; name="answer-decision"\r\n\r\napprove\r\n--x--\r\n')
+    answer = browser.post(address + door, body, kind, headers={"Sec-Fetch-Site": "cross-site"})
+    assert answer.status_code == 403
+    assert is_undecided(asking)
+
+
+def test_no_cookie_alone_decides_by_the_api(browser: Client, asking: Task) -> None:
+    for path in (f"/api/v1/approvals/{asking.pk}", f"/api/v1/tasks/{asking.pk}/answer"):
+        answer = browser.post(path, {"decision": "approve"}, "application/json", headers={"Idempotency-Key": "k"})
+        assert answer.status_code in (400, 401, 403), path
+    assert is_undecided(asking)
+
+
+@pytest.mark.parametrize("page", ["/inbox", "/sessions/{}"])
+def test_pages_with_approvals_are_in_no_frame(browser: Client, asking: Task, page: str) -> None:
+    answer = browser.get(page.format(asking.context_id))
+    assert answer.status_code == 200
+    assert answer["X-Frame-Options"] == "DENY"
+    policy = answer["Content-Security-Policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert "form-action 'self'" in policy
+    assert "base-uri" in policy
+
+
+def test_no_other_site_reads_the_form(browser: Client, asking: Task) -> None:
+    answer = browser.get("/inbox", headers={"Origin": "https://evil.example"})
+    assert "Access-Control-Allow-Origin" not in answer
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '<form action="{0}" method="post"><button name="answer-decision" value="approve">OK</button></form>',
+        '<button form="approval" formaction="{0}">OK</button>',
+        '<input type="submit" form="approval" value="OK">',
+        '<a href="/x" hx-post="{0}">OK</a>',
+        '<div data-hx-post="{0}" data-hx-trigger="load">OK</div>',
+        '<img src="{0}">',
+        "![]({0})",
+        '<iframe src="{0}"></iframe>',
+        '<meta http-equiv="refresh" content="0; url={0}">',
+        '<base href="https://evil.example/">',
+        '<label for="approve">OK</label>',
+        "<details open ontoggle=\"fetch('{0}')\">OK</details>",
+        "<a href=\"javascript:fetch('{0}')\">OK</a>",
+        "[OK](javascript:fetch('{0}'))",
+        '<link rel="prefetch" href="{0}">',
+        '<svg><a href="{0}"><use href="{0}"/></a></svg>',
+    ],
+)
+def test_no_markdown_asks_for_an_address(address: str, written: str) -> None:
+    tags = " ".join(re.findall(r"<[^>]*>", render_markdown(written.format(address))))
+    assert not re.search(r"<(form|button|input|iframe|meta|base|label|link|svg|use|script)\b", tags)
+    assert not re.search(r"\s(on\w+|formaction|form|hx-\w+|data-hx-\w+)=", tags)
+    assert not re.search(r"<img[^>]* src=[\"']?/sessions/", tags)
+    assert "javascript:" not in tags

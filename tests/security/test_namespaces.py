@@ -1,0 +1,79 @@
+"""Names that others choose meet nobody else's: users of paired installations, senders, sessions and keys."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from django.utils import timezone
+
+from apps.accounts.authentication import BadCredentials
+from apps.accounts.models import User
+from apps.accounts.principals import Principal
+from apps.agents import identity, signing
+from apps.agents.models import Agent
+from apps.agents.signing import Signer
+from apps.engine import accept
+from apps.record.models import Context
+from apps.remote.federation import pairing, tokens
+from apps.remote.federation.calls import federated_caller
+from apps.remote.models import Peer
+from tests.security.knocking import said
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LONG = "did:web:" + "a" * 60 + ".example"
+
+
+class Installation:
+    """A paired installation, and tokens for its people."""
+
+    def __init__(self, did: str) -> None:
+        private = signing.generate_key("EdDSA")
+        self.signer, self.did = Signer.of(private, "EdDSA", timezone.now()), did
+        key = {**signing.public_jwk(private), "kid": self.signer.kid}
+        self.peer: Peer = pairing._pair(did, f"https://{did.rpartition(':')[2]}", "Other", [key], None)
+
+    def caller(self, subject: str, **claims: str) -> Principal:
+        now = int(time.time())
+        about = {"iss": self.did, "aud": identity.did_of(None), "iat": now, "exp": now + 100, "sub": subject}
+        token = self.signer.token({**about, **claims}, tokens.CALL)
+        return federated_caller(token, "echo", is_open=False)[0]
+
+
+def test_equal_subjects_of_two_installations_are_two_people(echo: Agent) -> None:
+    one, other = (Installation(did).caller("ada") for did in ("did:web:a.example", "did:web:b.example"))
+    assert one.user_id != other.user_id
+
+
+def test_subjects_cannot_spell_another_installations_person(echo: Agent) -> None:
+    """Their names are joined by what neither may contain."""
+    installation = Installation("did:web:a.example")
+    for subject in ("ada bob", "ada\n", "", "did:web:b.example ada", "ada@example.org"):
+        with pytest.raises(BadCredentials):
+            installation.caller(subject)
+
+
+def test_a_name_that_is_claimed_makes_nobody_of_here(ada: User, echo: Agent) -> None:
+    caller = Installation("did:web:a.example").caller("ada", name=ada.email)
+    assert caller.user_id != ada.pk
+    assert User.objects.get(pk=caller.user_id).email.endswith("@peer.invalid")
+
+
+def test_long_identities_are_counted_apart(echo: Agent) -> None:
+    keys = [Installation(LONG + end).caller("ada").key for end in ("", ".org")]
+    assert len(set(keys)) == 2
+    assert all(len(key) <= 60 for key in keys)
+
+
+@pytest.mark.parametrize("name", ["talk", "a/../b", "%2e", "talk ", "TALK", "tälk"])
+def test_sessions_of_one_name_are_each_persons_own(ada: User, bob: User, echo: Agent, name: str) -> None:
+    for person in (ada, bob):
+        accept.accept(person.principal, echo, said("hello", name))
+    assert Context.objects.filter(context_id=name).count() == 2
+
+
+def test_a_message_id_of_another_answers_nothing_of_theirs(ada: User, bob: User, echo: Agent) -> None:
+    message = said("hello")
+    ours, theirs = (accept.accept(person.principal, echo, message) for person in (ada, bob))
+    assert ours.task != theirs.task
