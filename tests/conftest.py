@@ -117,7 +117,7 @@ def _bridge_ends_with_the_tests(django_db_setup: None, django_db_blocker: Django
 def _nothing_is_collected_or_hashed_for_long() -> Iterator[None]:
     """Static files come from the sources, and hashing a password is fast."""
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
-    quick = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    quick = ["django.contrib.auth.hashers.MD5PasswordHasher", "apps.accounts.oauth.RandomSecretHasher"]
     with override_settings(STORAGES={**settings.STORAGES, "staticfiles": plain}, PASSWORD_HASHERS=quick):
         yield
 

@@ -1,4 +1,6 @@
-"""People who work in another person's workspace."""
+"""People who work in another person's workspace, and operators."""
+
+from django.contrib.auth.models import Permission as Right
 
 from apps.accounts.models import Membership, User
 from apps.accounts.permissions import Role
@@ -11,6 +13,13 @@ def member(user: User, of: User, role: Role = Role.MEMBER) -> Principal:
     Membership.objects.update_or_create(user=user, workspace=workspace, defaults={"role": role})
     User.objects.filter(pk=user.pk).update(current_workspace=workspace)
     return user.principal_in(workspace.pk)
+
+
+def operator(email: str, *permissions: str) -> User:
+    """An operator who has only these permissions, such as `approve_task`."""
+    made = User.objects.create_user(email, "a long password", is_staff=True)
+    made.user_permissions.set(Right.objects.filter(codename__in=permissions))
+    return made
 
 
 def signed_in(user: User) -> User:

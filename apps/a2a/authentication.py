@@ -36,12 +36,7 @@ def authenticate(authorization: str, slug: str, request: HttpRequest) -> tuple[P
         raise
     if address is not None:
         limits.count_request(principal, address)
-    if not slug:
-        return principal, None
-    if agent is None or not agent.is_enabled:
-        raise AgentNotFound
-    check_access(principal, agent)
-    return principal, agent
+    return principal, check_access(principal, agent) if slug else None
 
 
 def _find_caller_and_agent(authorization: str, slug: str, request: HttpRequest) -> tuple[Principal, Agent | None]:
@@ -62,7 +57,7 @@ def _find_caller_and_agent(authorization: str, slug: str, request: HttpRequest) 
             None,
             None,
         )
-        return authentication.check_access_token(granted, client, user), agent
+        return authentication.check_access_token(request, granted, client, user), agent
     prefix, secret = authentication.split_key(authorization)
     key, agent = KEY_AND_AGENT.one(prefix, slug) or (None, None)
     return authentication.check_key(key, secret, request).principal, agent
@@ -87,9 +82,7 @@ def agent_of_tenant(principal: Principal, params: Any) -> Agent:
     tenant = FrontDoorRequest.read(params).tenant
     if not tenant:
         return _default_agent(principal)
-    agent = find_agent(tenant)
-    check_access(principal, agent)
-    return agent
+    return check_access(principal, find_agent(tenant))
 
 
 def _default_agent(principal: Principal) -> Agent:
@@ -98,15 +91,20 @@ def _default_agent(principal: Principal) -> Agent:
     return agent
 
 
-def find_agent(slug: str, *, or_disabled: bool = False) -> Agent:
-    """Does not check access. Raises AgentNotFound."""
-    agent = AGENT_BY_SLUG.one(slug) if slug.isprintable() else None
-    if agent is None or not (agent.is_enabled or or_disabled):
-        raise AgentNotFound
-    return agent
+def find_agent(slug: str) -> Agent | None:
+    """Does not check access."""
+    return AGENT_BY_SLUG.one(slug) if slug.isprintable() else None
 
 
-def check_access(principal: Principal, agent: Agent) -> None:
-    """Raises Unauthenticated where credentials might help, AgentNotFound where these do not."""
-    if not agent.is_open_to(principal):
-        raise AgentNotFound if principal.is_known else Unauthenticated
+def check_access(principal: Principal, agent: Agent | None) -> Agent:
+    """The agent, if the caller may use it. One that is hidden from them is answered, in the same time, as none.
+
+    Raises Unauthenticated where credentials would help and everybody may see the card, otherwise AgentNotFound.
+    """
+    if agent is not None and agent.is_open_to(principal):
+        return agent
+    if agent is not None and agent.is_enabled and agent.has_open_card and not principal.is_known:
+        raise Unauthenticated
+    if agent is None or agent.access != Agent.Access.GROUPS or not principal.may_use(agent.slug):
+        Agent.objects.visible_to(principal).filter(pk=0).exists()  # the query that a hidden agent of groups takes
+    raise AgentNotFound

@@ -25,6 +25,7 @@ from apps.a2a.operations import (
 from apps.a2a.protojson import read_query
 from apps.a2a.v0_3 import HTTP_JSON, JSON_RPC, METHODS
 from apps.a2a.v1_1 import execute_next
+from apps.accounts import bodies
 from apps.record import wire
 from apps.record.content.strict_json import UNSTORABLE
 from apps.record.errors import InvalidFields, Refusal
@@ -49,7 +50,7 @@ async def jsonrpc(request: HttpRequest, slug: str = "") -> HttpResponseBase:
             raise MethodNotAllowed(("POST",))
         http.check_content_type(request)
         incoming = await http.authenticate_request(request, slug)
-        body = await http.read_body(request.body)
+        body = await http.read_json(incoming)
         request_id, has_id = _read_id(body)
         version = http.version_of(request)
         method = _read_method(body, version)
@@ -194,7 +195,7 @@ async def rest(
         _check_rest_body(request)
         incoming = await http.authenticate_request(request, slug)
         version = http.check_version(request, version)
-        params = _merge_path(await _request_fields(request), path_fields)
+        params = _merge_path(await _request_fields(incoming), path_fields)
         answer = await REST_EXECUTE[version](incoming, method, params)
         _count(method, began)
         return _rest_response(request, answer)
@@ -225,15 +226,16 @@ def _merge_path(given: JSON, path_fields: Mapping[str, str]) -> JSON:
 
 def _check_rest_body(request: HttpRequest) -> None:
     """Raises UnsupportedMediaType. Without a body, no `Content-Type` is needed."""
-    if request.method == "POST" and (request.body or request.content_type):
+    if request.method == "POST" and (bodies.has_body(request) or request.content_type):
         http.check_content_type(request)
 
 
-async def _request_fields(request: HttpRequest) -> JSON:
-    """Raises ParseError, InvalidParams."""
+async def _request_fields(incoming: http.AuthenticatedRequest) -> JSON:
+    """Raises as `http.read_object`."""
+    request = incoming.request
     if request.method != "POST":
         return read_query(request.META["QUERY_STRING"])
-    return await http.read_object(request.body) if request.body else {}
+    return await http.read_object(incoming) if await bodies.read(request, incoming.principal) else {}
 
 
 def _rest_response(request: HttpRequest, answer: http.Answer) -> HttpResponseBase:

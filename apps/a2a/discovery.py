@@ -91,14 +91,15 @@ def signed_platform_card(widen: Widen | None = None) -> tuple[JSON, datetime.dat
     return signed, card_signatures.card_changed_at(newest, None)
 
 
-def _check_visible(request: HttpRequest, agent: Agent) -> Agent:
+def _visible_agent(request: HttpRequest, slug: str, *, or_disabled: bool = False) -> Agent:
     """The agent, if the caller may see its card. An open card says how to authenticate.
 
-    Raises BadCredentials, Unauthenticated, AgentNotFound.
+    Raises BadCredentials, AgentNotFound.
     """
-    if is_private(agent):
-        check_access(api_key_principal(request.headers.get("Authorization", ""), request), agent)
-    return agent
+    agent = find_agent(slug)
+    if agent is not None and not is_private(agent) and (agent.is_enabled or or_disabled):
+        return agent
+    return check_access(api_key_principal(request.headers.get("Authorization", ""), request), agent)
 
 
 def is_private(agent: Agent) -> bool:
@@ -107,7 +108,7 @@ def is_private(agent: Agent) -> bool:
 
 
 def _signed_agent_card(request: HttpRequest, slug: str, is_old: bool) -> tuple[Agent, JSON, datetime.datetime]:
-    agent = _check_visible(request, find_agent(slug))
+    agent = _visible_agent(request, slug)
     widen = _widening(request, is_old, agent.card_for_old_clients or settings.CARDS_FOR_OLD_CLIENTS)
     signed = card_signatures.signed_card(cards.agent_card(agent), agent, widen)
     return agent, signed, card_signatures.card_changed_at(agent.updated_at, agent)
@@ -157,7 +158,7 @@ async def agent_identity(request: HttpRequest, slug: str) -> HttpResponseBase:
 
 
 def _visible_identity(request: HttpRequest, slug: str) -> tuple[Agent, JSON]:
-    agent = _check_visible(request, find_agent(slug, or_disabled=True))
+    agent = _visible_agent(request, slug, or_disabled=True)
     return agent, identity.did_document(agent)
 
 

@@ -83,7 +83,7 @@ async def negotiation(request: HttpRequest, slug: str = "") -> HttpResponseBase:
         incoming = await http.authenticate_request(request, slug)
         check_allowed(incoming.principal, READ)
         headers = _activation_header(incoming)
-        work = NegotiationRequest.read(await http.read_object(request.body)).work()
+        work = NegotiationRequest.read(await http.read_object(incoming)).work()
         return http.json_response(
             await _rank(incoming, work), headers=headers, content_type=http.response_type(request)
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -18,7 +17,7 @@ import db
 from apps.a2a.authentication import authenticate
 from apps.a2a.errors import JSON, ParseError, Problem, UnsupportedMediaType, VersionNotSupported, problem
 from apps.a2a.tasks import Update
-from apps.accounts import challenges, quotas
+from apps.accounts import bodies, challenges, quotas
 from apps.accounts.authentication import BadCredentials
 from apps.accounts.principals import Principal
 from apps.accounts.refusals import refusals
@@ -27,7 +26,6 @@ from apps.record import wire
 from apps.record.content import strict_json
 from apps.record.errors import InvalidParams, Refusal
 
-LARGE_BODY = 64 * 1024  # bytes; a larger one is not read on the event loop
 JSON_CONTENT_TYPE = re.compile(r"application/([a-z0-9.+-]+\+)?json", re.IGNORECASE)
 
 
@@ -39,6 +37,10 @@ class AuthenticatedRequest:
     principal: Principal
     agent: Agent | None
     address: str  # from the ASGI server
+
+    async def work_on_body[**P, T](self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`work(*args, **kwargs)`, which checks what the body says: see `bodies.work_on`."""
+        return await bodies.work_on(len(self.request.body), work, *args, **kwargs)
 
 
 def check_content_type(request: HttpRequest) -> None:
@@ -64,19 +66,22 @@ async def authenticate_request(request: HttpRequest, slug: str, resource: str = 
     return AuthenticatedRequest(request, principal, agent, address)
 
 
-async def read_body(body: bytes) -> Any:
+async def read_json(incoming: AuthenticatedRequest) -> Any:
+    """The body of a request. Raises ParseError, BodyTooLarge, NotSigned."""
+    return await parsed(await bodies.read(incoming.request, incoming.principal))
+
+
+async def parsed(body: bytes) -> Any:
     """Raises ParseError."""
     try:
-        if len(body) > LARGE_BODY:
-            return await asyncio.to_thread(strict_json.parse, body)
-        return strict_json.parse(body)
+        return await bodies.work_on(len(body), strict_json.parse, body)
     except strict_json.InvalidJSON as error:
         raise ParseError(str(error)) from None
 
 
-async def read_object(body: bytes) -> JSON:
-    """Raises ParseError, InvalidParams."""
-    value = await read_body(body)
+async def read_object(incoming: AuthenticatedRequest) -> JSON:
+    """Raises as `read_json`, and InvalidParams."""
+    value = await read_json(incoming)
     if not isinstance(value, dict):
         raise InvalidParams("The body must be a JSON object.")
     return value

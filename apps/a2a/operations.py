@@ -36,7 +36,7 @@ from apps.a2a.requests import (
 )
 from apps.a2a.tasks import Updates, list_contexts, list_tasks
 from apps.a2a.v0_3 import FIRST_WEBHOOK, METHODS, Form, downgrade_refusal, downgrade_stream
-from apps.accounts import audit
+from apps.accounts import audit, bodies
 from apps.accounts.authentication import OpenStream
 from apps.accounts.principals import READ, WRITE, Principal
 from apps.agents.models import Agent
@@ -135,7 +135,7 @@ async def _send(call: Call) -> JSON | str | Updates:
     """
     if call.is_stream:
         _require_streaming(call.agent)
-    request = SendMessageRequest.read(call.params, call.agent)
+    request = await bodies.work_on(len(call.request.body), SendMessageRequest.read, call.params, call.agent)
     configuration = request.configuration
     webhook, extra_writes = configuration.task_push_notification_config, call.check
     if webhook is not None:

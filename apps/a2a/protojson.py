@@ -28,7 +28,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 import outbound
 from apps.a2a.errors import JSON
-from apps.record.content.strict_json import to_storable
+from apps.record.content.strict_json import received
 from apps.record.errors import InvalidFields, InvalidParams
 
 MAX_VIOLATIONS = 20
@@ -67,6 +67,11 @@ class ProtoMessage(BaseModel):
             details = [InitErrorDetails(type=COMES_TWICE, loc=(name,), input=None) for name in twice]
             raise ValidationError.from_exception_data(cls.__name__, details)
         return fields
+
+    def given(self) -> JSON:
+        """The fields that were set, by their JSON names. Values are not copied."""
+        fields = type(self).model_fields.items()
+        return {field.alias or name: getattr(self, name) for name, field in fields if name in self.model_fields_set}
 
     @classmethod
     def read(cls, params: Any, context: Any = None) -> Self:
@@ -173,9 +178,9 @@ Integer = Annotated[int, BeforeValidator(_integer)]
 Number = Annotated[float, BeforeValidator(_number)]
 Url = Annotated[str, Field(min_length=1), AfterValidator(_callable_url)]
 Base64 = Annotated[str, AfterValidator(_standard_base64)]
-Struct = Annotated[dict[Any, Any], AfterValidator(to_storable)]
+Struct = Annotated[dict[Any, Any], AfterValidator(received)]
 """A JSON object that the record can store."""
-Value = Annotated[Any, AfterValidator(to_storable)]
+Value = Annotated[Any, AfterValidator(received)]
 """Any JSON value that the record can store."""
 
 

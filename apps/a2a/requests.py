@@ -83,11 +83,10 @@ class Message(ProtoMessage):
 
     def stored(self) -> JSON:
         """The stored form, without empty fields."""
-        message = self.model_dump(by_alias=True, exclude_unset=True)
-        message["parts"] = [
-            {name: value for name, value in part.items() if value or name in PART_KINDS} for part in message["parts"]
+        parts = [
+            {name: value for name, value in part.given().items() if value or name in PART_KINDS} for part in self.parts
         ]
-        return {name: value for name, value in message.items() if value}
+        return {name: value for name, value in (self.given() | {"parts": parts}).items() if value}
 
 
 AUTH_SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # RFC 9110 §11.1

@@ -17,7 +17,8 @@ from allauth.idp.oidc.models import Client, Token
 from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user
 from django.contrib.sessions.models import Session
-from django.http import HttpRequest
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, UnreadablePostError
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
@@ -25,7 +26,7 @@ from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.request import Request
 
 import db
-from apps.accounts import oauth, request_signatures
+from apps.accounts import bodies, oauth, request_signatures
 from apps.accounts.challenges import challenge
 from apps.accounts.encryption import CannotDecrypt, keyring
 from apps.accounts.models import ApiKey, Membership, User
@@ -59,7 +60,7 @@ class NotSigned(BadCredentials):
 
 
 class BadAccessToken(BadCredentials):
-    """The access token is unknown, expired or revoked. Get a new one from the token endpoint."""
+    """The access token is unknown, expired, revoked, or for another resource. Get a new one from the token endpoint."""
 
 
 API_KEY_HEADER = re.compile(rf"(?i:bearer) \s*{ApiKey.MARK}_([^\W_]{{1,16}})_(\S+)\s*")
@@ -74,7 +75,7 @@ def split_key(authorization: str) -> tuple[str, str]:
 
 
 class OpenStream(HttpRequest):
-    """In place of a request, where an open stream is checked again: its signature was checked."""
+    """In place of a request, where an open stream is checked again: its signature and its door were checked."""
 
 
 def check_key(key: ApiKey | None, secret: str, request: HttpRequest | None) -> ApiKey:
@@ -87,6 +88,7 @@ def check_key(key: ApiKey | None, secret: str, request: HttpRequest | None) -> A
         raise BadCredentials
     if not key.user.is_active or key.membership is None or not key.has_secret(secret):
         raise BadCredentials
+    key.user.key_made_at = key.created_at
     if key.public_key and not isinstance(request, OpenStream):
         _check_signature(key, request)
     address = request.META.get("REMOTE_ADDR") if request else None
@@ -97,13 +99,29 @@ def check_key(key: ApiKey | None, secret: str, request: HttpRequest | None) -> A
 
 
 def _check_signature(key: ApiKey, request: HttpRequest | None) -> None:
-    """Raises NotSigned."""
+    """Raises NotSigned. Whether the body is the signed one is found once it is received."""
+
+    def check_body(body: bytes) -> None:
+        """Raises NotSigned."""
+        try:
+            is_body(body)
+        except request_signatures.Unsigned as refused:
+            raise NotSigned(str(refused), request) from None
+
     try:
         if request is None:
             raise request_signatures.Unsigned("it cannot be signed")
-        request_signatures.check_request(request, key.public_key, str(key))
+        is_body = request_signatures.check_request(request, key.public_key, str(key))
+        body = bodies.incoming(request)
+        content = b"" if body else request.body
     except request_signatures.Unsigned as refused:
         raise NotSigned(str(refused), request) from None
+    except (RequestDataTooBig, UnreadablePostError):
+        raise NotSigned("its body is too large to be checked. Send it in smaller pieces", request) from None
+    if body:
+        body.verify = check_body
+    else:
+        check_body(content)
 
 
 def api_key_principal(authorization: str, request: HttpRequest | None = None) -> Principal:
@@ -111,7 +129,7 @@ def api_key_principal(authorization: str, request: HttpRequest | None = None) ->
     if not authorization:
         return ANONYMOUS
     if token := access_token_in(authorization):
-        return check_access_token(*(ACCESS_TOKEN.one(oauth.hash_of(token)) or (None, None, None)))
+        return check_access_token(request, *(ACCESS_TOKEN.one(oauth.hash_of(token)) or (None, None, None)))
     prefix, secret = split_key(authorization)
     return check_key(KEY_BY_PREFIX.one(prefix), secret, request).principal
 
@@ -122,11 +140,16 @@ def access_token_in(authorization: str) -> str:
     return found[1] if found else ""
 
 
-def check_access_token(token: Token | None, client: Client | None, user: User | None) -> Principal:
-    """The caller of an OAuth access token. Raises BadAccessToken."""
+def check_access_token(
+    request: HttpRequest | None, token: Token | None, client: Client | None, user: User | None
+) -> Principal:
+    """The caller of an OAuth access token, which must be for the door that is asked. Raises BadAccessToken."""
     principal = oauth.oauth_principal(token, client, user)
-    if principal is None:
+    if principal is None or token is None or user is None:
         raise BadAccessToken
+    if not isinstance(request, OpenStream) and not oauth.opens(token, request.path_info if request else ""):
+        raise BadAccessToken
+    user.acts_by_program = True
     return principal
 
 
@@ -197,7 +220,7 @@ class ApiKeyAuthentication(BaseAuthentication):
         try:
             if token := access_token_in(authorization):
                 found = ACCESS_TOKEN.one(oauth.hash_of(token)) or (None, None, None)
-                principal = check_access_token(*found)
+                principal = check_access_token(request._request, *found)
                 return cast(User, found[2]), principal
             prefix, secret = split_key(authorization)
             key = check_key(KEY_BY_PREFIX.one(prefix), secret, request._request)
@@ -220,8 +243,7 @@ class CookieAuthentication(SessionAuthentication):
         user = session_user(request._request)
         if user is None:
             return None
-        # Django's request: REST framework's would parse the body, maybe a file, as JSON.
-        self.enforce_csrf(cast(Request, request._request))
+        self.enforce_csrf(cast(Request, bodies.head_of(request._request)))
         if (named := request.headers.get(WORKSPACE_HEADER)) is not None:
             user.membership = _named_membership(user, named)
         return user, None

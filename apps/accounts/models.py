@@ -9,6 +9,8 @@ import secrets
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
+from allauth.mfa.models import Authenticator
+from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
 from django.core.validators import MinValueValidator
@@ -28,13 +30,18 @@ class UserManager(BaseUserManager["User"]):
         """Find a user by e-mail, ignoring case."""
         return self.get(email__iexact=username)
 
-    @transaction.atomic
     def create_user(self, email: str, password: str | None = None, **fields: Any) -> User:
         """Make a user with a personal workspace. Raises ValueError for an invalid address."""
-        if "@" not in email.strip("@"):
-            raise ValueError(f"{email!r} is not an e-mail address.")
-        user = self.model(email=email.strip().lower(), **fields)
-        user.set_password(password)
+        user = self.model(email=email, **fields)
+        user.set_password(password)  # slow, so no transaction has begun
+        return self.add(user)
+
+    @transaction.atomic
+    def add(self, user: User) -> User:
+        """Save a new user, who has a password, with a personal workspace. Raises ValueError for an invalid address."""
+        user.email = user.email.strip().lower()
+        if "@" not in user.email.strip("@"):
+            raise ValueError(f"{user.email!r} is not an e-mail address.")
         user.save()
         Workspace.open_for(user)
         return user
@@ -100,6 +107,42 @@ class User(AbstractBaseUser, PermissionsMixin):
     def __str__(self) -> str:
         return self.email
 
+    key_made_at: datetime.datetime | None = None  # of the API key by which they act
+    acts_by_program = False  # by an OAuth access token
+
+    @property
+    def is_operator(self) -> bool:
+        """May they do what operators may? Their permissions say what. Ask this, never `is_staff`."""
+        return self.is_active and self.is_staff and self.is_proven
+
+    @property
+    def is_proven(self) -> bool:
+        """Is how they came enough for rights of operators? Where MFA_FOR_OPERATORS is on, it needs a second factor.
+
+        An API key that is older than the person's second factor is not enough, nor is any OAuth access token.
+        """
+        if not settings.MFA_FOR_OPERATORS:
+            return True
+        since = None if self.acts_by_program else self.second_factor_since
+        return since is not None and (self.key_made_at is None or self.key_made_at >= since)
+
+    @cached_property
+    def second_factor_since(self) -> datetime.datetime | None:
+        """When the oldest of their authenticator apps and passkeys was added; None without one."""
+        own = Authenticator.objects.filter(user=self.pk).exclude(type=Authenticator.Type.RECOVERY_CODES)
+        return own.order_by("created_at").values_list("created_at", flat=True).first()  # type: ignore[no-any-return]
+
+    def may_operate(self, permission: str) -> bool:
+        """May they do at any door what admin lets them do by this permission?"""
+        return self.is_operator and self.has_perm(permission)
+
+    def has_perm(self, perm: str, obj: Any = None) -> bool:
+        """All permissions are rights of operators: without the proof that these need, nobody has one."""
+        return super().has_perm(perm, obj) and self.is_proven
+
+    def has_module_perms(self, app_label: str) -> bool:
+        return super().has_module_perms(app_label) and self.is_proven
+
     def get_session_auth_hash(self) -> str:
         """Sessions with another hash have ended: after a new password, and after signing out everywhere."""
         return self._with_sign_outs(super().get_session_auth_hash())
@@ -141,7 +184,7 @@ class User(AbstractBaseUser, PermissionsMixin):
         return self._principal(workspace, Role(held) if held else None)
 
     def _principal(self, workspace: int, role: Role | None) -> Principal:
-        who: dict[str, Any] = {"name": self.short_name, "is_notified": self.is_notified}
+        who: dict[str, Any] = {"name": self.short_name, "is_notified": self.is_notified, "is_staff": self.is_staff}
         return Principal(user_id=self.pk, workspace_id=workspace, role=role, **who)
 
 
@@ -385,9 +428,21 @@ class ApiKey(models.Model):
             scopes=frozenset(self.scopes) or None,
             agents=frozenset(self.agents) or None,
             is_notified=self.user.is_notified,
+            is_staff=self.user.is_staff,
             key=str(self),
             key_id=self.pk,
         )
+
+
+def may_operate(principal: Principal, permission: str) -> bool:
+    """`User.may_operate` for a caller and their credential. No query for who is no operator."""
+    person = User.objects.filter(pk=principal.user_id or 0).first() if principal.is_staff else None
+    if person is None:
+        return False
+    if principal.key_id is not None:
+        person.key_made_at = ApiKey.objects.filter(pk=principal.key_id).values_list("created_at", flat=True).first()
+    person.acts_by_program = bool(principal.key) and principal.key_id is None
+    return person.may_operate(permission)
 
 
 class CacheEntry(models.Model):

@@ -38,6 +38,8 @@ class Principal:
     `agents` are the slugs of the only agents that there are for the caller; None: all. `key` names the API key or the
     OAuth client that was used, for the audit. `key_id` is the key's id.
 
+    `is_staff`: they may be an operator; `models.may_operate` says whether they are.
+
     `is_notified`: the person has a channel by which they are told of their sessions.
     """
 
@@ -48,6 +50,7 @@ class Principal:
     agents: frozenset[str] | None = None
     role: Role | None = None
     is_notified: bool = field(default=False, compare=False)
+    is_staff: bool = field(default=False, compare=False)
     key: str = field(default="", compare=False)
     key_id: int | None = field(default=None, compare=False)
 

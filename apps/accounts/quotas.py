@@ -99,6 +99,16 @@ def count_oauth(address: str) -> None:
     oauth_counter.count(address_key(address), settings.OAUTH_REQUESTS_PER_MINUTE)
 
 
+def check_oauth_failures(client: str, address: str) -> None:
+    """Raises QuotaExceeded after too many failures of this client, known or not, at this address."""
+    oauth_failure_counter.check(f"{address_key(address)} {client[:100]}", settings.OAUTH_FAILURES_PER_MINUTE)
+
+
+def count_oauth_failure(client: str, address: str) -> None:
+    """Count a wrong secret, code or refresh token."""
+    oauth_failure_counter.add(f"{address_key(address)} {client[:100]}")
+
+
 def open_stream(principal: Principal, address: str) -> Callable[[], None]:
     """Count an open stream; call the result when it ends. Raises QuotaExceeded."""
     return stream_counter.open(caller_key(principal, address), settings.STREAMS_PER_CALLER)
@@ -121,7 +131,15 @@ class RequestCounter:
         """Raises QuotaExceeded beyond the limit."""
         counted, wait = self.add(caller)
         if counted > limit:
-            raise QuotaExceeded(f"More than {limit} {self._words} in a minute. Try again in {wait} s.", wait)
+            raise self._exceeded(limit, wait)
+
+    def check(self, caller: str, limit: int) -> None:
+        """Count nothing. Raises QuotaExceeded at the limit."""
+        if self.count_of(caller) >= limit:
+            raise self._exceeded(limit, math.ceil(MINUTE - time() % MINUTE))
+
+    def _exceeded(self, limit: int, wait: int) -> QuotaExceeded:
+        return QuotaExceeded(f"More than {limit} {self._words} in a minute. Try again in {wait} s.", wait)
 
     def add(self, caller: str) -> tuple[int, int]:
         """Count one more. Returns the number of this minute, and the seconds until the next."""
@@ -218,5 +236,6 @@ fork_counter = RequestCounter("forks", "forks and edits")
 key_counter = RequestCounter("keys", "new or revoked API keys")
 leak_counter = RequestCounter("leaks", "reports of leaked API keys")
 oauth_counter = RequestCounter("oauth", "requests for tokens")
+oauth_failure_counter = RequestCounter("oauth-failures", "refused requests for tokens")
 view_counter = RequestCounter("views", "looks at shared sessions")
 stream_counter = StreamCounter()

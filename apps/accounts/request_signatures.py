@@ -10,7 +10,8 @@ import datetime
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -20,14 +21,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from django.conf import settings
-from django.core.exceptions import RequestDataTooBig
 from django.db import connection
-from django.http import HttpRequest, UnreadablePostError
+from django.http import HttpRequest
 from django.utils import timezone
 from http_message_signatures.algorithms import ECDSA_P256_SHA256, ED25519
 from joserfc.errors import JoseError
 from joserfc.jwk import import_key
 
+from apps.accounts import bodies
 from apps.accounts.models import UsedNonce
 
 COVERED = ("@method", "@target-uri", "authorization")
@@ -77,8 +78,8 @@ def _needed(request: HttpRequest) -> tuple[str, ...]:
 
 def accept_signature(request: HttpRequest) -> str:
     """The header `Accept-Signature`, which says how to sign the request (RFC 9421 §5.1)."""
-    has_body = request.headers.get("Content-Length", "") not in ("", "0") or "Transfer-Encoding" in request.headers
-    names = " ".join(f'"{name}"' for name in (*_needed(request), *(["content-digest"] if has_body else [])))
+    digest = ["content-digest"] if bodies.has_body(request) else []
+    names = " ".join(f'"{name}"' for name in (*_needed(request), *digest))
     return f'parley=({names});created;nonce="{secrets.token_urlsafe(16)}"'
 
 
@@ -106,24 +107,36 @@ class _Verifier(signatures.HTTPMessageVerifier):
     max_clock_skew = CLOCK_SKEW
 
 
-def check_request(request: HttpRequest, pem: str, owner: str) -> None:
-    """Check the signature of a request by this public key; each nonce works once for this owner. Raises Unsigned."""
+def check_request(request: HttpRequest, pem: str, owner: str) -> Callable[[bytes], None]:
+    """Check the signature of a request by this public key; each nonce works once for this owner.
+
+    The result checks that the request's body is the signed one. Both raise Unsigned.
+    """
     key = serialization.load_pem_public_key(pem.encode())
     algorithm = ED25519 if isinstance(key, ed25519.Ed25519PublicKey) else ECDSA_P256_SHA256
     verifier = _Verifier(signature_algorithm=algorithm, key_resolver=_OneKey(key))
-    try:
-        body = request.body
-    except (RequestDataTooBig, UnreadablePostError):
-        raise Unsigned("its body is too large to be checked. Send it in smaller pieces") from None
-    try:
-        message = Message(str(request.method), _target_uri(request), request.headers)
-        oldest = LONGEST_AGE - CLOCK_SKEW  # the library adds the skew
-        [found] = verifier.verify(message, max_age=oldest, require_components=_needed(request), body=body)
-    except signatures.HTTPMessageSignaturesException as error:
-        raise Unsigned(str(error) or "its signature is of another key or another request") from error
+    message = Message(str(request.method), _target_uri(request), request.headers)
+    oldest = LONGEST_AGE - CLOCK_SKEW  # the library adds the skew
+    with _explained():
+        [found] = verifier.verify(message, max_age=oldest, require_components=_needed(request))
     if not found.nonce:
         raise Unsigned("its signature has no nonce")
     _use_nonce(owner, found.nonce)
+
+    def check_body(body: bytes) -> None:
+        with _explained():
+            verifier.verify_body(message, [found], body)
+
+    return check_body
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Raises Unsigned."""
+    try:
+        yield
+    except signatures.HTTPMessageSignaturesException as error:
+        raise Unsigned(str(error) or "its signature is of another key or another request") from error
 
 
 INSERT_NONCE = "INSERT INTO used_nonces (digest, expires_at) VALUES (%s, %s) ON CONFLICT DO NOTHING"

@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 from django.core.exceptions import RequestAborted
 from django.urls import path, reverse
@@ -17,6 +17,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 import db
+from apps.accounts import bodies
+from apps.accounts.principals import Principal
 from apps.api.framework.problems import MediaTypeNotSupported
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Line, Query, Shape
@@ -82,6 +84,8 @@ Write = Callable[[bytes], Awaitable[None]]
 class Receiving(Endpoint):
     """Shared by both addresses. Receiving and hashing hold no database thread."""
 
+    receives_body = False  # but in pieces
+
     async def found(self, key: uuid.UUID) -> Upload:
         return await db.run(resumable.find_upload, self.principal, key)
 
@@ -125,6 +129,7 @@ class Uploads(Receiving):
         """
         at_once = self.query(AtOnce)
         if "filename" not in at_once:
+            await self.receive_body()
             told = self.body(NewUpload)
             upload = await db.run(
                 resumable.begin_upload,
@@ -145,7 +150,7 @@ class Uploads(Receiving):
         )
         try:
             async with self.appending(upload, 0) as write:
-                await _receive_body(request, write)
+                await _receive_body(request, self.principal, write)
             upload = await self.finished(upload)
         finally:
             if not upload.is_whole:
@@ -179,7 +184,7 @@ class OneUpload(Receiving):
         offset = _read_offset(request)
         upload = await self.found(key)
         async with self.appending(upload, offset) as write:
-            await _receive_body(request, write)
+            await _receive_body(request, self.principal, write)
         return await _upload_response(await self.finished(upload))
 
     @documented("uploads_delete", "Delete an upload", answers={204: None})
@@ -189,14 +194,14 @@ class OneUpload(Receiving):
         return Response(status=204)
 
 
-async def _receive_body(request: Request, write: Write) -> None:
-    """What a disconnecting client sent is kept. The body of a signed request has been read."""
-    chunks = getattr(request._request, "scope", {}).get("body_chunks")
-    if chunks is None:
-        await write(request._request.body)
+async def _receive_body(request: Request, principal: Principal, write: Write) -> None:
+    """What a disconnecting client sent is kept. The body of a signed request is received whole, to be checked."""
+    body = bodies.incoming(request._request)
+    if body is None or body.verify is not None:
+        await write(await bodies.read(request._request, principal))
         return
     try:
-        async for piece in cast("AsyncIterator[bytes]", chunks):
+        async for piece in body.chunks():
             await write(piece)
     except RequestAborted:
         return

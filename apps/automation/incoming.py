@@ -195,18 +195,19 @@ def _filled(value: Any, names: Mapping[str, Any], until: float) -> Any:
 # Events
 
 
-def find_signed(key: uuid.UUID | None, headers: Mapping[str, str], body: bytes) -> IncomingWebhook | None:
-    """The webhook at this address, if one of its secrets signed the request."""
+def find_webhook(key: uuid.UUID | None) -> IncomingWebhook | None:
+    """The webhook at this address."""
     found = IncomingWebhook.objects.select_related("agent").filter(owner__is_active=True)
-    webhook = found.filter(pk=key).first() if key else None
-    if webhook is None:
-        return None
+    return found.filter(pk=key).first() if key else None
+
+
+def is_signed(webhook: IncomingWebhook, headers: Mapping[str, str], body: bytes) -> bool:
+    """Did one of the webhook's secrets sign the request?"""
     now = sql.database_time()
     keys = [webhook.secret]
     if webhook.old_secret_until is not None and webhook.old_secret_until > now:
         keys.append(webhook.old_secret)
-    is_signed = webhook_signatures.is_signed(webhook.scheme, keys, headers, body, now.timestamp())
-    return webhook if is_signed else None
+    return webhook_signatures.is_signed(webhook.scheme, keys, headers, body, now.timestamp())
 
 
 def receive(webhook: IncomingWebhook, headers: Mapping[str, str], body: Any, own_id: str = "") -> IncomingEvent | None:

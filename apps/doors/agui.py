@@ -84,7 +84,7 @@ async def _run(request: HttpRequest, slug: str) -> HttpResponseBase:
     incoming = await http.authenticate_request(request, slug, f"{RESOURCE}/{slug}")
     principal, agent = incoming.principal, called_agent(incoming)
     check_allowed(principal, WRITE)
-    asked = _read(await http.read_object(request.body))
+    asked = await incoming.work_on_body(_read, await http.read_object(incoming))
     after = _last_event_id(request)
     with ExitStack() as stack:
         stack.callback(limits.open_stream(principal, incoming.address, agent.pk))

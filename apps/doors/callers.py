@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from django.http import HttpRequest
 
+import db
 from apps.a2a import http
 from apps.a2a.authentication import authenticate, check_access, find_agent
 from apps.a2a.errors import AgentNotFound, Unauthenticated
@@ -15,19 +17,21 @@ from apps.agents.models import Agent
 from apps.record.errors import check_allowed
 
 
-async def authenticate_caller(
-    request: HttpRequest, resource: str, scope: str = WRITE, slug: str = ""
-) -> http.AuthenticatedRequest:
-    """A caller with credentials, and the agent that the slug names. `resource`: the door's path.
+async def authenticate_caller(request: HttpRequest, resource: str, scope: str = WRITE) -> http.AuthenticatedRequest:
+    """A caller with credentials. `resource`: the door's path. The body, which names an agent, has not been received.
 
-    Raises BadCredentials, QuotaExceeded, Unauthenticated, AgentNotFound, MissingScope, MissingRole.
+    Raises BadCredentials, QuotaExceeded, Unauthenticated, MissingScope, MissingRole.
     """
-    slug = slug if request.headers.get("Authorization") else ""  # who has no key learns of no agent
-    incoming = await http.authenticate_request(request, slug, resource)
+    incoming = await http.authenticate_request(request, "", resource)
     if not incoming.principal.is_known:
         raise Unauthenticated
     check_allowed(incoming.principal, scope)
     return incoming
+
+
+async def with_agent(incoming: http.AuthenticatedRequest, slug: str) -> http.AuthenticatedRequest:
+    """The request with the agent that its body names, if any. Raises AgentNotFound."""
+    return replace(incoming, agent=await db.run(open_agent, incoming.principal, slug)) if slug else incoming
 
 
 def called_agent(incoming: http.AuthenticatedRequest) -> Agent:
@@ -39,9 +43,7 @@ def called_agent(incoming: http.AuthenticatedRequest) -> Agent:
 
 def open_agent(principal: Principal, slug: str) -> Agent:
     """The agent that this slug names, if the caller may use it. Raises AgentNotFound."""
-    agent = find_agent(slug)
-    check_access(principal, agent)
-    return agent
+    return check_access(principal, find_agent(slug))
 
 
 def recheck(request: HttpRequest, slug: str, scope: str = READ) -> partial[None]:

@@ -9,6 +9,7 @@ import uuid
 from typing import Any
 from urllib.parse import parse_qs
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
@@ -16,7 +17,7 @@ from django.views.decorators.csrf import csrf_exempt
 import db
 from apps.a2a import http
 from apps.a2a.errors import MethodNotAllowed, ParseError, problem
-from apps.accounts import quotas
+from apps.accounts import bodies, quotas
 from apps.accounts.principals import ANONYMOUS, address_key
 from apps.automation import incoming
 from apps.automation.models import IncomingEvent
@@ -51,12 +52,15 @@ async def _accept(request: HttpRequest, key: str) -> IncomingEvent:
     address = str(request.META.get("REMOTE_ADDR", ""))
     quotas.count_request(ANONYMOUS, address)
     db.caller.set(address_key(address))
-    webhook = await db.run(incoming.find_signed, _uuid(key), request.headers, request.body)
+    webhook = await db.run(incoming.find_webhook, _uuid(key))
     if webhook is None:
+        raise NotSigned
+    content = await bodies.read(request, ANONYMOUS, settings.INCOMING_EVENT_BYTES)
+    if not await db.run(incoming.is_signed, webhook, request.headers, content):
         raise NotSigned
     db.caller.set(f"hook:{webhook.pk}")
     quotas.count_event(str(webhook.pk))
-    body = await _read(request)
+    body = await _read(request, content)
     # Chosen here, because `db.run` may try again.
     event = await db.run(incoming.receive, webhook, request.headers, body, str(uuid.uuid4()))
     if event is None:
@@ -71,16 +75,15 @@ def _uuid(text: str) -> uuid.UUID | None:
         return None
 
 
-async def _read(request: HttpRequest) -> Any:
+async def _read(request: HttpRequest, content: bytes) -> Any:
     """The event: JSON, or a form with it as `payload`, which GitHub can send. Raises ParseError."""
-    content = request.body
     if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() == FORM:
         try:
             content = parse_qs(content.decode(), max_num_fields=10)["payload"][0].encode()
         except (ValueError, KeyError):
             raise ParseError("The form has no field payload with JSON. Send the event as application/json.") from None
     try:
-        return strict_json.to_storable(await http.read_body(content))
+        return strict_json.received(await http.parsed(content))
     except ValueError as error:
         raise ParseError(str(error)) from None
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from agentkit import text_part
@@ -109,7 +110,7 @@ def accept(
     run_fields: JSON = {"traceparent": traceparent or tracing.current_traceparent(), "priority": priority}
     if question is not None:
         run_fields |= {"slot": question.slot, "memory": question.memory}
-    stored = {**payments.storable(agent, message), "parts": blobs.store_large(message["parts"])}
+    stored = storable(agent, message)
     blobs.check_room(principal.workspace_id or agent.workspace_id, stored["parts"])
     accepted = sender, body_hash
     for _ in range(3):
@@ -129,6 +130,12 @@ def accept(
             if isinstance(refusal, Refusal):
                 raise
     raise InvalidParams("The same message is being sent twice at the same time. Send it again.", "messageId")
+
+
+def storable(agent: Agent, message: JSON) -> JSON:
+    """A user's message as it is recorded, with large content in files. Raises InvalidParams for too much data."""
+    parts = blobs.store_large(message["parts"], settings.MAX_DATA_BYTES)
+    return {**payments.storable(agent, message), "parts": parts}
 
 
 def _priority(principal: Principal, agent: Agent, message: JSON) -> Run.Priority:

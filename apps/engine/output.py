@@ -208,7 +208,9 @@ def size_of(value: Any, limit: int) -> int:
             raw = one.get("raw")
             size -= len(raw) // 4 if isinstance(raw, str) else 0
             left += [*one.keys(), *one.values()]
-        elif isinstance(one, Iterable) and not isinstance(one, bytes):
+        elif one is None or isinstance(one, int | float | bytes):
+            size += 8
+        elif isinstance(one, Iterable):
             left += one
             size += 1
         else:

@@ -451,7 +451,7 @@ def _record_answer_or_release(principal: Principal, agent: Agent, message: JSON,
 
 
 def _record_answer(principal: Principal, agent: Agent, message: JSON, said: AgentAnswer) -> Answered:
-    stored = {**payments.storable(agent, message), "parts": blobs.store_large(message["parts"])}
+    stored = accept.storable(agent, message)
     parts = blobs.store_large([dict(part) for part in said.answer.parts])
     answered: JSON = {"parts": parts, "metadata": {**said.answer.metadata, projection.AUTHOR_KEY: agent.slug}}
     target = lookup.find_target(principal, agent, message)

@@ -288,7 +288,7 @@ def _message_of(assignment: Assignment, raised: Exception) -> str:
     if not isinstance(raised, HandlerError):
         return AGENT_ERROR_MESSAGE
     owner, name = assignment.task.owner, assignment.agent.name
-    if owner is not None and owner.is_staff:
+    if owner is not None and owner.is_operator:
         return f"{name} cannot work at the moment. {assignment.redaction(str(raised))}"
     return f"{name} cannot work at the moment: its code cannot be loaded. Ask an operator, who sees why on its page."
 

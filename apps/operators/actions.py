@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -173,11 +173,11 @@ class BulkActionAdmin(ReadOnlyAdmin):
     every_one: ClassVar[str] = "operators.view_bulkaction"
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        return bool(request.user.is_staff)
+        return cast("User", request.user).is_operator
 
     def has_view_permission(self, request: HttpRequest, obj: BulkAction | None = None) -> bool:
         if obj is None or obj.operator_id == request.user.pk:
-            return bool(request.user.is_active and request.user.is_staff)
+            return cast("User", request.user).is_operator
         return request.user.has_perm(self.every_one)
 
     def get_queryset(self, request: HttpRequest) -> Any:

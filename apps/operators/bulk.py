@@ -210,7 +210,7 @@ def _obstacle(bulk: BulkAction) -> str:
     if action is None:
         return "This version of Parley does not have the action."
     operator = bulk.operator
-    if operator is None or not (operator.is_active and operator.is_staff and operator.has_perm(action.permission)):
+    if operator is None or not operator.may_operate(action.permission):
         return "Who began it no longer has the permission."
     return ""
 

@@ -58,7 +58,7 @@ class Watcher:
 
     def _viewer(self) -> User:
         user = signed_in_user(self.session)
-        if user is None or not user.is_staff:
+        if user is None or not user.is_operator:
             raise Closed(SIGNED_OUT)
         return user
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import ClassVar
 
-from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent
+from django.core.exceptions import RequestAborted, RequestDataTooBig, TooManyFieldsSent
 from django.db import InterfaceError, OperationalError
 
 from apps.accounts.authentication import BadCredentials, NotSigned
+from apps.accounts.bodies import BodyTooLarge
 from apps.accounts.challenges import challenge
 from apps.accounts.encryption import CannotDecrypt
 from apps.accounts.permissions import NEEDED_FOR_SCOPE, Permission, missing_permission
@@ -231,7 +232,9 @@ class InvalidFields(InvalidParams):
 OTHER_ERRORS: dict[type[Exception], tuple[Kind, str]] = {
     BadCredentials: (Kind.UNAUTHENTICATED, ""),
     QuotaExceeded: (Kind.TOO_MANY, ""),
+    BodyTooLarge: (Kind.TOO_LARGE, ""),
     RequestDataTooBig: (Kind.TOO_LARGE, "The request is too large."),
+    RequestAborted: (Kind.INVALID, "The request broke off."),
     TooManyFieldsSent: (Kind.INVALID, "The query has too many parameters."),
     CannotDecrypt: (Kind.UNAVAILABLE, "A secret cannot be decrypted. Ask an operator to check the server's log."),
     SessionUnreadable: (Kind.UNAVAILABLE, "The session cannot be read. Ask an operator to check the server's log."),

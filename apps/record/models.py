@@ -18,7 +18,7 @@ from django.db import models
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from apps.accounts.models import User, Workspace
+from apps.accounts.models import User, Workspace, may_operate
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
@@ -271,6 +271,10 @@ class Context(models.Model):
         return self.context_id if self.owner_id == principal.user_id else str(self.pk)
 
 
+APPROVE_EVERYWHERE = "record.approve_task"
+"""The permission of operators to decide about tool calls that need another person, in all workspaces."""
+
+
 class TaskQuerySet(models.QuerySet["Task"]):
     def visible_to(self, principal: Principal) -> TaskQuerySet:
         """The tasks that the caller may see: those that they began, and all of the sessions that they may see."""
@@ -285,18 +289,16 @@ class TaskQuerySet(models.QuerySet["Task"]):
         """Tasks about whose tool call `principal` may decide.
 
         These are one's own, and those that need two people or have no owner, if one may send messages in their
-        workspace. Operators may decide about these in all workspaces.
+        workspace. Operators with the permission `record.approve_task` may decide about these in all workspaces.
         """
         if principal.user_id is None:
             return self.none()
-        operator = User.objects.filter(pk=principal.user_id, is_active=True, is_staff=True)
-        may_decide: models.Q = models.Q(models.Exists(operator))
-        if principal.can(Permission.SEND):
-            may_decide |= models.Q(workspace=principal.workspace_id)
-        needs_others = models.Q(slot__approvers__gt=1) | models.Q(owner=None)
+        others = models.Q(slot__approvers__gt=1) | models.Q(owner=None)
+        if not may_operate(principal, APPROVE_EVERYWHERE):
+            here = principal.workspace_id if principal.can(Permission.SEND) else None
+            others &= models.Q(workspace=here)
         asking = self.filter(state=TaskState.INPUT_REQUIRED, slot__has_key="approvers")
-        mine = asking.filter(models.Q(owner=principal.user_id) | (needs_others & may_decide))
-        return principal.only_agents(mine, "agent")
+        return principal.only_agents(asking.filter(models.Q(owner=principal.user_id) | others), "agent")
 
     def unfinished(self) -> TaskQuerySet:
         return self.filter(state__any_of=UNFINISHED_STATES)
@@ -326,6 +328,7 @@ class Task(models.Model):
     objects = TaskQuerySet.as_manager()
 
     class Meta:
+        permissions = [("approve_task", "Can decide about tool calls in all workspaces")]
         indexes = [
             models.Index(fields=["owner", "-status_at", "-id"], name="tasks_of_an_owner_by_status"),
             models.Index(fields=["owner", "agent", "-status_at", "-id"], name="tasks_of_an_owner"),

@@ -192,12 +192,13 @@ ACT_FIELDS = ("at", "action", "object_type", "object_label", "address", "user_ag
 
 
 def _sign_in(person: User) -> dict[str, Any]:
+    tokens = Token.objects.filter(user=person, type__in=Token.Type)
     return {
         "addresses": list(EmailAddress.objects.filter(user=person).values("email", "verified", "primary")),
         "secondFactors": list(Authenticator.objects.filter(user=person).values("type", "created_at", "last_used_at")),
         "accounts": list(SocialAccount.objects.filter(user=person).values("provider", "uid", "last_login")),
         "programs": [
-            *Token.objects.filter(user=person).values("client__name", "type", "scopes", "created_at", "expires_at"),
+            *tokens.values("client__name", "type", "scopes", "created_at", "expires_at"),
             *Client.objects.filter(owner=person).values("name", "type", "created_at"),
         ],
         "browsers": list(UserSession.objects.filter(user=person).values("ip", "user_agent", "created_at")),

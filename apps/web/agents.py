@@ -26,7 +26,6 @@ from google.protobuf.json_format import ParseDict
 import db
 from apps.accounts import audit, authentication
 from apps.accounts.models import User
-from apps.accounts.people.sign_in import may_operate
 from apps.accounts.principals import Principal
 from apps.agents import cards, options
 from apps.agents.models import Agent, AgentVersion, in_words
@@ -113,7 +112,7 @@ def _may_edit(user: User, agent: Agent) -> bool:
 def tracebacks(request: HttpRequest, agent: Agent, runs: Iterable[Run]) -> list[tuple[Run, str]]:
     """What the agent's code raised in these runs, as HTML: for the agent's owner, and for operators who see runs."""
     user = cast("User", request.user)
-    sees_all = may_operate(user, "record.view_run")
+    sees_all = user.may_operate("record.view_run")
     seen = [run for run in runs if sees_all or (run.agent or agent).owner_id == user.pk]
     raised = [(run, (run.error or {}).get("traceback", "")) for run in seen]
     return [(run, render_code(whole, "pytb")) for run, whole in raised if whole]

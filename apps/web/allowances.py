@@ -9,7 +9,6 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest
 
 from apps.accounts.models import User
-from apps.accounts.people.sign_in import may_operate
 from apps.installation.models import NetworkAllowance, check_entry
 
 PERMISSION = "installation.add_networkallowance"
@@ -20,7 +19,7 @@ ASK_AN_OPERATOR = (
 
 
 def may_allow(person: User) -> bool:
-    return may_operate(person, PERMISSION)
+    return person.may_operate(PERMISSION)
 
 
 def is_entry(text: str) -> bool:

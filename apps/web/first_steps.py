@@ -45,7 +45,7 @@ def first_steps(request: HttpRequest) -> FirstSteps | None:
     At most four queries, for operators only.
     """
     reader = cast("User", request.user)
-    if not reader.is_staff or DismissedSteps.objects.filter(person=reader).exists():
+    if not reader.is_operator or DismissedSteps.objects.filter(person=reader).exists():
         return None
     offered = (
         (MAY_CONNECT, _connect_a_model),
@@ -62,7 +62,7 @@ MAY_CONNECT = "installation.add_modelconnection"
 def may_connect_model(request: HttpRequest) -> bool:
     """Is a language model missing that the reader can connect?"""
     reader = cast("User", request.user)
-    return lacks_model() and reader.is_staff and reader.has_perm(MAY_CONNECT)
+    return lacks_model() and reader.may_operate(MAY_CONNECT)
 
 
 def lacks_model() -> bool:

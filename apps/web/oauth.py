@@ -5,13 +5,16 @@ People see the pages for consent and for devices; the other addresses are for pr
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, cast
+from urllib.parse import urlencode
 
 from allauth.idp.oidc import views
-from allauth.idp.oidc.models import Client
+from allauth.idp.oidc.forms import RPInitiatedLogoutForm
+from allauth.idp.oidc.models import Client, Token
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.signing import Signer
@@ -28,6 +31,7 @@ from apps.accounts.audit import Subject
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.challenges import METADATA_PATH
 from apps.accounts.principals import TASK_SCOPES
+from db.sql import write_transaction
 
 View = Callable[..., HttpResponseBase]
 ORIGIN = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:\d{1,5})?(?=[/?]|\Z)", re.ASCII)
@@ -46,25 +50,65 @@ def if_enabled(view: View) -> View:
 
 
 def for_programs(view: View) -> View:
-    """Needs no CSRF token; requests are counted by address, because checking a secret is slow."""
+    """Needs no CSRF token. Requests are counted by address, and failures also by client, whether there is it or not.
+
+    Who sends a wrong secret is refused here, before `view` begins a transaction.
+    """
 
     @if_enabled
     @wraps(view)
     def answer(request: HttpRequest) -> HttpResponseBase:
+        address = str(request.META.get("REMOTE_ADDR", ""))
+        client, secret = oauth.credentials_in(request)
         try:
-            quotas.count_oauth(str(request.META.get("REMOTE_ADDR", "")))
+            quotas.count_oauth(address)
+            quotas.check_oauth_failures(client, address)
         except quotas.QuotaExceeded as exceeded:
-            said = {"error": "temporarily_unavailable", "error_description": str(exceeded)}
-            return JsonResponse(said, status=429, headers={"Retry-After": str(exceeded.retry_after)})
-        try:
-            response = view(request)
-        except ValidationError as wrong:  # the resource
-            said = {"error": "invalid_target", "error_description": " ".join(wrong.messages)}
-            response = JsonResponse(said, status=400)
+            wait = {"Retry-After": str(exceeded.retry_after)}
+            return _refusal("temporarily_unavailable", str(exceeded), 429, wait)
+        if secret and not oauth.has_secret(client, secret):
+            scheme = {"WWW-Authenticate": "Basic"} if "Authorization" in request.headers else {}
+            response: HttpResponseBase = _refusal("invalid_client", "This is not the client's secret.", 401, scheme)
+        else:
+            try:
+                response = view(request)
+            except ValidationError as wrong:  # the resource
+                response = _refusal("invalid_target", " ".join(wrong.messages))
+        if _error_in(response) in ("invalid_client", "invalid_grant"):
+            quotas.count_oauth_failure(client, address)
         response["Cache-Control"] = "no-store"
         return response
 
     return csrf_exempt(answer)
+
+
+def _refusal(error: str, words: str, status: int = 400, headers: dict[str, str] | None = None) -> JsonResponse:
+    return JsonResponse({"error": error, "error_description": words}, status=status, headers=headers)
+
+
+def _error_in(response: HttpResponseBase) -> str:
+    """The code of a refusal (RFC 6749 §5.2); "" for an answer."""
+    if response.status_code < 400 or not isinstance(response, HttpResponse):
+        return ""
+    said = json.loads(response.content or b"{}")
+    return str(said.get("error", "")) if isinstance(said, dict) else ""
+
+
+def token(request: HttpRequest) -> HttpResponseBase:
+    """A refresh token counts once, also at the same moment; a second use ends all tokens of its grant."""
+    oauth.signing_key()  # it may be made now, which is slow, and no work for a transaction
+    value = request.POST.get("refresh_token", "")
+    if request.POST.get("grant_type") != Client.GrantType.REFRESH_TOKEN or not value:
+        return cast(HttpResponseBase, views.token(request))
+    with write_transaction():
+        of_value = Token.objects.select_for_update().by_value(value)
+        held = of_value.filter(type=Token.Type.REFRESH_TOKEN).first()
+        response = cast(HttpResponseBase, views.token(request))
+        if held is None:
+            oauth.end_grant(value)
+        elif response.status_code == 200:
+            oauth.note_used(held)
+    return response
 
 
 @csrf_exempt
@@ -74,16 +118,53 @@ def authorize(request: HttpRequest) -> HttpResponseBase:
     asked = request.GET if request.method == "GET" else request.POST
     policy: dict[str, Any] = settings.SECURE_CSP
     if "request" not in request.POST:  # not yet the answer of the page's form
-        if not is_protected(asked):
-            words = "The program that sent you here must use PKCE (code_challenge). Tell its makers."
-            return render(request, "idp/oidc/error.html", {"error": {"description": words}}, status=400)
+        address = asked.get("redirect_uri", "")
+        if problem := _problem_of(asked):
+            return render(request, "idp/oidc/error.html", {"error": {"description": problem}}, status=400)
+        if "none" in asked.get("prompt", "").split() and not request.user.is_authenticated:
+            return _login_required(address, asked.get("state", ""))
         # A browser follows the form's redirect to the program only if the page allows it.
-        policy = {**policy, "form-action": ["'self'", *redirect_source(asked.get("redirect_uri", ""))]}
+        policy = {**policy, "form-action": ["'self'", *redirect_source(address)]}
     response = cast(HttpResponseBase, csp_override(policy)(views.authorization)(request))
     if request.POST.get("action") == "grant" and "code=" in response.headers.get("Location", ""):
         _, asked_for = Signer().unsign_object(request.POST["request"])
         record_access(request, asked_for["client_id"], request.POST.getlist("scopes"))
     return response
+
+
+def _problem_of(asked: Mapping[str, str]) -> str:
+    """Why a request for a code is not answered to the program, in a sentence for the person; "" if it is."""
+    if not is_protected(asked):
+        return "The program that sent you here must use PKCE (code_challenge). Tell its makers."
+    name = asked.get("client_id", "")
+    client = Client.objects.filter(pk=name).first() if name.isprintable() else None
+    if client is None:
+        return "Parley does not know the program that sent you here. Tell its makers."
+    if not oauth.is_registered(asked.get("redirect_uri", ""), client.get_redirect_uris()):
+        return "The address to which the program wants you to return is not one that it registered. Tell its makers."
+    return ""
+
+
+def _login_required(address: str, state: str) -> HttpResponse:
+    """The program asked without showing a page (`prompt=none`), and nobody is signed in (OpenID Connect §3.1.2.6)."""
+    said = {"error": "login_required", "error_description": "Nobody is signed in here."}
+    query = urlencode(said | ({"state": state} if state else {}))
+    response = HttpResponse(status=302)  # Django's class for redirects refuses the schemes of apps
+    response["Location"] = f"{address}{'&' if '?' in address else '?'}{query}"
+    return response
+
+
+class LogoutForm(RPInitiatedLogoutForm):  # type: ignore[misc]  # allauth has no types
+    """Leads back only to an address that the program registered, to the letter."""
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean()
+        address, client = cleaned.get("post_logout_redirect_uri"), cleaned.get("client")
+        if address and client:
+            known = client.get_post_logout_redirect_uris() or client.get_redirect_uris()
+            if not oauth.is_registered(address, known):
+                self.add_error("post_logout_redirect_uri", "The program did not register this address.")
+        return cleaned
 
 
 def record_access(request: HttpRequest, client: str, scopes: list[str]) -> None:
@@ -142,10 +223,10 @@ oidc_urlpatterns = [
     path("oauth/authorize", authorize, name="authorization"),
     path("oauth/device", device, name="device_authorization"),
     path("oauth/device/code", for_programs(views.device_code), name="device_code"),
-    path("oauth/token", for_programs(views.token), name="token"),
+    path("oauth/token", for_programs(token), name="token"),
     path("oauth/revoke", for_programs(views.revoke), name="revoke"),
     path("oauth/userinfo", for_programs(views.user_info), name="userinfo"),
-    path("oauth/logout", if_enabled(views.logout), name="logout"),
+    path("oauth/logout", if_enabled(views.LogoutView.as_view(form_class=LogoutForm)), name="logout"),
 ]
 urlpatterns = [
     path(METADATA_PATH.removeprefix("/"), resource_metadata),

@@ -20,6 +20,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.text import Truncator
 
+from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.record import lineage, lookup, wire
 from apps.record.content.parts import words_of
@@ -69,7 +70,7 @@ def task(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
         "place": plan_context(found, principal_of(request)),
         "documents": {name: title for name, (title, _) in DOCUMENTS.items()},
         "title": _title(found),
-        "operators_page": page_url(Task, found.pk) if request.user.is_staff else "",
+        "operators_page": page_url(Task, found.pk) if cast("User", request.user).is_operator else "",
     }
     return page(request, "web/task.html", **about)
 

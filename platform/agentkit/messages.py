@@ -44,11 +44,11 @@ class FrozenList(list[Any]):
 
 def frozen[T](value: T) -> T:
     """A copy of JSON values that cannot be changed, at any depth."""
-    kind = type(value)
+    kind: Any = type(value)  # `isinstance` and `cast` would take most of the time of large values
     if kind is dict:
-        return cast(T, FrozenDict({name: frozen(one) for name, one in cast(dict[str, Any], value).items()}))
+        return FrozenDict({name: frozen(one) for name, one in value.items()})  # type: ignore[attr-defined, return-value]
     if kind is list or kind is tuple:
-        return cast(T, FrozenList(map(frozen, cast(Sequence[Any], value))))
+        return FrozenList(map(frozen, value))  # type: ignore[call-overload, return-value]
     return value
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import re
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
@@ -23,6 +22,7 @@ from apps.operators.consumers import live_panel_route  # noqa: E402
 from apps.web.sessions import consumers  # noqa: E402
 from config.garbage import freeze_imported_objects  # noqa: E402
 from config.handlers import (  # noqa: E402
+    ASYNC_PATH,
     MeasuredEdges,
     Receive,
     RequestLimits,
@@ -33,13 +33,10 @@ from config.handlers import (  # noqa: E402
     Send,
     SocketLimits,
     handle_async,
+    largest_body,
 )
 from telemetry import errors, tracing  # noqa: E402
 from telemetry.requests import ObservedRequests  # noqa: E402
-
-ASYNC_PATH = re.compile(
-    r"/(a2a|v1|mcp|agui|hooks|api/v1(?!/docs(/|\Z))|\.well-known(?!/o(penid|auth)-)|gateway/notifications|static|healthz|readyz|metrics)(/|\Z)"
-)
 
 log = logging.getLogger("parley.server")
 LAST_WRITE_SECONDS = 2.0
@@ -75,7 +72,7 @@ async def write_refusals() -> None:
 application = ProtocolTypeRouter(
     {
         "lifespan": lifespan,
-        "http": MeasuredEdges(ObservedRequests(SecurityHeaders(RetryAfterStop(RequestLimits(http))))),
+        "http": MeasuredEdges(ObservedRequests(SecurityHeaders(RetryAfterStop(RequestLimits(http, largest_body))))),
         "websocket": MeasuredEdges(SameOrigin(SocketLimits(AuthMiddlewareStack(URLRouter(SOCKETS))))),
     }
 )

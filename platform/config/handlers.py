@@ -7,12 +7,12 @@ import io
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, cast
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from asgiref.sync import iscoroutinefunction
 from channels.security.websocket import WebsocketDenier
@@ -25,6 +25,10 @@ from django.http.response import HttpResponseBase
 from django.urls import ResolverMatch, resolve, set_script_prefix
 
 import db
+from apps.accounts import bodies
+from apps.accounts.authentication import session_user
+from apps.accounts.bodies import BodyTooSlow, IncomingBody
+from apps.accounts.principals import ANONYMOUS, Principal
 from config import error_responses
 from config.error_responses import ErrorResponse
 from config.middleware import other_form
@@ -42,11 +46,13 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 MAX_LINE_BYTES = 16 * 1024  # of the URL, and of each header
 BODY_SECONDS = 30.0  # without a byte of a body, and for a body besides its bytes' time
 BODY_BYTES_A_SECOND = 1_000  # slower bodies are refused
+ASYNC_PATH = re.compile(
+    r"/(a2a|v1|mcp|agui|hooks|api/v1(?!/docs(/|\Z))|\.well-known(?!/o(penid|auth)-)|gateway/notifications|static|healthz|readyz|metrics)(/|\Z)"
+)
+"""Addresses of async views; others are pages, which Django's own handler serves."""
 SOCKET_MESSAGES, SOCKET_MESSAGES_A_SECOND = 200.0, 20.0  # that a WebSocket may send at once, and in the long run
 LINGER_SECONDS = 5.0  # to discard the rest of a refused body, so that the client reads the answer
 ANY_HOST_PATHS = ("/healthz", "/readyz", "/metrics")  # probes use IP addresses
-UPLOAD_PATH = re.compile(r"/api/v1/uploads(/[^/]+)?/?")
-CHUNK_BYTES = 256 * 1024  # for an upload's view, about
 POLICY_VIOLATION = 1008  # RFC 6455 §7.4.1
 BODILESS = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 
@@ -195,28 +201,25 @@ class RetryAfterStop:
                 await send_response(response, send)
 
 
-class BodyTooSlow(Exception):
-    """A body does not come on."""
-
-
 class RequestLimits:
     """ASGI middleware that refuses too long URLs, headers and bodies, and bodies that come too slowly.
 
-    A body is refused by its Content-Length, or once too much has arrived.
+    A body is refused by its Content-Length, or once too much has arrived. Whatever the application answers then, the
+    refusal is sent. `largest` says how large a body may be, in bytes, by what the head of its request says.
     """
 
-    def __init__(self, application: Application) -> None:
-        self.application = application
+    def __init__(self, application: Application, largest: Callable[[Scope], Awaitable[int]]) -> None:
+        self.application, self.largest = application, largest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_event = scope["path"].startswith("/hooks/")
-        limit: int = settings.INCOMING_EVENT_BYTES if is_event else settings.MAX_REQUEST_BYTES
+        limit = await self.largest(scope)
         size, waited = 0, 0.0
-        is_complete = False
+        is_complete = has_begun = False
+        error = _refused_head(scope, limit)
 
         async def receive_limited() -> Message:
             """Raises RequestDataTooBig, BodyTooSlow."""
-            nonlocal size, waited, is_complete
+            nonlocal size, waited, is_complete, error
             if is_complete:
                 return await receive()  # until the client leaves
             began = time.monotonic()
@@ -224,23 +227,27 @@ class RequestLimits:
                 async with asyncio.timeout(min(BODY_SECONDS, BODY_SECONDS + size / BODY_BYTES_A_SECOND - waited)):
                     message = await receive()
             except TimeoutError:
+                error = error_responses.TOO_SLOW
                 raise BodyTooSlow from None
             waited += time.monotonic() - began
             is_complete = not message.get("more_body", False)
             size += len(message.get("body", b""))
             if size > limit:
+                error = error_responses.too_large(limit)
                 raise RequestDataTooBig
             return message
 
-        error = _refused_head(scope, limit)
+        async def send_unless_refused(message: Message) -> None:
+            nonlocal has_begun
+            if has_begun or error is None:
+                has_begun = True
+                await send(message)
+
         if error is None:
-            try:
-                await self.application(scope, receive_limited, send)
+            with suppress(RequestDataTooBig, BodyTooSlow):
+                await self.application(scope, receive_limited, send_unless_refused)
+            if error is None or has_begun:
                 return
-            except RequestDataTooBig:
-                error = error_responses.too_large(limit)
-            except BodyTooSlow:
-                error = error_responses.TOO_SLOW
         response = error_response(error, scope["path"])
         response["Connection"] = "close"
         await send_response(response, send, more_body=True)
@@ -250,6 +257,32 @@ class RequestLimits:
                     with suppress(RequestDataTooBig):
                         await receive_limited()
         await send({"type": "http.response.body"})
+
+
+async def largest_body(scope: Scope) -> int:
+    """How large the body of a request may be, in bytes.
+
+    Async views say what is less, once they know their caller. Pages receive a body first, so for a large one the
+    session is looked up here.
+    """
+    path = scope["path"]
+    if path.startswith("/hooks/"):
+        return int(settings.INCOMING_EVENT_BYTES)
+    if not ASYNC_PATH.match(path) and _says_more(scope, settings.ANONYMOUS_REQUEST_BYTES):
+        return bodies.limit_of(await db.run(_session_principal, scope))
+    return int(settings.MAX_REQUEST_BYTES)
+
+
+def _says_more(scope: Scope, size: int) -> bool:
+    """Does the head announce a body of more bytes, or one of unknown length?"""
+    headers = dict(scope["headers"])
+    length = headers.get(b"content-length", b"")
+    return b"transfer-encoding" in headers or (length.isdigit() and int(length) > size)
+
+
+def _session_principal(scope: Scope) -> Principal:
+    user = session_user(ASGIRequest(scope, io.BytesIO()))
+    return user.principal if user else ANONYMOUS
 
 
 def _refused_head(scope: Scope, limit: int) -> ErrorResponse | None:
@@ -267,77 +300,40 @@ async def handle_async(scope: Scope, receive: Receive, send: Send) -> None:
     """Run the path's async view on the server's event loop, without middleware, until the client leaves.
 
     Django's handler keeps a thread and a database connection for each request, even one that waits for minutes. These
-    views need neither: they use `db`, and check credentials themselves.
+    views need neither: they use `db`, and check credentials themselves, before they receive a body (`accounts.bodies`).
     """
-    if UPLOAD_PATH.fullmatch(scope["path"]) and _is_streamed_upload(scope):
-        # The view reads the body, so it notices when the client leaves.
-        await _respond({**scope, "body_chunks": body_chunks(receive)}, io.BytesIO(), send)
-        return
-    body = io.BytesIO()
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return
-        body.write(message.get("body", b""))
-        more = message.get("more_body", False)
-    body.seek(0)
-    await _until_gone(receive, _respond(scope, body, send))
-
-
-async def _until_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
-    """Await `work`, or cancel it when the client leaves."""
-    worker = asyncio.current_task()
-    assert worker is not None
+    body = IncomingBody(receive)
+    work = asyncio.current_task()
+    assert work is not None
+    watcher: asyncio.Task[None] | None = None
 
     async def watch() -> None:
-        await receive()
-        worker.cancel()
+        with suppress(RequestAborted, RequestDataTooBig):
+            await body.discard()
+            await receive()
+        work.cancel()
 
-    watcher = asyncio.create_task(watch())
+    def begin_to_watch() -> None:
+        nonlocal watcher
+        watcher = watcher or asyncio.create_task(watch())
+
+    body.when_complete = begin_to_watch
+    if scope["method"] in ("GET", "HEAD"):
+        begin_to_watch()
     try:
-        await work
+        await _respond(scope, body, send, begin_to_watch)
     except asyncio.CancelledError:
-        if not watcher.done() or worker.uncancel():  # then the server stops
+        if watcher is None or not watcher.done() or work.uncancel():  # then the server stops
             raise
     finally:
-        watcher.cancel()
+        if watcher is not None:
+            watcher.cancel()
 
 
-def _is_streamed_upload(scope: Scope) -> bool:
-    """Is the body a file or a piece of one, which need not be whole before the view runs?
-
-    Who signs a request signs its whole body, so that is read before the signature is checked.
-    """
-    if any(name == b"signature-input" for name, _ in scope["headers"]):
-        return False
-    method = scope["method"].upper()  # as Django takes it
-    return method == "PATCH" or (method == "POST" and b"filename" in parse_qs(scope["query_string"]))
-
-
-async def body_chunks(receive: Receive) -> AsyncIterator[bytes]:
-    """The body in chunks, once. Raises RequestAborted after the last chunk if the client left."""
-    chunk = bytearray()
-    more = True
-    while more:
-        try:
-            message = await receive()
-        except BodyTooSlow:
-            message = {"type": "http.disconnect"}  # what came is kept, and the client asks how far it got
-        if message["type"] == "http.disconnect":
-            yield bytes(chunk)
-            raise RequestAborted
-        chunk += message.get("body", b"")
-        more = message.get("more_body", False)
-        if len(chunk) >= CHUNK_BYTES or not more:
-            yield bytes(chunk)
-            chunk.clear()
-
-
-async def _respond(scope: Scope, body: io.BytesIO, send: Send) -> None:
+async def _respond(scope: Scope, body: IncomingBody, send: Send, begin_to_watch: Callable[[], None]) -> None:
     """Send the response of the path's view, or an error."""
     try:
-        request = ASGIRequest(scope, body)
+        request = ASGIRequest({**scope, "body": body}, body)
     except (UnicodeDecodeError, BadRequest):
         await send_response(error_response(error_responses.MALFORMED, scope["path"]), send)
         return
@@ -358,9 +354,12 @@ async def _respond(scope: Scope, body: io.BytesIO, send: Send) -> None:
         response = error_response(error_responses.WRONG_HOST, request.path)
     except Http404:
         response = other_form(request) or error_response(error_responses.NOT_FOUND, request.path)
+    except (RequestAborted, RequestDataTooBig):
+        response = error_response(error_responses.MALFORMED, request.path)
     except Exception:
         log.exception("%s /%s failed", request.method, _route(request))
         response = error_response(error_responses.INTERNAL, request.path)
+    begin_to_watch()
     try:
         await send_response(response, send, head_only=request.method == "HEAD")
     except Exception:

@@ -2,6 +2,7 @@
 
 from urllib.parse import urlsplit
 
+from django.conf import global_settings
 from whitenoise.compress import Compressor
 
 from config import middleware
@@ -399,12 +400,15 @@ CELERY_BEAT_SCHEDULE = {
 # Limits of requests
 MAX_REQUEST_BYTES = 20 * 1024 * 1024  # of a body; larger ones get 413
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_REQUEST_BYTES
+ANONYMOUS_REQUEST_BYTES = 64 * 1024  # of a body from somebody without credentials, or signed out
 MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=200 * 1024 * 1024)  # of one file
 MAX_UPLOADED_BYTES = 2 * 1024**3  # unexpired, of one person
 MAX_OPEN_UPLOADS = 20  # unfinished, of one person
 UPLOAD_SECONDS = 24 * 3600.0  # how long an upload is kept
 UPLOADS_DIR = DATA_DIR / "uploads"  # of unfinished files; on the file system of the stored files
 MAX_JSON_DEPTH = 64
+MAX_JSON_VALUES = env.int("MAX_JSON_VALUES", default=50_000)  # of one body: items of lists, fields, lists and objects
+MAX_DATA_BYTES = env.int("MAX_DATA_BYTES", default=1024 * 1024)  # of one data part, as JSON
 MAX_NUMBER_DIGITS = 400
 MAX_PARTS = 100  # of one message
 MAX_ID_LENGTH = 200
@@ -500,6 +504,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
+PASSWORD_HASHERS = [*global_settings.PASSWORD_HASHERS, "apps.accounts.oauth.RandomSecretHasher"]  # programs' secrets
 AUTHENTICATION_BACKENDS = ["apps.accounts.people.backend.Backend"]
 LOGIN_URL = "web:sign-in"
 LOGIN_REDIRECT_URL = "web:home"
@@ -509,7 +514,8 @@ OAUTH_ENABLED = env.bool("OAUTH_ENABLED", default=True)
 IDP_OIDC_ADAPTER = "apps.accounts.oauth.Adapter"
 IDP_OIDC_REFRESH_TOKEN_EXPIRES_IN = 30 * 24 * 3600  # seconds, from its last use
 OIDC_PRIVATE_KEY = env.str("OIDC_PRIVATE_KEY", default="", multiline=True)  # RSA, in PEM; empty: made in DATA_DIR
-OAUTH_REQUESTS_PER_MINUTE = 120  # of tokens and device codes, from one address: a client's secret is slow to check
+OAUTH_REQUESTS_PER_MINUTE = 120  # of tokens and device codes, from one address
+OAUTH_FAILURES_PER_MINUTE = 10  # wrong secrets, codes and refresh tokens of one client, from one address
 
 # Signing in: https://docs.allauth.org
 ACCOUNT_ADAPTER = "apps.accounts.people.sign_in.Adapter"

@@ -9,8 +9,10 @@ from django.test.utils import CaptureQueriesContext
 
 import db
 from apps.a2a import authentication
+from apps.a2a.errors import AgentNotFound
 from apps.a2a.requests import ListTasksRequest
 from apps.a2a.tasks import accepted_snapshot, find_task, list_tasks
+from apps.agents.models import CLOSED, Agent
 from apps.engine import send
 from tests.a2a.calling import message
 
@@ -39,6 +41,22 @@ async def test_admitting_a_caller_takes_one_query(ada_key, ada_at, echo, public_
     asked = RequestFactory().get("/")
     assert await db.run(counted, authentication.authenticate, f"Bearer {ada_key}", "echo", asked) == 1
     assert await db.run(counted, authentication.authenticate, "", "open-echo", asked) == 1
+
+
+async def test_hidden_agent_takes_as_many_queries_as_none(ada_key, ada_at, bob, echo):
+    await ada_at("echo").call("GetTask", {"id": "a"})  # notes the key's use, once a minute
+    asked = RequestFactory().get("/")
+    elsewhere = {"owner": bob, "workspace": bob.personal_workspace}
+
+    def refused(authorization, slug):
+        with pytest.raises(AgentNotFound):
+            authentication.authenticate(authorization, slug, asked)
+
+    for authorization in ("", f"Bearer {ada_key}"):
+        absent = await db.run(counted, refused, authorization, "absent")
+        for access in CLOSED:
+            await db.run(lambda access=access: Agent.objects.filter(pk=echo.pk).update(access=access, **elsewhere))
+            assert await db.run(counted, refused, authorization, "echo") == absent, access
 
 
 async def test_a_task_is_shown_by_one_query(tasks, ada, bob, echo):

@@ -10,6 +10,7 @@ from apps.agents.models import Agent
 from apps.record.execution import Run
 from apps.record.models import Task
 from tests.api.calling import Caller
+from tests.members import operator
 from tests.web.test_approvals import a_call, ask
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def boss_calls(transactional_db: None) -> Caller:
-    return Caller(ApiKey.issue(User.objects.create_user("boss@example.org", "a long password", is_staff=True), "t")[1])
+    return Caller(ApiKey.issue(operator("boss@example.org", "approve_task"), "t")[1])
 
 
 async def test_a_second_person_decides_by_the_api(

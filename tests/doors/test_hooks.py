@@ -75,14 +75,14 @@ async def test_a_body_of_github_that_started_nothing_may_come_again(webhook):
 
 async def test_an_event_of_a_webhook_that_is_deleted_meanwhile_is_refused_like_one_of_none(webhook, monkeypatch):
     made = await db.run(webhook)
-    find = incoming.find_signed
+    check = incoming.is_signed
 
-    def find_and_delete(*request):
-        found = find(*request)
+    def check_and_delete(*request):
+        is_signed = check(*request)
         IncomingWebhook.objects.all().delete()
-        return found
+        return is_signed
 
-    monkeypatch.setattr(incoming, "find_signed", find_and_delete)
+    monkeypatch.setattr(incoming, "is_signed", check_and_delete)
     deleted = await post(made.pk, **signature(made))
     assert deleted == await post(uuid.uuid4(), **signature(made))
     assert deleted[0] == 401

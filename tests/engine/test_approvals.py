@@ -9,7 +9,6 @@ import db
 from agentkit.llm.approvals import answer_in
 from agentkit.testing import user_message
 from apps.accounts.audit_models import AuditEntry
-from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent, ToolPolicy
 from apps.agents.registration import register_hosted
@@ -21,7 +20,7 @@ from apps.record.execution import Run
 from apps.record.models import Context, Event, Task
 from apps.record.runs import LeaseLost
 from tests.engine.approving import HOOKS, LOOKED, SENT
-from tests.members import member
+from tests.members import member, operator
 from tests.working import begin, carry_out, let_the_lease_run_out
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
@@ -44,7 +43,7 @@ class Anonymous:
 
 @pytest.fixture
 def boss(db):
-    return User.objects.create_user("boss@example.org", "a long password", is_staff=True)
+    return operator("boss@example.org", "approve_task")
 
 
 def policy(agent, tool, policy):

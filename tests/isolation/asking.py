@@ -71,7 +71,7 @@ class Caller:
 
 
 def callers(world: World) -> list[Caller]:
-    """Each role of our workspace, a key that may do little, an operator of the installation, and nobody."""
+    """Each role of our workspace, keys that may do little and nothing, an operator of the installation, and nobody."""
     found = []
     for role, person in world.ours.people.items():
         found.append(Caller(str(role), _browser(person), _key(world, person)))
@@ -79,7 +79,7 @@ def callers(world: World) -> list[Caller]:
     found.append(Caller("limited key", _browser(member), _key(world, member, scopes=[READ], agents=["echo"])))
     operator = User.objects.create_superuser("operator@ouruniverse.example", "correct horse", name="Operator")
     found.append(Caller("operator", _browser(operator), ApiKey.issue(operator, "ours")[1]))
-    return [*found, Caller("nobody", Client())]
+    return [*found, Caller("wrong key", Client(), f"parley_{'0' * 12}_{'x' * 40}"), Caller("nobody", Client())]
 
 
 def owner_of_theirs(world: World) -> Caller:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import rfc8785
 from django import forms
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apps.engine.output import clean
 from apps.plans.definitions import InvalidYaml, read_yaml
@@ -34,3 +39,51 @@ def test_texts_of_such_values_are_refused(way: Callable[[str], Any], text: str) 
 def test_yaml_has_no_infinite_numbers(text: str) -> None:
     with pytest.raises(InvalidYaml):
         read_yaml(text)
+
+
+DENSE = b'{"b":[[[[[[1]]]]]]}'
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53) + 1, 2**53 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner, max_size=5),
+)
+
+
+def test_too_many_values_are_refused_by_their_number() -> None:
+    with pytest.raises(strict_json.InvalidJSON, match="more than 100 values"):
+        strict_json.parse(b"[" + b",".join([DENSE] * 20) + b"]", 100)
+
+
+@pytest.mark.parametrize("text", [["a,[{" * 1000], [], {"a": '\\" ,[' * 50}, ["x" * 200_000, "," * 200_000]])
+def test_signs_in_strings_are_no_values(text: Any) -> None:
+    assert strict_json.parse(json.dumps(text).encode(), 10) == text
+
+
+@pytest.mark.parametrize("depth", [64, 65])
+def test_depth_counts_across_long_texts(depth: int, settings: Any) -> None:
+    settings.MAX_JSON_DEPTH = 64
+    body = b'["' + b"x" * 100_000 + b'",' + b"[" * (depth - 1) + b"]" * depth
+    if depth == 64:
+        strict_json.parse(body)
+    else:
+        with pytest.raises(strict_json.InvalidJSON, match="nested deeper"):
+            strict_json.parse(body)
+
+
+@given(JSON)
+def test_a_digest_is_of_the_canonical_form(value: Any) -> None:
+    assert strict_json.digest_of(value) == hashlib.sha256(rfc8785.dumps(value)).hexdigest()
+
+
+@given(JSON | st.integers())
+def test_what_was_parsed_is_stored_as_anything_else(value: Any) -> None:
+    def outcome(way: Callable[[Any], Any]) -> Any:
+        try:
+            return way(value)
+        except ValueError as error:
+            return str(error)
+
+    assert outcome(strict_json.received) == outcome(strict_json.to_storable)

@@ -22,6 +22,8 @@ from django.conf import settings  # noqa: E402
 from django.http import HttpRequest, JsonResponse, StreamingHttpResponse  # noqa: E402
 from django.urls import path  # noqa: E402
 
+from apps.accounts import bodies  # noqa: E402
+from apps.accounts.principals import ANONYMOUS  # noqa: E402
 from config import handlers, uvicorn_http  # noqa: E402
 from config.handlers import RequestLimits, SameOrigin, SocketLimits, handle_async  # noqa: E402
 
@@ -33,7 +35,7 @@ async def counts(request: HttpRequest) -> JsonResponse:
 
 
 async def size(request: HttpRequest) -> JsonResponse:
-    return JsonResponse({"bytes": len(request.body)})
+    return JsonResponse({"bytes": len(await bodies.read(request, ANONYMOUS, settings.MAX_REQUEST_BYTES))})
 
 
 async def wait(request: HttpRequest) -> JsonResponse:
@@ -89,8 +91,14 @@ urlpatterns = [
     path("ticks", stream, {"chunk": b"tick\n", "pause": 0.02}),
 ]
 settings.ROOT_URLCONF = __name__
+
+
+async def largest(scope: handlers.Scope) -> int:
+    return int(settings.MAX_REQUEST_BYTES)
+
+
 application = ProtocolTypeRouter(
-    {"http": RequestLimits(handle_async), "websocket": SameOrigin(SocketLimits(Parrot.as_asgi()))}
+    {"http": RequestLimits(handle_async, largest), "websocket": SameOrigin(SocketLimits(Parrot.as_asgi()))}
 )
 handlers.BODY_SECONDS, uvicorn_http.HEAD_SECONDS = 3.0, 1.5
 handlers.SOCKET_MESSAGES, handlers.SOCKET_MESSAGES_A_SECOND = 5.0, 0.0

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from asgiref.testing import ApplicationCommunicator
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.db import connection
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
@@ -18,12 +19,14 @@ from django.test import override_settings
 from django.urls import path
 
 import db
+from apps.accounts import bodies
 from apps.accounts.models import User
+from apps.accounts.principals import ANONYMOUS
 from apps.agents.models import Agent
 from apps.engine.send import accept_and_publish, wait_until_settled
 from apps.record import feed, wire
 from apps.record.models import Context
-from config.handlers import RequestLimits, RetryAfterStop, handle_async
+from config.handlers import RequestLimits, RetryAfterStop, handle_async, largest_body
 
 pytestmark = pytest.mark.services("waiting views hold no connection of the pool, and hear by the channel layer")
 begun = asyncio.Event()
@@ -63,7 +66,12 @@ async def fails(request: HttpRequest) -> HttpResponse:
 
 
 async def size(request: HttpRequest) -> HttpResponse:
-    return JsonResponse({"bytes": len(request.body), "method": request.method})
+    body = await bodies.read(request, ANONYMOUS, settings.MAX_REQUEST_BYTES)
+    return JsonResponse({"bytes": len(body), "method": request.method})
+
+
+async def hasty(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({"bytes": len(request.body)})
 
 
 def threaded(request: HttpRequest) -> HttpResponse:
@@ -84,7 +92,8 @@ urlpatterns = [
     path("a2a/hangs", hangs),
     path("a2a/fails", fails),
     path("other/fails", fails),
-    path("size", size),
+    path("a2a/size", size),
+    path("a2a/hasty", hasty),
     path("threaded", threaded),
     path("plain", plain),
     path("awaits", awaits),
@@ -108,7 +117,7 @@ def request_to(
         "query_string": b"",
         "headers": [(name.encode(), value.encode()) for name, value in {"host": "localhost", **headers}.items()],
     }
-    return ApplicationCommunicator(RequestLimits(handler), scope)
+    return ApplicationCommunicator(RequestLimits(handler, largest_body), scope)
 
 
 async def answered(
@@ -203,13 +212,17 @@ async def test_an_address_that_leads_nowhere_is_a_404_in_json() -> None:
 
 async def test_a_body_at_the_limit_is_taken_and_one_beyond_is_not() -> None:
     with override_settings(MAX_REQUEST_BYTES=1000):
-        assert (await answered("/size", method="POST", body=b"x" * 1000))[0] == 200
-        status, _, body = await answered("/size", method="POST", body=b"x" * 1001)
-    assert (status, json.loads(body)["error"]["status"]) == (413, "INVALID_ARGUMENT")
+        assert (await answered("/a2a/size", method="POST", body=b"x" * 1000))[0] == 200
+        status, _, body = await answered("/a2a/size", method="POST", body=b"x" * 1001)
+    assert (status, json.loads(body)["error"]["code"]) == (413, 413)
+
+
+async def test_no_view_gets_a_body_before_it_asks_for_it() -> None:
+    assert (await answered("/a2a/hasty", method="POST", body=b"x"))[0] == 500
 
 
 async def test_an_endless_body_is_refused_while_it_is_coming() -> None:
-    communicator = request_to("/size", method="POST")
+    communicator = request_to("/a2a/size", method="POST")
     with override_settings(MAX_REQUEST_BYTES=1000):
         for _ in range(3):
             await communicator.send_input({"type": "http.request", "body": b"x" * 500, "more_body": True})
@@ -217,11 +230,11 @@ async def test_an_endless_body_is_refused_while_it_is_coming() -> None:
 
 
 async def test_head_gets_the_headers_alone_and_a_host_that_is_not_ours_nothing() -> None:
-    _, said, body = await answered("/size")
+    _, said, body = await answered("/a2a/size")
     assert int(said["content-length"]) == len(body)
-    status, headers, body = await answered("/size", method="HEAD")
+    status, headers, body = await answered("/a2a/size", method="HEAD")
     assert (status, headers["content-type"], body) == (200, "application/json", b"")
-    assert (await answered("/size", host="evil.example"))[0] == 400
+    assert (await answered("/a2a/size", host="evil.example"))[0] == 400
 
 
 async def test_a_request_that_the_servers_stop_cuts_off_may_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:

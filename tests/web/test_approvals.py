@@ -20,6 +20,7 @@ from apps.engine.questions import slot_of
 from apps.record.execution import Run
 from apps.record.models import Task
 from apps.web.questions import answer_from, fields_of
+from tests.members import operator
 from tests.web import telling
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -60,7 +61,7 @@ def ask(user: User, agent: Agent, call: dict[str, Any]) -> Task:
 
 @pytest.fixture
 def boss(db: None) -> User:
-    return User.objects.create_user("boss@example.org", "a long password", is_staff=True)
+    return operator("boss@example.org", "approve_task")
 
 
 @pytest.fixture

@@ -4,12 +4,14 @@ import base64
 import hashlib
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from allauth.idp.oidc.models import Client as Program
 from allauth.idp.oidc.models import Token
 from asgiref.sync import async_to_sync
+from django.db import connection
 from django.test import Client, RequestFactory
 from django.utils import timezone
 
@@ -20,7 +22,6 @@ from apps.accounts.authentication import BadCredentials, OpenStream, api_key_pri
 from apps.accounts.models import User
 from apps.accounts.people import links
 from apps.accounts.principals import KEYS, READ, WRITE
-from apps.agents.models import Agent
 from tests.a2a.test_queries import counted
 from tests.api.calling import Caller
 
@@ -35,7 +36,8 @@ CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest())
 
 @pytest.fixture(autouse=True)
 def _a_minute_of_its_own(monkeypatch):
-    monkeypatch.setattr(quotas, "oauth_counter", quotas.RequestCounter("oauth-of-a-test"))
+    for counter in ("oauth_counter", "oauth_failure_counter"):
+        monkeypatch.setattr(quotas, counter, quotas.RequestCounter(f"{counter}-of-a-test"))
 
 
 @pytest.fixture
@@ -120,7 +122,103 @@ def test_a_person_allows_a_program_what_it_asks_for_or_less(program, bob_browses
     assert (caller.user_id, caller.scopes) == (bob.pk, {READ})
     renewed = token(grant_type="refresh_token", refresh_token=answer["refresh_token"]).json()
     assert who(renewed["access_token"]).scopes == {READ}
-    assert token(grant_type="refresh_token", refresh_token=answer["refresh_token"]).status_code == 400
+
+
+def test_second_use_of_refresh_token_ends_its_grant(program, bob_browses):
+    def granted() -> dict:
+        return exchange(code_of(allow(bob_browses, ask(bob_browses), [READ]))).json()
+
+    def renewed(refresh_token: str):
+        return token(grant_type="refresh_token", refresh_token=refresh_token)
+
+    stolen, other = granted(), granted()
+    first = renewed(stolen["refresh_token"]).json()
+    second = renewed(first["refresh_token"]).json()
+    assert renewed(stolen["refresh_token"]).json()["error"] == "invalid_grant"
+    for ended in (stolen, first, second):
+        assert renewed(ended["refresh_token"]).status_code == 400
+        with pytest.raises(BadCredentials):
+            who(ended["access_token"])
+    assert who(other["access_token"]).is_known
+    assert renewed(other["refresh_token"]).status_code == 200
+
+
+@pytest.mark.services("of two uses at once, the database's locks let one through")
+def test_two_uses_at_once_of_refresh_token_end_its_grant(program, bob_browses):
+    first = exchange(code_of(allow(bob_browses, ask(bob_browses), [READ]))).json()
+
+    def renew(_: int):
+        try:
+            return token(grant_type="refresh_token", refresh_token=first["refresh_token"])
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as threads:
+        answers = sorted(threads.map(renew, range(2)), key=lambda one: one.status_code)
+    assert [one.status_code for one in answers] == [200, 400]
+    with pytest.raises(BadCredentials):
+        who(answers[0].json()["access_token"])
+
+
+def test_refused_request_leaves_refresh_token_usable(program, bob_browses):
+    answer = exchange(code_of(allow(bob_browses, ask(bob_browses), [READ]))).json()
+    asked = {"grant_type": "refresh_token", "refresh_token": answer["refresh_token"]}
+    assert token(**asked, scope="keys:write").json()["error"] == "invalid_scope"
+    assert token(**asked, resource="https://elsewhere.example/").json()["error"] == "invalid_target"
+    assert token(**asked).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"{BACK}?redirect=https://evil.example",
+        f"{BACK};evil",
+        f"{BACK}/",
+        f"{BACK}#",
+        "https://PROGRAM.example/back",
+        "https://program.example:443/back",
+        "https://program.example@evil.example/back",
+        "http://127.0.0.1:9000/other",
+        "http://127.0.0.1:9000@evil.example/app",
+        "http://localhost:9000/app",
+        "",
+    ],
+)
+def test_redirect_address_matches_to_the_letter(program, bob_browses, address):
+    Program.objects.update(redirect_uris=f"{BACK}\nhttp://127.0.0.1/app")
+    for prompt in ("", "none"):
+        refused = ask(bob_browses, redirect_uri=address, prompt=prompt)
+        assert (refused.status_code, refused.headers.get("Location")) == (400, None)
+
+
+def test_app_on_this_machine_chooses_its_port(program, bob_browses):
+    Program.objects.update(redirect_uris="http://127.0.0.1:1/app\nhttp://[::1]/app")
+    for address in ("http://127.0.0.1:9000/app", "http://[::1]:9000/app"):
+        page = ask(bob_browses, redirect_uri=address)
+        assert allow(bob_browses, page, [READ])["Location"].startswith(f"{address}?code=")
+
+
+def test_signed_out_leads_only_to_registered_addresses(program, bob, bob_browses):
+    hint = exchange(code_of(allow(bob_browses, ask(bob_browses, "openid", nonce="n"), ["openid"]))).json()["id_token"]
+    for address, leads in ((BACK, True), (f"{BACK}?next=https://evil.example", False), ("evil.app://x", False)):
+        asked = {"client_id": "program", "id_token_hint": hint, "post_logout_redirect_uri": address}
+        answer = Client().get("/oauth/logout", asked)
+        assert (answer.headers.get("Location") == address) == leads
+
+
+@pytest.mark.parametrize("prompt", ["none", "login none"])
+def test_program_learns_that_nobody_is_signed_in(program, prompt):
+    answer = ask(Client(), "openid", nonce="n", prompt=prompt)
+    assert answer.status_code == 302
+    assert parse_qs(urlsplit(answer["Location"]).query) | {"error_description": []} == {
+        "error": ["login_required"], "state": ["s"], "error_description": [],
+    }  # fmt: skip
+    assert answer["Location"].startswith(f"{BACK}?")
+    assert ask(Client(), prompt=prompt, redirect_uri="https://evil.example/").status_code == 400
+
+
+def test_program_without_consent_learns_so(program, bob_browses):
+    assert "error=consent_required" in ask(bob_browses, "openid", nonce="n", prompt="none")["Location"]
 
 
 def test_a_code_counts_once_and_a_second_use_ends_its_tokens(program, bob_browses):
@@ -204,29 +302,13 @@ def test_a_device_gets_a_token_once_its_person_has_confirmed_the_code(device, bo
     assert post("/oauth/token", **asked).status_code == 400
 
 
-def test_a_token_for_an_agent_does_not_find_another(program, echo, countdown, settings):
-    for access_token in (
-        by_itself(f"{READ} agent:echo"),
-        by_itself(READ, resource=f"{settings.PUBLIC_BASE_URL}/a2a/echo"),
-    ):
-        assert authenticate(f"Bearer {access_token}", "echo", RequestFactory().get("/"))[1] == echo
-        with pytest.raises(AgentNotFound):
-            authenticate(f"Bearer {access_token}", "countdown", RequestFactory().get("/"))
-        listed = async_to_sync(Caller(access_token).get)("/agents").body["items"]
-        assert [one["slug"] for one in listed] == ["echo"]
-
-
-def test_a_token_for_mcp_calls_tools_and_one_for_another_agent_does_not(program, echo, countdown, settings):
-    Agent.objects.update(mcp_tools="agent")
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-
-    def tools(**resource: str) -> list[str]:
-        named = {"Authorization": f"Bearer {by_itself(READ, **resource)}", "Accept": "application/json"}
-        answer = Client().post("/mcp", asked, content_type="application/json", headers=named)
-        return [tool["name"] for tool in answer.json()["result"]["tools"]]
-
-    assert {"countdown", "echo"} <= set(tools(resource=f"{settings.PUBLIC_BASE_URL}/mcp"))
-    assert "countdown" not in tools(resource=f"{settings.PUBLIC_BASE_URL}/a2a/echo")
+def test_a_token_for_an_agent_does_not_find_another(program, echo, countdown):
+    access_token = by_itself(f"{READ} agent:echo")
+    assert authenticate(f"Bearer {access_token}", "echo", RequestFactory().get("/"))[1] == echo
+    with pytest.raises(AgentNotFound):
+        authenticate(f"Bearer {access_token}", "countdown", RequestFactory().get("/"))
+    listed = async_to_sync(Caller(access_token).get)("/agents").body["items"]
+    assert [one["slug"] for one in listed] == ["echo"]
 
 
 def test_a_resource_of_somebody_else_gets_no_token(program):
@@ -267,6 +349,20 @@ def test_requests_for_tokens_are_counted_by_address(program, settings):
     refused = token(grant_type="client_credentials", scope=READ)
     assert (refused.status_code, refused.json()["error"]) == (429, "temporarily_unavailable")
     assert int(refused["Retry-After"]) > 0
+
+
+def test_failures_are_counted_by_client_and_address(program, settings):
+    settings.OAUTH_FAILURES_PER_MINUTE = 2
+    for client in ("program", "unknown", "\0"):
+        wrong = {"grant_type": "client_credentials", "client_id": client, "client_secret": "guess"}
+        assert [token(**wrong).status_code for _ in range(3)] == [401, 401, 429]
+        refused = post("/oauth/revoke", client_id=client, client_secret="guess", token="x")
+        assert (refused.status_code, int(refused["Retry-After"]) > 0) == (429, True)
+    by_header = {"Authorization": "Basic " + base64.b64encode(b"program:guess").decode()}
+    assert Client().post("/oauth/token", headers=by_header).status_code == 429
+    form = urlencode({"grant_type": "client_credentials", "client_id": "program", "client_secret": SECRET})
+    elsewhere = Client(REMOTE_ADDR="192.0.2.1").post("/oauth/token", form, "application/x-www-form-urlencoded")
+    assert elsewhere.status_code == 200
 
 
 def test_metadata_lead_from_a_resource_to_its_tokens(settings):

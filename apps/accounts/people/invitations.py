@@ -35,7 +35,7 @@ class Refused(Exception):
 
 def may_invite(person: User) -> bool:
     """Into the installation: operators who may add people."""
-    return person.is_staff and person.has_perm("accounts.add_user")
+    return person.may_operate("accounts.add_user")
 
 
 def invite(
@@ -79,13 +79,17 @@ def find(token: str) -> Invitation | None:
 
 def accept(token: str, person: User | None = None, *, email: str = "", name: str = "", password: str = "") -> User:
     """Let in who follows the link: `person`, or somebody new. Raises Refused."""
+    newcomer = User(name=name)
+    if person is None:
+        newcomer.set_password(password)  # slow, so before the transaction
     with write_transaction():
         invitation = Invitation.objects.open().select_for_update().filter(digest=_digest(token)).first()
         if invitation is None:
             raise Refused("This invitation was used meanwhile, or it is too old. Ask for a new one.")
         address = (invitation.email or email).strip().lower()
         if person is None:
-            person = _new_person(address, name, password)
+            newcomer.email = address
+            person = _new_person(newcomer)
             if invitation.inviter_id is None:  # they signed up; inviters can read the links that they make
                 links.confirm(person)
         elif invitation.email and person.email != address:
@@ -97,11 +101,11 @@ def accept(token: str, person: User | None = None, *, email: str = "", name: str
     return person
 
 
-def _new_person(address: str, name: str, password: str) -> User:
-    if User.objects.filter(email__iexact=address).exists():
+def _new_person(newcomer: User) -> User:
+    if User.objects.filter(email__iexact=newcomer.email).exists():
         raise Refused("There is an account with this address. Sign in, then open the link again.")
     try:
-        person = User.objects.create_user(address, password, name=name)
+        person = User.objects.add(newcomer)
     except IntegrityError:
         raise Refused("There is an account with this address. Sign in, then open the link again.") from None
     audit.record(AuditAction.USER_CREATED, actor=person, object=person, details={"by": "invitation"})

@@ -18,8 +18,8 @@ from allauth.core import ratelimit
 from allauth.mfa import signals
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.mfa.models import Authenticator
-from allauth.mfa.utils import is_mfa_enabled
 from django.conf import settings
+from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
 from django.db.models import F
@@ -164,12 +164,7 @@ def confirmation_problem(person: User, password: str) -> str:
 
 def needs_second_factor(person: User) -> bool:
     """Does a rule of the installation (`MFA_FOR_OPERATORS`) ask for a second factor that the person does not have?"""
-    return settings.MFA_FOR_OPERATORS and person.is_staff and not is_mfa_enabled(person)
-
-
-def may_operate(person: User, permission: str) -> bool:
-    """May the person do on any page what admin lets them do by this permission, with a second factor where it asks?"""
-    return person.is_staff and person.has_perm(permission) and not needs_second_factor(person)
+    return person.is_staff and not person.is_proven
 
 
 def sign_out_everywhere(person: User) -> None:
@@ -234,7 +229,12 @@ def connect_audit() -> None:
         signal.connect(partial(_factor_changed, action), weak=False, dispatch_uid=f"audit {action}")
 
 
-def _factor_changed(action: AuditAction, user: User, authenticator: Authenticator, **_: object) -> None:
+def _factor_changed(
+    action: AuditAction, request: HttpRequest, user: User, authenticator: Authenticator, **_: object
+) -> None:
+    if action == AuditAction.FACTOR_ADDED and user.is_staff and settings.MFA_FOR_OPERATORS:
+        sign_out_everywhere(user)  # a browser that knew the password alone gets no rights by it
+        update_session_auth_hash(request, user)
     kind = authenticator.get_type_display()
     audit.record(action, actor=user, object=user, details={"kind": kind})
     mail.tell_of_change(user.email, f"{action.label[0].upper()}{action.label[1:]}: {kind}.")
@@ -242,10 +242,13 @@ def _factor_changed(action: AuditAction, user: User, authenticator: Authenticato
 
 @sync_only_middleware
 def require_second_factor(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: operators who need a second factor (`MFA_FOR_OPERATORS`) get to admin once they have one."""
+    """Middleware: leads operators who need a second factor (`MFA_FOR_OPERATORS`) from admin to where they add it.
+
+    The rights themselves ask for it: `User.is_operator` and `User.has_perm`, at every door.
+    """
 
     def respond(request: HttpRequest) -> HttpResponse:
-        if settings.MFA_FOR_OPERATORS and request.path.startswith("/admin/") and _lacks_second_factor(request.user):
+        if request.path.startswith("/admin/") and _lacks_second_factor(request.user):
             return redirect("web:settings-security")
         return get_response(request)
 

@@ -138,7 +138,7 @@ class AnyValue(serializers.JSONField):
 
     def to_internal_value(self, data: Any) -> Any:
         try:
-            return strict_json.to_storable(data)
+            return strict_json.received(data)
         except ValueError as error:
             raise ValidationError(str(error)) from None
 

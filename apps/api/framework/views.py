@@ -21,7 +21,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 import db
-from apps.accounts import audit, challenges, quotas
+from apps.accounts import audit, bodies, challenges, quotas
 from apps.accounts.authentication import request_principal
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import ANONYMOUS, Principal
@@ -47,6 +47,8 @@ class Endpoint(APIView):
     """The scope that a method wants, where it is not that of reading or writing."""
     permissions: dict[str, Permission] = {}
     """What a method wants of the caller's role, where it is not the permission of its scope."""
+    receives_body = True
+    """Is a body JSON, which is received before the handler is called?"""
 
     async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:  # type: ignore[override]
         challenges.asks_for("/api/v1")
@@ -54,16 +56,20 @@ class Endpoint(APIView):
         authorization = request.headers.get("Authorization", "")
         db.caller.set(quotas.presumed_key(authorization, str(request.META.get("REMOTE_ADDR", ""))))
         try:
-            _ = request.body  # before DRF: the bridge may call a handler again
             self.request = self.initialize_request(request, *args, **kwargs)
             handler = self._handler()
-            if iscoroutinefunction(handler):
+            receives = self.receives_body and bodies.has_body(request)
+            is_async = iscoroutinefunction(handler)
+            if is_async or receives:
                 await db.run(self.initial, self.request, *args, **kwargs)
                 quotas.note_verified(authorization)
                 db.caller.set(quotas.caller_key(self.principal, self.address))
+            if receives:
+                await self.receive_body()
+            if is_async:
                 response = self._render(await handler(self.request, *args, **kwargs))
             else:
-                response = await db.run(self._call_sync, handler)
+                response = await db.run(self._call_sync, handler, is_initial=not receives)
         except Exception as error:
             response = problems.problem(error).response
         for name, value in self.headers.items():
@@ -75,9 +81,15 @@ class Endpoint(APIView):
         found = getattr(self, name, None) if name in self.http_method_names else None
         return cast(Handler, found or self.http_method_not_allowed)
 
-    def _call_sync(self, handler: Handler) -> HttpResponseBase:
+    async def receive_body(self) -> None:
+        """Receive and parse the body of a caller who is known now. Raises BodyTooLarge, NotSigned, ParseError."""
+        body = await bodies.read(self.request._request, self.principal)
+        await bodies.work_on(len(body), lambda: self.request.data)
+
+    def _call_sync(self, handler: Handler, *, is_initial: bool) -> HttpResponseBase:
         with audit.during(cast(HttpRequest, self.request)):
-            self.initial(self.request, *self.args, **self.kwargs)
+            if is_initial:
+                self.initial(self.request, *self.args, **self.kwargs)
             return self._render(handler(self.request, *self.args, **self.kwargs))
 
     def _render(self, response: HttpResponseBase) -> HttpResponseBase:

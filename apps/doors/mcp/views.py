@@ -20,13 +20,13 @@ from apps.a2a.errors import AgentNotFound, MethodNotAllowed, MethodNotFound, Par
 from apps.a2a.http import AuthenticatedRequest, json_response
 from apps.accounts import challenges
 from apps.accounts.principals import READ, WRITE
-from apps.doors.callers import authenticate_caller, recheck
+from apps.doors.callers import authenticate_caller, recheck, with_agent
 from apps.doors.mcp import calls, protocol, resources, tasks, tools
 from apps.doors.mcp.calls import Turn
 from apps.doors.mcp.protocol import VERSION_HEADER, Call, failure
 from apps.limits import current as limits
 from apps.record import wire
-from apps.record.errors import Kind, Refusal
+from apps.record.errors import Kind, Refusal, check_allowed
 from apps.record.events import JSON
 
 RESOURCE = "/mcp"
@@ -48,9 +48,10 @@ async def mcp(request: HttpRequest) -> HttpResponseBase:
             raise MethodNotAllowed(["POST"])
         _check_origin(request)
         http.check_content_type(request)
-        message = protocol.read_request(await _read_body(request.body), version)
+        caller = await authenticate_caller(request, RESOURCE, READ)
+        message = await caller.work_on_body(protocol.read_request, await _read_body(caller), version)
         request_id = message.id if message else None
-        incoming = await _authenticate(request, message)
+        incoming = await _with_tool(caller, message)
         if message is None:
             return HttpResponse(status=202)
         return await _answer(incoming, protocol.read_call(message, version, request.headers))
@@ -60,26 +61,27 @@ async def mcp(request: HttpRequest) -> HttpResponseBase:
         return json_response(failed.response, failed.status, dict(failed.headers))
 
 
-async def _authenticate(request: HttpRequest, message: JSONRPCRequest | None) -> AuthenticatedRequest:
-    """The caller, with the agent whose tool is called, in one query.
+async def _with_tool(caller: AuthenticatedRequest, message: JSONRPCRequest | None) -> AuthenticatedRequest:
+    """The request with the agent whose tool is called.
 
-    Raises as `authenticate_caller`, but McpError for an unknown tool.
+    Raises MissingScope, MissingRole, and McpError for an unknown tool.
     """
     method, params = (message.method, message.params or {}) if message else ("", {})
     name = params.get("name") if method == "tools/call" else None
     changes = method == "tasks/cancel" or (method == "tools/call" and name != tools.GET_TASK)
+    check_allowed(caller.principal, WRITE if changes else READ)
     try:
-        return await authenticate_caller(request, RESOURCE, WRITE if changes else READ, tools.slug_of(name))
+        return await with_agent(caller, tools.slug_of(name))
     except AgentNotFound:
         raise tools.unknown_tool(str(name)) from None
 
 
-async def _read_body(content: bytes) -> Any:
+async def _read_body(caller: AuthenticatedRequest) -> Any:
     """Raises ParseError, also for halves of surrogate pairs: answers repeat ids and names, and could not be written."""
-    body = await http.read_body(content)
-    if SURROGATE.search(content):
+    body = await http.read_json(caller)
+    if SURROGATE.search(caller.request.body):
         try:
-            wire.json_text(body).encode()
+            (await caller.work_on_body(wire.json_text, body)).encode()
         except UnicodeEncodeError:
             raise ParseError from None
     return body

@@ -29,7 +29,7 @@ ANSWERED = (TaskState.COMPLETED, TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIR
 
 async def complete(incoming: AuthenticatedRequest, body: Any) -> HttpResponseBase:
     """The agent's answer to the thread, at once or as a stream. Raises Refusal."""
-    request = ChatRequest.read(body)
+    request = await incoming.work_on_body(ChatRequest.read, body)
     headers = incoming.request.headers
     agent = called_agent(incoming)
     session = request.session or next((headers[name] for name in SESSION_HEADERS if headers.get(name)), "")

@@ -49,7 +49,7 @@ STATUS = {
 
 async def create(incoming: AuthenticatedRequest, body: Any) -> HttpResponseBase:
     """The agent's response, at once, as a stream, or in the background. Raises Refusal."""
-    request = ResponseRequest.read(body)
+    request = await incoming.work_on_body(ResponseRequest.read, body)
     agent = called_agent(incoming)
     with serving.open_stream(incoming, agent) as stack:
         session = request.session

@@ -15,7 +15,7 @@ from apps.a2a import http
 from apps.a2a.errors import MethodNotAllowed
 from apps.a2a.http import AuthenticatedRequest
 from apps.accounts.principals import READ, WRITE
-from apps.doors.callers import authenticate_caller
+from apps.doors.callers import authenticate_caller, with_agent
 from apps.doors.openai import chat, models, responses
 from apps.doors.openai.errors import AddressNotFound, error_response
 from apps.record.events import JSON
@@ -43,9 +43,10 @@ def address(method: str, scope: str, operate: Operation) -> Operation:
 
 async def _with_body(request: HttpRequest, scope: str) -> tuple[AuthenticatedRequest, JSON]:
     http.check_content_type(request)
-    body = await http.read_object(request.body)
+    incoming = await authenticate_caller(request, RESOURCE, scope)
+    body = await http.read_object(incoming)
     model = body.get("model")
-    return await authenticate_caller(request, RESOURCE, scope, model if isinstance(model, str) else ""), body
+    return await with_agent(incoming, model if isinstance(model, str) else ""), body
 
 
 async def _models(incoming: AuthenticatedRequest) -> HttpResponseBase:

@@ -137,7 +137,7 @@ def may_answer(request: CredentialRequest, user: User | None) -> bool:
     owner = request.task.owner_id
     if owner is None:
         return True
-    return user is not None and (user.pk == owner or (user.is_staff and user.has_perm("credentials.add_credential")))
+    return user is not None and (user.pk == owner or user.may_operate("credentials.add_credential"))
 
 
 def request_status(request: CredentialRequest) -> RequestStatus:

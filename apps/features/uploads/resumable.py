@@ -42,19 +42,27 @@ def begin_upload(principal: Principal, filename: str, size: int, media_type: str
 
     Raises FileTooLarge, StorageFull, QuotaExceeded, InvalidParams.
     """
-    assert principal.user_id is not None
-    assert principal.workspace_id is not None
     if size < 1:
         raise InvalidParams("An empty file cannot be sent. Choose one that has something in it.", "size")
     if size > settings.MAX_UPLOAD_BYTES:
         raise FileTooLarge(f"A file may have at most {settings.MAX_UPLOAD_BYTES / MEGABYTE:g} MB.")
+    path = path_of(key := uuid.uuid4())
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.touch(mode=0o600)  # a disk may be slow, so before the transaction
+    try:
+        return _record(key, principal, filename, size, media_type, sha256)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _record(key: uuid.UUID, principal: Principal, filename: str, size: int, media_type: str, sha256: str) -> Upload:
+    assert principal.user_id is not None
+    assert principal.workspace_id is not None
     with write_transaction():
         User.objects.select_for_update(no_key=True).get(pk=principal.user_id)  # serializes the check of the free space
         _check_room(principal, size)
         blobs.check_room(principal.workspace_id, (), more=size)
-        path = path_of(key := uuid.uuid4())
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600)
         return Upload.objects.create(
             pk=key,
             owner_id=principal.user_id,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from allauth.idp.oidc.adapter import get_adapter
 from allauth.idp.oidc.models import Client
 from django import forms
 from django.contrib import admin
@@ -13,7 +12,7 @@ from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from apps.accounts.oauth import AGENT_SCOPE, IDENTITY_SCOPES
+from apps.accounts.oauth import AGENT_SCOPE, IDENTITY_SCOPES, new_secret
 from apps.accounts.principals import TASK_SCOPES
 from apps.operators.access.accounts import is_superuser
 from console.admin import LoggedAdmin, column, related_cell, time_cell
@@ -25,6 +24,10 @@ class ProgramForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Client
         fields = ("name", "owner", "type", "grant_types", "redirect_uris", "scopes", "skip_consent")
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        given["instance"] = given.get("instance") or Client(secret="")  # not a random one, with a slow hash
+        super().__init__(*args, **given)
 
     def clean_scopes(self) -> str:
         wanted = str(self.cleaned_data["scopes"]).split()
@@ -65,8 +68,7 @@ class ProgramAdmin(LoggedAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if not change:
-            obj.shown_secret = get_adapter().generate_client_secret()
-            obj.set_secret(obj.shown_secret)
+            obj.shown_secret = new_secret(obj)
         super().save_model(request, obj, form, change)
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:

@@ -29,7 +29,7 @@ from django.utils import timezone
 
 from apps.limits.current import LimitExceeded, snapshot
 from apps.limits.models import Kind
-from apps.record.errors import StorageFull
+from apps.record.errors import InvalidParams, StorageFull
 from apps.record.models import Blob, Context, Event
 
 Part = dict[str, Any]
@@ -39,14 +39,19 @@ def path_of(sha256: str) -> str:
     return f"{sha256[:2]}/{sha256[2:]}"
 
 
-def store_large(parts: Iterable[Part]) -> list[Part]:
-    """The parts, with large content moved to file storage. Call it before the transaction: it writes files."""
+def store_large(parts: Iterable[Part], most_data: int | None = None) -> list[Part]:
+    """The parts, with large content moved to file storage. Call it before the transaction: it writes files.
+
+    Raises InvalidParams for a data part of more than `most_data` bytes of JSON.
+    """
     moved = []
     for part in parts:
         kind = next((name for name in ("raw", "text", "data") if name in part), None)
         if kind is None or len(content := content_of(part)) <= settings.INLINE_PART_BYTES:
             moved.append(part)
             continue
+        if kind == "data" and most_data is not None and len(content) > most_data:
+            raise InvalidParams(f"A data part has more than {most_data // 1024} kB. Send it as a file.", "parts")
         sha256 = hashlib.sha256(content).hexdigest()
         if not touch(sha256):
             default_storage.save(path_of(sha256), ContentFile(content))

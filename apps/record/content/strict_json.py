@@ -6,7 +6,10 @@ import hashlib
 import json
 import math
 import re
+from array import array
+from collections.abc import Iterator
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any, NoReturn
 
 import rfc8785
@@ -22,24 +25,62 @@ class InvalidJSON(ValueError):
     """The text is not strict JSON; `str()` says why."""
 
 
-def parse(body: bytes) -> Any:
-    """The value of a body.
+STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+STRINGS = re.compile(STRING, re.DOTALL)
+WHOLE_STRINGS = re.compile(rb'(?:[^"]*+' + STRING + rb")*+", re.DOTALL)
+PIECE = 64 * 1024  # bytes that are counted at once, since nobody else runs meanwhile
+NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+STEPS = bytes.maketrans(b"[{]}", bytes([1, 1, 255, 255]))  # as signed bytes: one level down, one up
 
-    Raises InvalidJSON for text that is not UTF-8, NaN, Infinity, duplicate keys, nesting deeper than `MAX_JSON_DEPTH`
-    and numbers of more than `MAX_NUMBER_DIGITS` digits.
+
+def parse(body: bytes, most: int = 0) -> Any:
+    """The value of a body, which may hold `most` values, by default `MAX_JSON_VALUES`.
+
+    Raises InvalidJSON for text that is not UTF-8, NaN, Infinity, duplicate keys, nesting deeper than `MAX_JSON_DEPTH`,
+    numbers of more than `MAX_NUMBER_DIGITS` digits, and too many values.
     """
+    _check_size(body, most or settings.MAX_JSON_VALUES)
     try:
-        value = _decoder.decode(body.decode())
+        return _decoder.decode(body.decode())
     except UnicodeDecodeError:
         raise InvalidJSON("The body is not UTF-8.") from None
     except json.JSONDecodeError as error:
         raise InvalidJSON(f"The body is not JSON: {error.msg} (line {error.lineno}, column {error.colno}).") from None
-    except RecursionError:
-        _refuse_depth()
-    # Each level has a bracket, so few brackets need no deeper check.
-    if body.count(b"{") + body.count(b"[") > settings.MAX_JSON_DEPTH:
-        _check_depth(value)
-    return value
+
+
+def _check_size(body: bytes, most: int) -> None:
+    """Count before parsing, since objects of Python take a hundred times the memory of the text.
+
+    Values are the items of lists, the fields of objects, and lists and objects themselves.
+    """
+    if body.count(b",") + body.count(b"[") + body.count(b"{") <= settings.MAX_JSON_DEPTH:
+        return
+    values = level = 0
+    for bare in _without_strings(body):
+        values += bare.count(b",") + bare.count(b"[") + bare.count(b"{")
+        if values > most:
+            raise InvalidJSON(f"The body has more than {most} values. Send less at once, or a file.")
+        levels = [*accumulate(array("b", bare.translate(STEPS, NO_BRACKETS)), initial=level)]
+        if max(levels) > settings.MAX_JSON_DEPTH:
+            raise InvalidJSON(f"The body is nested deeper than {settings.MAX_JSON_DEPTH} levels.")
+        level = levels[-1]
+
+
+def _without_strings(body: bytes) -> Iterator[bytes]:
+    """The text between strings, in pieces. A string without an end, which is not JSON, may be left in."""
+    start = 0
+    while start < len(body):
+        until = WHOLE_STRINGS.match(body, start, start + PIECE)
+        end = until.end() if until else start
+        if end == start:  # no string ends in this piece
+            quote = body.find(b'"', start, start + PIECE)
+            end = quote if quote > start else min(start + PIECE, len(body))
+            if quote == start:
+                string = STRINGS.match(body, start)
+                start = string.end() if string else len(body)
+                continue
+        yield STRINGS.sub(b"", body[start:end])
+        start = end
 
 
 def read(text: str | bytes) -> Any:
@@ -72,9 +113,17 @@ def to_storable(value: Any, *, repair: bool = False) -> Any:
     return value
 
 
+ODD = re.compile(r"\\u0000|[\ud800-\udfff]|\d{16}")  # in JSON text: what may have to be refused or changed
+
+
+def received(value: Any) -> Any:
+    """As `to_storable`, for a value that `parse` gave: its text is searched, which is faster than its parts."""
+    return to_storable(value) if ODD.search(json.dumps(value, ensure_ascii=False)) else value
+
+
 def check_scalar(value: Any) -> None:
     """Raises ValueError for what is no number, boolean or null of JSON."""
-    if not isinstance(value, int | float | None):
+    if value is not None and not isinstance(value, (int, float)):
         raise ValueError(f"A {type(value).__name__} cannot be sent: use text, numbers, lists, dicts and None.")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("NaN and infinity cannot be sent: JSON has no such numbers.")
@@ -106,14 +155,17 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return built
 
 
+LONG_NUMBER = 40  # characters: shorter ones are not looked at
+
+
 def _integer(text: str) -> int:
-    if len(text) > settings.MAX_NUMBER_DIGITS:
+    if len(text) > LONG_NUMBER:
         _check_digits(text)
     return int(text)
 
 
 def _fraction(text: str) -> float:
-    if len(text) > settings.MAX_NUMBER_DIGITS:
+    if len(text) > LONG_NUMBER:
         _check_digits(text)
     value = float(text)
     if not math.isfinite(value):
@@ -128,19 +180,6 @@ def _check_digits(text: str) -> None:
 
 def _constant(name: str) -> NoReturn:
     raise InvalidJSON(f"{name} is not JSON.")
-
-
-def _check_depth(value: Any) -> None:
-    level, depth = [value], 0
-    while level := [one for one in level if isinstance(one, dict | list)]:
-        depth += 1
-        if depth > settings.MAX_JSON_DEPTH:
-            _refuse_depth()
-        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
-
-
-def _refuse_depth() -> NoReturn:
-    raise InvalidJSON(f"The body is nested deeper than {settings.MAX_JSON_DEPTH} levels.") from None
 
 
 _decoder = json.JSONDecoder(
@@ -158,11 +197,32 @@ def canonical(value: Any) -> bytes:
 
 def digest_of(value: Any) -> str:
     """SHA-256 of the canonical form, in hexadecimal; of a plain sorted form if an integer is not a double."""
+    if (text := _simple_form(value)) is not None:
+        return hashlib.sha256(text).hexdigest()
     try:
         content = rfc8785.dumps(value)
     except IntegerDomainError:
         content = _plain_form(_with_doubles(value))
     return hashlib.sha256(content).hexdigest()
+
+
+TEXTS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+UTF_16 = re.compile("[\ud800-\U0010ffff]")  # characters that RFC 8785 may order in another way
+ODD_NUMBER = re.compile(r"[0-9]e|\.0(?![0-9])|(?<![0-9.])[0-9]{16}|[NI]")
+
+
+def _simple_form(value: Any) -> bytes | None:
+    """The canonical form of a value for which Python's encoder, which is much faster, writes the same.
+
+    None if it may write something else: a number with an exponent, a whole or a large one, and names beyond U+D7FF.
+    """
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    if UTF_16.search(text) or ODD_NUMBER.search(TEXTS.sub("", text)):
+        return None
+    return text.encode()
 
 
 def _plain_form(value: Any) -> bytes:

@@ -97,12 +97,12 @@ def _parse(text: bytes) -> list[Any]:
     text = text.removeprefix(b"\xef\xbb\xbf")
     try:
         try:
-            documents = [strict_json.parse(text)]
+            documents = [strict_json.parse(text, len(text))]
         except strict_json.InvalidJSON:
             lines = [one for one in text.splitlines() if one.strip()]
             if len(lines) < 2 or len(lines) > MAX_CONVERSATIONS or not all(one.startswith(b"{") for one in lines):
                 raise
-            documents = [strict_json.parse(one) for one in lines]
+            documents = [strict_json.parse(one, len(one)) for one in lines]
         return [strict_json.to_storable(one, repair=True) for one in documents]
     except strict_json.InvalidJSON as error:
         raise InvalidParams(str(error).replace("The body", "The file"), "file") from None

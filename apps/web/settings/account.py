@@ -185,8 +185,8 @@ class NewPasswordForm(PasswordForm):
         return again
 
     def save(self) -> None:
+        self.person.set_password(self.cleaned_data["new_password"])  # slow, so before the transaction
         with write_transaction():
-            self.person.set_password(self.cleaned_data["new_password"])
             self.person.save(update_fields=["password"])
             audit.record(AuditAction.PASSWORD_CHANGED, actor=self.person, object=self.person)
         mail.tell_of_change(self.person.email, "Your password was changed.")

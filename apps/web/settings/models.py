@@ -20,7 +20,7 @@ from django.views.decorators.http import require_POST
 import db
 import outbound
 from apps.accounts.models import User
-from apps.accounts.people.sign_in import may_operate, needs_second_factor
+from apps.accounts.people.sign_in import needs_second_factor
 from apps.features.model_agents import checks
 from apps.features.model_agents.checks import Checked
 from apps.installation.current import Endpoint, endpoint_of
@@ -61,7 +61,7 @@ def operator_view(permission: str) -> Callable[[Any], Any]:
 
 def _elsewhere(person: User, permission: str) -> HttpResponse | None:
     """Where the person proves who they are first; None if they may go on. Raises PermissionDenied."""
-    if may_operate(person, permission):
+    if person.may_operate(permission):
         return None
     if needs_second_factor(person):
         return redirect("web:settings-security")
@@ -275,7 +275,7 @@ def _models_page(
     request: HttpRequest, tried: ModelConnection | None = None, reply: Checked | None = None
 ) -> HttpResponse:
     rows = list(ModelConnection.objects.all())
-    if not rows and may_operate(person_of(request), ADD):
+    if not rows and person_of(request).may_operate(ADD):
         return redirect("web:settings-connect-model")
     about = {"connections": rows, "tried": tried, "reply": reply, "hello": HELLO}
     return settings_page(request, "models", **about)

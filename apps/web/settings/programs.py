@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from allauth.idp.oidc.adapter import get_adapter
 from allauth.idp.oidc.models import Client, Token
 from django import forms
 from django.conf import settings
@@ -19,7 +18,7 @@ from apps.accounts import audit, quotas
 from apps.accounts.audit import Subject
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User
-from apps.accounts.oauth import AGENT_SCOPE, IDENTITY_SCOPES, scope_words
+from apps.accounts.oauth import AGENT_SCOPE, IDENTITY_SCOPES, new_secret, scope_words
 from apps.accounts.principals import READ, TASK_SCOPES
 from apps.agents.models import Agent
 from apps.web.settings.account import PasswordForm
@@ -90,13 +89,12 @@ class ProgramForm(PasswordForm):
             self.add_error(None, str(exceeded))
             return None
         _, kind, grants = KINDS[cleaned["kind"]]
-        client = Client(name=cleaned["name"], type=kind, owner=self.person)
+        client = Client(name=cleaned["name"], type=kind, owner=self.person, secret="")
         agents = Agent.objects.visible_to(self.person.principal).order_by("slug").values_list("slug", flat=True)
         client.set_scopes([*cleaned["scopes"], *(f"{AGENT_SCOPE}{slug}" for slug in agents)])
         client.set_grant_types(list(grants))
         client.set_redirect_uris(cleaned["redirect_uris"])
-        secret = get_adapter().generate_client_secret()
-        client.set_secret(secret)
+        secret = new_secret(client)
         with write_transaction():
             client.save(force_insert=True)
             audit.record(AuditAction.PROGRAM_CREATED, object=subject_of(client), details={"scopes": cleaned["scopes"]})

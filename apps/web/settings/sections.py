@@ -42,7 +42,7 @@ FOR_OPERATORS = {"models": ("Language models", "operate")}
 def sections_of(person: User) -> dict[str, tuple[str, str]]:
     """The sections that the person may open."""
     found = {**SECTIONS, **FOR_INVITERS} if may_invite(person) else SECTIONS
-    if person.is_staff and person.has_perm("installation.view_modelconnection"):
+    if person.may_operate("installation.view_modelconnection"):
         found = {**found, **FOR_OPERATORS}
     return found if settings.OAUTH_ENABLED else {name: about for name, about in found.items() if name != "programs"}
 

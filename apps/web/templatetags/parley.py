@@ -101,7 +101,7 @@ def condition(agent: Agent, viewer: User) -> SafeString:
     look, word, why = HEALTH_SIGNS[Agent.Health(agent.health)], HEALTH_WORDS[Agent.Health(agent.health)], ""
     if agent.current_activity != Activity.ACTIVE:
         look, word = "waiting", agent.current_activity.label
-    elif viewer.is_staff:
+    elif viewer.is_operator:
         why = agent.ailment
     elif agent.health == Agent.Health.UNAVAILABLE:
         why = "It cannot answer at the moment. Ask an operator, who sees why here."

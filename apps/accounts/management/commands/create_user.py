@@ -22,11 +22,12 @@ class Command(QuickCommand):
     def handle(self, *args: Any, email: str, operator: bool, **options: Any) -> None:
         if User.objects.filter(email__iexact=email.strip()).exists():
             raise CommandError(f"A user with the e-mail address {email} already exists.")
-        make = User.objects.create_superuser if operator else User.objects.create_user
         password = secrets.token_urlsafe(12)
+        user = User(email=email, is_staff=operator, is_superuser=operator)
+        user.set_password(password)
         try:
             with write_transaction():
-                user = make(email, password)
+                User.objects.add(user)
                 audit.record(AuditAction.USER_CREATED, object=user, details={"operator": operator})
         except ValueError as error:
             raise CommandError(str(error)) from error

@@ -1,6 +1,7 @@
 """`./manage.py serve [--no-showcase] [--no-worker]`: what `make run` starts."""
 
 import json
+import shlex
 import uuid
 from typing import Any
 
@@ -46,20 +47,19 @@ class Command(BaseCommand):
         self.stdout.flush()
 
     def greet(self, loaded: showcase.Loaded | None) -> None:
-        """Say where to sign in, and how."""
+        """Say where to sign in, and how. Secrets are shown at a terminal alone: other output is kept in logs."""
         base = settings.PUBLIC_BASE_URL
         lines = [f"Parley is running at {base}/   (press Ctrl-C to stop)"]
         if loaded is None:
             lines += ["", f"Create the first user: {program()} create_user you@example.org --operator"]
         else:
-            lines += [
-                *loaded.problems,
-                *_logins(loaded),
-                "",
-                "Talk to an agent from a terminal:",
-                "",
-                curl(base, loaded),
-            ]
+            file = str(loaded.logins.path())
+            key = loaded.logins.api_keys.get(showcase.DEMO, "<API key>")
+            logins = _logins(loaded)
+            if logins and not self.stdout.isatty():
+                logins = ["", f"The first logins are in {file}"]
+                key = f"$(sed -n 's/^API key of {showcase.DEMO}: //p' {shlex.quote(file)})"
+            lines += [*loaded.problems, *logins, "", "Talk to an agent from a terminal:", "", curl(base, key)]
         self.stdout.write("\n".join(lines) + "\n")
         self.stdout.flush()
 
@@ -73,12 +73,11 @@ def _logins(loaded: showcase.Loaded) -> list[str]:
     return lines
 
 
-def curl(base: str, loaded: showcase.Loaded) -> str:
-    """A shell command that sends a message to the echo agent over A2A 1.0."""
+def curl(base: str, key: str) -> str:
+    """A shell command that sends a message to the echo agent over A2A 1.0. The shell may still put the key in."""
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": "Hello, Parley"}]}
     request = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
-    key = loaded.logins.api_keys.get(showcase.DEMO, "<API key>")
     return (
-        f"curl -s {base}/a2a/echo -H 'Authorization: Bearer {key}' -H 'A2A-Version: 1.0' "
+        f"curl -s {base}/a2a/echo -H \"Authorization: Bearer {key}\" -H 'A2A-Version: 1.0' "
         f"-H 'Content-Type: application/json' -d '{json.dumps(request)}'"
     )

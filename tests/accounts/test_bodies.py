@@ -1,0 +1,113 @@
+"""Bodies are received once their caller is known, and large ones take turns."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import threading
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from asgiref.testing import ApplicationCommunicator
+from django.conf import settings
+from django.core.handlers.asgi import ASGIRequest
+
+import db
+from apps.accounts import bodies
+from apps.accounts.models import ApiKey
+from apps.agents.models import Agent
+from config.asgi import application
+from tests.a2a.calling import message
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+DOORS = ["/a2a/echo", "/a2a/echo/message:send", "/mcp", "/v1/chat/completions", "/agui/echo", "/api/v1/sessions"]
+MORE = "x" * settings.ANONYMOUS_REQUEST_BYTES
+
+
+async def answered(path: str, *sent: dict[str, Any], **headers: str) -> tuple[int, bytes]:
+    """The answer to a POST of which no more than `sent` ever comes."""
+    named = {"host": "localhost", "content-type": "application/json", "a2a-version": "1.0", **headers}
+    pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": pairs}
+    asked = ApplicationCommunicator(application, scope)
+    for event in sent:
+        await asked.send_input({"type": "http.request", **event})
+    start = await asked.receive_output(10)
+    body = (await asked.receive_output(10))["body"]
+    asked.stop()
+    return start["status"], body
+
+
+@pytest.mark.parametrize("path", DOORS)
+async def test_strangers_are_refused_before_their_body_comes(echo, path):
+    wrong = "Bearer parley_000000000000_" + "x" * 49
+    for headers in ({}, {"authorization": wrong}):
+        status, _ = await answered(path, content_length="20000000", **headers)
+        assert status in (401, 404)
+
+
+async def test_without_a_key_a_body_is_small(ada, echo):
+    await Agent.objects.filter(pk=echo.pk).aupdate(access=Agent.Access.PUBLIC)
+    _, ada_key = await db.run(ApiKey.issue, ada, "test")
+    params = {"message": message(MORE)}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}).encode()
+    status, content = await answered("/a2a/echo", {"body": body}, content_length=str(len(body)))
+    assert (status, "API key" in json.loads(content)["error"]["message"]) == (413, True)
+    key = {"authorization": f"Bearer {ada_key}", "content_length": str(len(body))}
+    assert (await answered("/a2a/echo", {"body": body[:-1]}, **key))[0] == 200
+
+
+def test_a_page_takes_large_forms_of_people_alone(ada, client):
+    client.force_login(ada)
+    cookies = {"cookie": f"sessionid={client.cookies['sessionid'].value}"}
+    form = {"content_type": "application/x-www-form-urlencoded", "content_length": str(len(MORE) + 1)}
+    sent = {"body": MORE.encode() + b"x"}
+    assert async_to_sync(answered)("/settings/profile", sent, **form)[0] == 413
+    assert async_to_sync(answered)("/settings/profile", sent, **form, **cookies)[0] == 403, "no CSRF token"
+
+
+async def test_who_wants_a_body_too_early_fails():
+    request = ASGIRequest({"type": "http", "method": "POST", "path": "/", "headers": []}, bodies.IncomingBody(_never))
+    with pytest.raises(bodies.BodyNotReceived):
+        request.read()
+
+
+async def _never() -> dict[str, Any]:
+    raise AssertionError
+
+
+async def test_a_body_without_a_form_is_seen_as_such():
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-type", b"multipart/form-data")]}
+    request = ASGIRequest({**scope, "body": bodies.IncomingBody(_never)}, io.BytesIO())
+    assert not bodies.head_of(request).POST
+
+
+async def test_a_caller_has_two_large_bodies_at_work():
+    begun, go_on = threading.Semaphore(0), threading.Event()
+    at_work = {"a": 0, "b": 0, "c": 0}
+    lock = threading.Lock()
+
+    def work(whose: str) -> None:
+        with lock:
+            at_work[whose] += 1
+        begun.release()
+        go_on.wait(30)
+
+    async def send(whose: str) -> None:
+        db.caller.set(whose)
+        await bodies.work_on(bodies.LARGE_BYTES + 1, work, whose)
+
+    sent = [asyncio.create_task(send(whose)) for whose in "aaaabbbc"]
+    for _ in range(bodies.LARGE_AT_ONCE):
+        assert await asyncio.to_thread(begun.acquire, timeout=30)
+    assert at_work == {"a": 2, "b": 2, "c": 0}
+    go_on.set()
+    await asyncio.gather(*sent)
+    assert at_work == {"a": 4, "b": 3, "c": 1}
+
+
+async def test_a_small_body_needs_no_thread():
+    assert await bodies.work_on(bodies.LARGE_BYTES, threading.current_thread) is threading.current_thread()

@@ -1,0 +1,169 @@
+"""Operators' rights: who has them, and the second factor that they need where MFA_FOR_OPERATORS is on."""
+
+import ast
+import re
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from allauth.mfa.models import Authenticator
+from asgiref.sync import async_to_sync
+from channels.testing import WebsocketCommunicator
+from django.conf import settings as django_settings
+from django.test import Client
+
+from agentkit.llm import approvals
+from apps.accounts.consumers import SIGNED_OUT
+from apps.accounts.models import ApiKey, Invitation, User
+from apps.agents.definitions import Definition
+from apps.agents.models import Agent
+from apps.agents.registration import register_model
+from apps.engine.questions import slot_of
+from apps.record.models import Task
+from config.asgi import application
+from tests.api.calling import Caller
+from tests.members import member, operator
+from tests.web import telling
+from tests.web.passkeys import Passkey
+from tests.web.test_approvals import a_call
+from tests.web.test_oauth import by_itself, program
+from tests.web.test_second_factors import SECURITY, options_in
+
+pytestmark = pytest.mark.django_db(transaction=True)
+__all__ = ["program"]
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def boss(settings) -> User:
+    """A superuser who has no second factor, where operators need one."""
+    settings.MFA_FOR_OPERATORS = True
+    return User.objects.create_superuser("boss@example.org", "a long password")
+
+
+@pytest.fixture
+def asks(bob, echo) -> Task:
+    """Bob's task that needs two people."""
+    return Task.objects.get(pk=telling.asked(bob, echo, slot_of(approvals.question([a_call(needs=2)]))).task)
+
+
+def add_factor(person: User) -> None:
+    Authenticator.objects.create(user=person, type=Authenticator.Type.TOTP, data={"secret": "x"})
+
+
+def browser_of(person: User) -> Client:
+    browser = Client()
+    browser.force_login(person)
+    return browser
+
+
+def approvable(caller: Caller) -> list[str]:
+    answer = async_to_sync(caller.get)("/approvals")
+    assert answer.status == 200, answer.content
+    return [one["taskId"] for one in answer.body["items"]]
+
+
+def cookies(browser: Client) -> Caller:
+    name = django_settings.SESSION_COOKIE_NAME
+    return Caller(cookies={name: browser.cookies[name].value})
+
+
+def opens_panel(browser: Client, task: Task) -> bool:
+    async def first() -> str:
+        cookie = "; ".join(f"{name}={one.value}" for name, one in browser.cookies.items())
+        headers = [(b"host", b"testserver"), (b"origin", b"http://testserver"), (b"cookie", cookie.encode())]
+        socket = WebsocketCommunicator(application, f"/ws/admin/contexts/{task.context_id}", headers=headers)
+        assert (await socket.connect(timeout=10))[0]
+        said = await socket.receive_output(timeout=10)
+        await socket.disconnect(timeout=10)
+        assert said["type"] == "websocket.send" or said["code"] == SIGNED_OUT
+        return said["type"]
+
+    return async_to_sync(first)() == "websocket.send"
+
+
+def invites(browser: Client, task: Task) -> bool:
+    browser.post("/settings/invitations", {"email": f"{uuid.uuid4()}@example.org"})
+    return Invitation.objects.exists()
+
+
+DOORS: dict[str, Callable[[Client, Task], bool]] = {
+    "admin": lambda browser, task: browser.get("/admin/accounts/user/").status_code == 200,
+    "panel": opens_panel,
+    "invitations": invites,
+    "approvals page": lambda browser, task: str(task.pk) in browser.get("/inbox").text,
+    "approvals": lambda browser, task: approvable(cookies(browser)) == [str(task.pk)],
+    "models": lambda browser, task: browser.get("/settings/models").headers.get("Location") != SECURITY,
+    "closed agents": lambda browser, task: browser.get("/agents/own/edit").status_code == 200,
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_operators_right_needs_second_factor_at_each_door(door, boss, asks):
+    told = Definition.read({"name": "Own", "description": "Bob's own.", "instructions": "Be kind."})
+    register_model("own", told, workspace=asks.workspace, owner=asks.owner, access=Agent.Access.OWNER)
+    assert not DOORS[door](browser_of(boss), asks)
+    add_factor(boss)
+    assert DOORS[door](browser_of(boss), asks)
+
+
+def test_key_older_than_second_factor_has_no_operators_right(boss, asks):
+    older = Caller(ApiKey.issue(boss, "older")[1])
+    assert approvable(older) == []
+    add_factor(boss)
+    assert approvable(older) == []
+    newer = Caller(ApiKey.issue(boss, "newer")[1])
+    assert approvable(newer) == [str(asks.pk)]
+
+
+def test_program_has_no_operators_right(boss, asks, program):
+    add_factor(boss)
+    type(program).objects.update(owner=boss)
+    assert approvable(Caller(by_itself())) == []
+
+
+def test_rights_count_without_second_factor_where_none_is_asked(boss, asks, settings):
+    settings.MFA_FOR_OPERATORS = False
+    assert approvable(Caller(ApiKey.issue(boss, "key")[1])) == [str(asks.pk)]
+
+
+def test_first_second_factor_signs_other_browsers_out(boss):
+    here, other = browser_of(boss), browser_of(boss)
+    asked = here.get(f"{SECURITY}/passkeys/add", follow=True)
+    page = here.post(asked.redirect_chain[-1][0], {"password": "a long password"}, follow=True)
+    made = Passkey().created(options_in(page)["creation_options"])
+    here.post(f"{SECURITY}/passkeys/add", {"credential": made})
+    assert here.get("/admin/").status_code == 200
+    assert other.get("/inbox")["Location"].startswith("/sign-in")
+
+
+def test_operator_without_permission_decides_about_nothing(bob, asks):
+    plain, approver = operator("plain@example.org"), operator("approver@example.org", "approve_task")
+    assert list(Task.objects.approvable_by(plain.principal)) == []
+    assert list(Task.objects.approvable_by(approver.principal)) == [asks]
+    User.objects.filter(pk=approver.pk).update(is_staff=False)
+    assert list(Task.objects.approvable_by(User.objects.get(pk=approver.pk).principal)) == []
+
+
+def test_member_decides_in_their_workspace_alone(ada, bob, asks):
+    assert list(Task.objects.approvable_by(ada.principal)) == []
+    assert list(Task.objects.approvable_by(member(ada, of=bob))) == [asks]
+
+
+def test_only_the_right_reads_whether_somebody_is_operator():
+    """So that no place forgets the second factor: ask `is_operator`, `may_operate` or `has_perm`."""
+    may = {"apps/accounts/models.py", "apps/accounts/people/sign_in.py", "apps/web/settings/erasure.py"}
+    found = set()
+    for path in (one for part in ("apps", "platform", "examples") for one in (ROOT / part).rglob("*.py")):
+        tree = ast.walk(ast.parse(path.read_text()))
+        if any(isinstance(one, ast.Attribute) and one.attr == "is_staff" for one in tree):
+            found.add(str(path.relative_to(ROOT)))
+    assert found - may == set()
+    shown = {
+        str(path.relative_to(ROOT)): len(re.findall(r"\bis_staff\b", path.read_text()))
+        for path in (ROOT / "templates").rglob("*.html")
+        if "is_staff" in path.read_text()
+    }
+    assert shown == {"templates/web/shell.html": 1}  # the link to admin, which leads to where they add a factor
