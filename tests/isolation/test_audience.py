@@ -6,7 +6,6 @@ import datetime
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
 import pytest
 from allauth.idp.oidc.models import Client as Program
@@ -25,7 +24,8 @@ from tests.isolation.test_addresses import body_of
 from tests.isolation.world import World, session_of
 
 FOR_PROGRAMS = [one for one in addresses() if API.match(f"/{one.template}") and one.kinds_or_none() is not None]
-COOKIE, TRY_TOKEN, RESOURCE = "a browser's cookie", "a try token for a2a/echo", "a token for "
+COOKIE, TRY_TOKEN = "a browser's cookie", "a try token for a2a/echo"
+RESOURCE, FOR_ALL = "a token for ", "a token without a resource"
 TRY_AT = "a2a/echo"
 OPEN_TO_COOKIES = ("api/v1", "files")
 FILES = "files"
@@ -42,7 +42,7 @@ def door_of(address: Address) -> str:
 DOORS = list(dict.fromkeys(map(door_of, FOR_PROGRAMS)))
 AUDIENCES = [one for one in DOORS if oauth.agent_of(f"{settings.PUBLIC_BASE_URL}/{one}") is not None]
 """The doors that a token can be asked for."""
-CREDENTIALS = [COOKIE, TRY_TOKEN, *(f"{RESOURCE}{one}" for one in AUDIENCES)]
+CREDENTIALS = [COOKIE, TRY_TOKEN, FOR_ALL, *(f"{RESOURCE}{one}" for one in AUDIENCES)]
 
 
 def opens(credential: str, door: str) -> bool:
@@ -50,6 +50,8 @@ def opens(credential: str, door: str) -> bool:
         return door in OPEN_TO_COOKIES
     if credential == TRY_TOKEN:
         return door == TRY_AT
+    if credential == FOR_ALL:
+        return door in (FILES, *AUDIENCES)
     audience = credential.removeprefix(RESOURCE)
     return door in (FILES, audience) or door.startswith(f"{audience}/")
 
@@ -62,11 +64,6 @@ class Given:
     made_up: dict[str, str]
 
 
-@cache
-def _shape() -> str:
-    return secrets.token_urlsafe(64)
-
-
 @pytest.fixture(scope="module")
 def given(two: World) -> dict[str, Given]:
     owner = two.theirs.owner
@@ -76,8 +73,10 @@ def given(two: World) -> dict[str, Given]:
     token, _ = issue_access_token(owner, str(browser.session_key), "echo")
     found[TRY_TOKEN] = Given(_bearer(token), _bearer(f"try_{'x' * len(token)}"))
     program = Program.objects.get(pk=two.theirs.ids["program"])
+    never = _bearer(secrets.token_urlsafe(64))
+    found[FOR_ALL] = Given(_bearer(_token_for(program, two)), never)
     for door in AUDIENCES:
-        found[f"{RESOURCE}{door}"] = Given(_bearer(_token_for(program, two, door)), _bearer(_shape()))
+        found[f"{RESOURCE}{door}"] = Given(_bearer(_token_for(program, two, door)), never)
     return found
 
 
@@ -85,13 +84,13 @@ def _bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def _token_for(program: Program, two: World, door: str) -> str:
+def _token_for(program: Program, two: World, *doors: str) -> str:
     secret = secrets.token_urlsafe(64)
     until = timezone.now() + datetime.timedelta(days=1)
     kind = Token.Type.ACCESS_TOKEN
     made = Token(client=program, user=two.theirs.owner, type=kind, hash=oauth.hash_of(secret), expires_at=until)
     made.set_scopes([READ, WRITE])
-    made.set_resources([f"{settings.PUBLIC_BASE_URL}/{door}"])
+    made.set_resources([f"{settings.PUBLIC_BASE_URL}/{one}" for one in doors])
     made.save()
     return secret
 

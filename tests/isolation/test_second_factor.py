@@ -1,4 +1,7 @@
-"""Where operators need a second factor, one without it is answered as somebody who is no operator, at every address."""
+"""Where operators need a second factor, one without it is answered as somebody who is no operator, at every address.
+
+Their own pages, below /admin/, are in test_addresses.py.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from apps.accounts.models import ApiKey, User
-from tests.isolation.addresses import OPEN_TO_ALL, OPERATORS, WITHOUT_IDS
+from tests.isolation.addresses import OPEN_TO_ALL, WITHOUT_IDS
 from tests.isolation.asking import Answer, Caller
 from tests.isolation.gaps import places
 from tests.isolation.test_addresses import (
@@ -48,7 +51,7 @@ def person(two: World) -> Caller:
 
 
 SHARED_WITH_OPERATORS = [one for one in OPEN_TO_ALL if OPERATORS_TOO.search(one.template)]
-BY_TEMPLATE = {one.template: one for one in (*SHARED_WITH_OPERATORS, *WITHOUT_IDS, *OPERATORS)}
+BY_TEMPLATE = {one.template: one for one in (*SHARED_WITH_OPERATORS, *WITHOUT_IDS)}
 
 
 @pytest.mark.parametrize("template", places("second factor", [one.template for one in SHARED_WITH_OPERATORS]))
@@ -86,14 +89,6 @@ def is_led_to_second_factor(answer: Answer) -> bool:
 @pytest.mark.parametrize("list_", places("second factor", ["lists"]))
 def test_lists_show_nothing_of_theirs(list_: str, two: World, operator: Caller) -> None:
     assert shows_theirs(two, operator) == []
-
-
-@pytest.mark.parametrize("template", places("second factor", [one.template for one in OPERATORS]))
-def test_operators_pages_are_closed(template: str, two: World, operator: Caller) -> None:
-    address = BY_TEMPLATE[template]
-    path = address.path(dict.fromkeys(address.parameters, two.theirs.ids["session"]))
-    answer = operator.ask("GET", path)
-    assert is_led_to_second_factor(answer) or answer.status in (403, 404), path
 
 
 def test_without_the_rule_operators_have_their_right(two: World, operator: Caller, person: Caller) -> None:
