@@ -74,6 +74,7 @@ USUAL = {
     "workspace": "workspace",
     "member": "member",
     "context_id": "session",
+    "context": "session",
     "sha256": "file",
     "program": "program",
     "uidb64": "person",
@@ -146,14 +147,15 @@ def addresses() -> list[Address]:
 
 def _walk(patterns: Iterable[URLPattern | URLResolver], before: str = "") -> Iterator[Address]:
     for one in patterns:
-        template = before + _template(str(one.pattern))
+        template = before + template_of(str(one.pattern))
         if isinstance(one, URLResolver):
             yield from _walk(one.url_patterns, template)
         else:
             yield Address(template, one.name or "")
 
 
-def _template(pattern: str) -> str:
+def template_of(pattern: str) -> str:
+    """A pattern of a route with its parameters in braces."""
     plain = CONVERTER.sub(r"{\1}", GROUP.sub(r"{\1}", re.sub(r"\(\?!\w+/\)", "", pattern)))
     return re.sub(r"^\^|/\?\\Z$|\\Z$|\$$", "", plain).replace("/?", "")
 

@@ -29,6 +29,7 @@ NAMES = {
     "run": "plan run",
     "session": "session",
     "session_ids": "session",
+    "sessionIds": "session",
     "slug": "plan",
     "task": "task of session",
     "taskId": "task of session",

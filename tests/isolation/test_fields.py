@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from apps.a2a.operations import OPERATIONS
 from apps.accounts.authentication import WORKSPACE_HEADER
 from tests.isolation.addresses import Address, ids_of, made_up
 from tests.isolation.asking import Answer, Caller
+from tests.isolation.doors import MCP, DoorField, ask_door, door_fields
 from tests.isolation.fields import PLACES, Field, a2a_fields, openapi_fields, put
 from tests.isolation.test_addresses import BODIES, PLAN, check
 from tests.isolation.world import World
 
 FIELDS = openapi_fields()
 METHODS = a2a_fields()
+AT_DOORS = door_fields()
 MORE_BODIES: dict[str, Any] = {
     "POST /api/v1/imports": {"agent": "echo", "uploadId": "00000000-0000-0000-0000-000000000001"},
     "POST /api/v1/keys": {"name": "k", "scopes": ["tasks:read"]},
@@ -48,18 +52,6 @@ PARAMS: dict[str, Any] = {
 }
 """Of each method, with what ours is named by."""
 FRONT, ECHO = "/a2a", "/a2a/echo"
-OLD_METHODS: dict[str, tuple[str, ...]] = {
-    "message/send": ("message.taskId", "message.contextId", "message.referenceTaskIds[]"),
-    "message/stream": ("message.taskId", "message.contextId", "message.referenceTaskIds[]"),
-    "tasks/get": ("id",),
-    "tasks/cancel": ("id",),
-    "tasks/resubscribe": ("id",),
-    "tasks/pushNotificationConfig/set": ("taskId",),
-    "tasks/pushNotificationConfig/get": ("id", "pushNotificationConfigId"),
-    "tasks/pushNotificationConfig/list": ("id",),
-    "tasks/pushNotificationConfig/delete": ("id", "pushNotificationConfigId"),
-}
-"""Of A2A 0.3."""
 
 
 def test_each_field_is_described() -> None:
@@ -67,9 +59,19 @@ def test_each_field_is_described() -> None:
     assert unknown == [], "Say in tests/isolation/fields.py what each names, or that it names nothing."
 
 
+def test_each_field_of_a_door_is_described() -> None:
+    unknown = [str(field) for field in AT_DOORS if not field.is_known]
+    assert unknown == [], "Say in tests/isolation/doors.py what each names, or that it names nothing."
+
+
+def test_each_operation_of_a2a_is_asked() -> None:
+    assert OPERATIONS.keys() - PARAMS.keys() == set(), "Say in PARAMS what each is asked with."
+
+
 TAKEN = "POST /api/v1/plans slug"  # by another workspace, as a name of an agent may be: that is told
 NOTED = ("references[]", "referenceTaskIds[]", "contextId")  # these name what is the caller's own, or are only noted
 LAST = "transfer"  # afterwards somebody else owns the workspace
+NAMING_AT_DOORS = [one for one in AT_DOORS if one.kind]
 NAMING, NAMING_IN_A2A = ([one for one in all_of_them if one.kind] for all_of_them in (FIELDS, METHODS))
 
 
@@ -95,60 +97,34 @@ def test_what_a_field_of_a2a_names_of_theirs_never_was(
         check(two, f"{caller.name}: {field}", answers, values_of(named), is_done=field.name in NOTED)
 
 
-@pytest.mark.parametrize("method", OLD_METHODS)
-def test_what_a_field_of_a2a_0_3_names_of_theirs_never_was(
-    method: str, two: World, everybody: list[Caller], theirs_unchanged: None
+@pytest.mark.parametrize("field", NAMING_AT_DOORS, ids=str)
+def test_what_a_field_of_a_door_names_of_theirs_never_was(
+    field: DoorField, two: World, everybody: list[Caller], theirs_unchanged: None
 ) -> None:
-    message = {"kind": "message", "role": "user", "parts": [{"kind": "text", "text": "a"}]}
-    said = {"message": message, "configuration": {"blocking": False}}
-    for path in OLD_METHODS[method]:
-        theirs = ids_of(two.theirs)["webhook" if path.startswith("pushN") else "task of session"]
-        for caller in everybody[:-1]:
-            named = (theirs, made_up(theirs))
-            base = said if method.startswith("message") else {"id": ids_of(two.ours)["task of session"]}
-            answers = [call(caller, method, put(base, path, str(one)), "0.3") for one in named]
-            about = f"{caller.name}: {method} {path}"
-            check(two, about, answers, values_of(named), is_done="reference" in path)
-
-
-TOLD: dict[str, Any] = {"arguments": {"message": "a"}, "task": {}}
-MCP_FIELDS: dict[str, tuple[str, dict[str, Any], str, str]] = {
-    "get_task": ("tools/call", {"name": "get_task", "arguments": {}}, "arguments.task", "task of session"),
-    "cancel_task": ("tools/call", {"name": "cancel_task", "arguments": {}}, "arguments.task", "task of session"),
-    "a tool": ("tools/call", TOLD, "name", "agent"),
-    "an answer": ("tools/call", {"name": "echo", **TOLD}, "arguments.task", "task of session"),
-    "a session": ("tools/call", {"name": "echo", **TOLD}, "arguments.session", "contextId"),
-    "tasks/get": ("tasks/get", {}, "taskId", "task of session"),
-    "tasks/result": ("tasks/result", {}, "taskId", "task of session"),
-    "tasks/cancel": ("tasks/cancel", {}, "taskId", "task of session"),
-    "resources/read": ("resources/read", {}, "uri", "resource of session"),
-}
-"""What MCP's requests name: method, parameters, the field, and its kind."""
-
-
-@pytest.mark.parametrize("what", MCP_FIELDS)
-def test_what_a_field_of_mcp_names_of_theirs_never_was(
-    what: str, two: World, everybody: list[Caller], theirs_unchanged: None
-) -> None:
-    kind = MCP_FIELDS[what][-1]
-    theirs = ids_of(two.theirs)[kind]
+    theirs = ids_of(two.theirs)[field.kind or ""]
     for caller in everybody[:-1]:
         named = (theirs, made_up(theirs))
-        answers = [ask_mcp(caller, what, one) for one in named]
-        check(two, f"{caller.name}: {what}", answers, values_of(named), is_done=kind == "contextId")
+        answers = [ask_door(caller, field, ids_of(two.ours), one) for one in named]
+        is_done = SAME_AT_DOORS.search(str(field)) is not None
+        check(two, f"{caller.name}: {field}", answers, values_of(named), is_done=is_done)
 
 
-@pytest.mark.parametrize("what", [one for one in MCP_FIELDS if one != "a session"])
-def test_their_owner_gets_it_by_mcp(what: str, two: World, their_owner: Caller) -> None:
-    named = (one := ids_of(two.theirs)[MCP_FIELDS[what][-1]], made_up(one))
-    answers = [ask_mcp(their_owner, what, value).without(named) for value in named]
-    assert answers[0] != answers[1]
+UNSERVED = '"code":-32601'
+ENDS_IT = re.compile("clear|delete|cancel")
+"""What the owner does last, because it ends what others ask for."""
+SAME_AT_DOORS = re.compile("reference|message.contextId|session$|user$|threadId|pushNotificationConfig/delete pushN")
+"""Where the owner, too, is answered alike: what is only noted, a new name of a session, and deleting what is gone."""
+LASTING_FIRST = sorted(NAMING_AT_DOORS, key=lambda one: ENDS_IT.search(one.method) is not None)
 
 
-def ask_mcp(caller: Caller, what: str, value: Any) -> Answer:
-    method, params, path, _ = MCP_FIELDS[what]
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": put(params, path, str(value))}
-    return caller.ask("POST", "/mcp", body, **{"MCP-Protocol-Version": "2025-11-25"})
+@pytest.mark.parametrize("field", LASTING_FIRST, ids=str)
+def test_whose_it_is_gets_another_answer_by_a_door(field: DoorField, two: World, their_owner: Caller) -> None:
+    theirs = ids_of(two.theirs)[field.kind or ""]
+    named = (theirs, made_up(theirs))
+    answers = [ask_door(their_owner, field, ids_of(two.theirs), one) for one in named]
+    one, other = (answer.without(named) for answer in answers)
+    is_unserved = field.door == MCP and UNSERVED in answers[0].body
+    assert is_unserved or SAME_AT_DOORS.search(str(field)) or one != other, f"{field}: {one}"
 
 
 SAME_FOR_ALL = {

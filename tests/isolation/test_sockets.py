@@ -10,18 +10,25 @@ from asgiref.sync import async_to_sync
 from channels.testing import WebsocketCommunicator
 from django.conf import settings
 from django.test import override_settings
+from rest_framework import serializers
 
+from apps.api.consumers import Subscription
 from config.asgi import SOCKETS, application
+from tests.isolation.addresses import Address, template_of
 from tests.isolation.asking import Caller
+from tests.isolation.fields import NAMELESS, NAMES, PLACES
+from tests.isolation.gaps import places
 from tests.isolation.world import World
 
 SESSIONS = ("session", "shared session", "deleted session", "fork")
-KNOWN = ("ws/sessions/<uuid:session>", "ws/events", "ws/admin/contexts/<uuid:context>")
-"""The addresses that a test here asks."""
+LINES = [template_of(str(route.pattern)) for route in SOCKETS]
+NAMED = [Address(one, "") for one in LINES if "{" in one]
+ASKED: dict[str, type[serializers.Serializer[Any]]] = {"ws/events": Subscription}
+"""What is said over a WebSocket whose address names nothing, as its consumer reads it."""
 
 
 async def _heard(path: str, caller: Caller, said: Any) -> list[Any]:
-    """All that the server sends until it closes, with its code."""
+    """All that the server sends until it closes, with its code, or until it tells a position of the stream."""
     cookie = caller.browser.cookies.get(settings.SESSION_COOKIE_NAME)
     headers = [(b"host", b"testserver"), (b"origin", b"http://testserver")]
     headers += [(b"cookie", f"{settings.SESSION_COOKIE_NAME}={cookie.value}".encode())] if cookie else []
@@ -30,7 +37,7 @@ async def _heard(path: str, caller: Caller, said: Any) -> list[Any]:
     if said is not None:
         await socket.send_json_to(said)
     heard = [await socket.receive_output(timeout=30)]
-    while heard[-1]["type"] != "websocket.close":
+    while heard[-1]["type"] != "websocket.close" and '"token"' not in heard[-1].get("text", ""):
         heard.append(await socket.receive_output(timeout=30))
     await socket.disconnect(timeout=30)
     return [one for one in heard if "alive" not in one.get("text", "")]
@@ -42,26 +49,59 @@ def heard(path: str, caller: Caller, said: Any = None) -> list[Any]:
 
 
 def test_each_address_is_asked() -> None:
-    assert {str(route.pattern) for route in SOCKETS} == set(KNOWN)
+    unknown = {one for one in LINES if "{" not in one} - ASKED.keys()
+    assert unknown == set(), "Say in ASKED what reads the messages of each."
 
 
-@pytest.mark.parametrize("line", ["sessions", "admin/contexts"])
+def test_each_field_of_a_message_is_described() -> None:
+    fields = {name for reader in ASKED.values() for name in reader().fields}
+    assert fields - NAMES.keys() - NAMELESS - PLACES == set(), "Say in tests/isolation/fields.py what each names."
+
+
+def is_answered_alike(caller: Caller, line: Address, which: str, two: World) -> bool:
+    """What the address names becomes a session of theirs, and one that never was."""
+    try:
+        [name] = line.kinds()
+    except KeyError as missing:
+        pytest.fail(f"Say in tests/isolation/addresses.py what {missing} of {line.template} names.")
+    answers = [heard(line.path({name: one}), caller) for one in (two.theirs.ids[which], uuid.uuid4())]
+    return bool(answers[0] == answers[1])
+
+
+@pytest.mark.parametrize("line", NAMED, ids=lambda one: one.template)
 @pytest.mark.parametrize("which", SESSIONS)
 def test_a_session_of_theirs_is_closed_like_what_never_was(
-    line: str, which: str, two: World, everybody: list[Caller]
+    line: Address, which: str, two: World, everybody: list[Caller]
 ) -> None:
     for caller in everybody:
-        if caller.name == "operator" and line.startswith("admin"):
+        if caller.name == "operator" and "admin" in line.template:
             continue  # it is theirs
-        answers = [heard(f"/ws/{line}/{one}", caller) for one in (two.theirs.ids[which], uuid.uuid4())]
-        assert answers[0] == answers[1], caller.name
+        assert is_answered_alike(caller, line, which, two), caller.name
 
 
+@pytest.mark.parametrize("line", places("second factor", [one.template for one in NAMED]))
+def test_operator_without_second_factor_is_closed_out(line: str, two: World, everybody: list[Caller]) -> None:
+    [operator] = [one for one in everybody if one.name == "operator"]
+    with override_settings(MFA_FOR_OPERATORS=True):
+        assert is_answered_alike(operator, Address(line, ""), "session", two)
+
+
+@pytest.mark.parametrize("line", ASKED)
 @pytest.mark.parametrize("which", SESSIONS)
 def test_the_events_of_a_session_of_theirs_are_closed_like_what_never_was(
-    which: str, two: World, everybody: list[Caller]
+    line: str, which: str, two: World, everybody: list[Caller]
 ) -> None:
+    fields = [name for name in ASKED[line]().fields if name in NAMES]
     for caller in everybody:
-        wanted = [{"session_ids": [str(one)]} for one in (two.theirs.ids[which], uuid.uuid4())]
-        answers = [heard("/ws/events", caller, one) for one in wanted]
-        assert answers[0] == answers[1], caller.name
+        for name in fields:
+            wanted = [{name: [str(one)]} for one in (two.theirs.ids[which], uuid.uuid4())]
+            answers = [heard(f"/{line}", caller, one) for one in wanted]
+            assert answers[0] == answers[1], caller.name
+
+
+@pytest.mark.parametrize("line", ASKED)
+def test_their_owner_follows_it(line: str, two: World, their_owner: Caller) -> None:
+    [name] = [one for one in ASKED[line]().fields if one in NAMES]
+    wanted = [{name: [str(one)]} for one in (two.theirs.ids["session"], uuid.uuid4())]
+    answers = [heard(f"/{line}", their_owner, one) for one in wanted]
+    assert answers[0] != answers[1]

@@ -1,0 +1,112 @@
+"""At every address, nothing of a body is read before its caller is known, and little of a stranger's."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.test import override_settings
+
+from config.asgi import ASYNC_PATH, application
+from tests.isolation.addresses import Address, addresses, ids_of, made_up
+from tests.isolation.gaps import places
+from tests.isolation.test_addresses import methods_of
+from tests.isolation.world import World
+
+CHUNK = 16 * 1024
+BODY = 64 * CHUNK
+STRANGERS_BYTES = 64 * 1024
+REFUSED = (401, 403, 404, 405)
+WRONG_KEY = f"Bearer parley_{'0' * 12}_{'x' * 40}"
+
+
+@dataclass
+class Answer:
+    """`taken`: how many bytes of the body were read before it began."""
+
+    status: int = 0
+    taken: int = 0
+
+
+async def _send_slowly(method: str, path: str, headers: dict[str, str]) -> Answer:
+    """Send a body whose length is not told, piece by piece, as the application asks for it."""
+    answer, sent, done = Answer(), 0, asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        nonlocal sent
+        if sent >= BODY:
+            await done.wait()
+            return {"type": "http.disconnect"}
+        sent += CHUNK
+        if not answer.status:
+            answer.taken += CHUNK
+        return {"type": "http.request", "body": b"x" * CHUNK, "more_body": sent < BODY}
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            answer.status = message["status"]
+        elif not message.get("more_body", False):
+            done.set()
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "client": ("127.0.0.1", 1),
+        "server": ("testserver", 80),
+    }
+    with suppress(asyncio.CancelledError):
+        await application(scope, receive, send)
+    return answer
+
+
+def send_slowly(method: str, path: str, **headers: str) -> Answer:
+    given = {"host": "testserver", "transfer-encoding": "chunked", **headers}
+    with override_settings(ALLOWED_HOSTS=["testserver"]):
+        return async_to_sync(_send_slowly)(method, path, given)  # type: ignore[no-any-return]
+
+
+def path_of(address: Address, ids: dict[str, Any]) -> str:
+    return address.path({name: ids.get(kind, "none") for name, kind in address.kinds().items()})
+
+
+PLACES = [one for one in addresses() if one.kinds_or_none() is not None and not one.template.startswith("admin/")]
+FORM, JSON = "application/x-www-form-urlencoded", "application/json"
+
+
+@pytest.mark.parametrize("address", places("order", [one.template for one in PLACES]))
+def test_strangers_body_is_not_read(address: str, two: World) -> None:
+    [place] = [one for one in PLACES if one.template == address]
+    path = path_of(place, ids_of(two.theirs))
+    is_async = ASYNC_PATH.match(path) is not None
+    for method in methods_of(place)[1:]:
+        for authorization in ("", WRONG_KEY):
+            headers = {"authorization": authorization} if authorization else {}
+            answer = send_slowly(method, path, **{"content-type": JSON if is_async else FORM}, **headers)
+            most = 0 if is_async and answer.status in REFUSED else STRANGERS_BYTES + CHUNK
+            assert answer.taken <= most, f"{method} {path}, answered by {answer.status}"
+
+
+def test_member_s_body_is_read(two: World) -> None:
+    """So that a harness that nobody reads from is noticed."""
+    key = f"Bearer {two.ours.ids['key secret']}"
+    answer = send_slowly("POST", "/a2a/echo", authorization=key, **{"content-type": JSON})
+    assert (answer.status, answer.taken) == (200, BODY)
+
+
+def test_operators_pages_read_little_of_a_stranger(two: World) -> None:
+    """All are views of one site, so one of each kind is asked."""
+    task = made_up(two.theirs.ids["session"])
+    for path in ("/admin/", "/admin/accounts/user/add/", f"/admin/record/task/{task}/answer/"):
+        assert send_slowly("POST", path, **{"content-type": FORM}).taken <= STRANGERS_BYTES + CHUNK

@@ -1,0 +1,99 @@
+"""Where operators need a second factor, one without it is answered as somebody who is no operator, at every address.
+
+Their own pages, below /admin/, are in test_addresses.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from django.test import Client, override_settings
+from django.urls import reverse
+
+from apps.accounts.models import ApiKey, User
+from tests.isolation.addresses import OPEN_TO_ALL, WITHOUT_IDS
+from tests.isolation.asking import Answer, Caller
+from tests.isolation.gaps import places
+from tests.isolation.test_addresses import (
+    NO_LISTS,
+    NOT_ALLOWED,
+    OPERATORS_TOO,
+    body_of,
+    check,
+    combinations,
+    methods_of,
+    shows_theirs,
+)
+from tests.isolation.world import World
+
+
+@pytest.fixture(autouse=True)
+def _operators_need_a_second_factor() -> Iterator[None]:
+    with override_settings(MFA_FOR_OPERATORS=True, OAUTH_REQUESTS_PER_MINUTE=1_000_000):
+        yield
+
+
+@pytest.fixture(scope="module")
+def operator(everybody: list[Caller]) -> Caller:
+    """With a password and a key, and without a second factor."""
+    return next(one for one in everybody if one.name == "operator")
+
+
+@pytest.fixture(scope="module")
+def person(two: World) -> Caller:
+    """As new as the operator, and no operator."""
+    made = User.objects.create_user("plain@ouruniverse.example", "correct horse", name="Operator")
+    browser = Client()
+    browser.force_login(made)
+    return Caller("person", browser, ApiKey.issue(made, "ours")[1])
+
+
+SHARED_WITH_OPERATORS = [one for one in OPEN_TO_ALL if OPERATORS_TOO.search(one.template)]
+BY_TEMPLATE = {one.template: one for one in (*SHARED_WITH_OPERATORS, *WITHOUT_IDS)}
+
+
+@pytest.mark.parametrize("template", places("second factor", [one.template for one in SHARED_WITH_OPERATORS]))
+def test_what_operators_may_is_not_found(template: str, two: World, operator: Caller, theirs_unchanged: None) -> None:
+    address = BY_TEMPLATE[template]
+    for method in methods_of(address):
+        for there, nowhere in combinations(address, two):
+            asked = [operator.ask(method, address.path(one), body_of(address, method)) for one in (there, nowhere)]
+            if asked[0].status == asked[1].status == NOT_ALLOWED:
+                break
+            check(two, f"{method} {address.path(there)}", asked, (there, nowhere))
+
+
+ADDRESSES = [one for one in WITHOUT_IDS if one.template.strip("/") not in (*NO_LISTS, "sign-out", "healthz/stream")]
+
+
+@pytest.mark.parametrize("template", places("second factor", [one.template for one in ADDRESSES]))
+def test_operators_right_is_refused(template: str, operator: Caller, person: Caller) -> None:
+    address = BY_TEMPLATE[template]
+    for method in methods_of(address):
+        asked = [one.ask(method, address.path({}), body_of(address, method)) for one in (operator, person)]
+        told, expected = (said(answer) for answer in asked)
+        assert told == expected or is_led_to_second_factor(asked[0]), f"{method} {address.path({})}"
+
+
+def said(answer: Answer) -> tuple[int, str]:
+    """Status, and where it leads without what is new each time."""
+    return answer.status, re.sub(r"[0-9a-f-]{32,}|\d+", "…", answer.headers.get("Location", ""))
+
+
+def is_led_to_second_factor(answer: Answer) -> bool:
+    return answer.headers.get("Location", "").startswith(reverse("web:settings-security"))
+
+
+@pytest.mark.parametrize("list_", places("second factor", ["lists"]))
+def test_lists_show_nothing_of_theirs(list_: str, two: World, operator: Caller) -> None:
+    assert shows_theirs(two, operator) == []
+
+
+def test_without_the_rule_operators_have_their_right(two: World, operator: Caller, person: Caller) -> None:
+    """So that two callers who are alike anyway are noticed."""
+    with override_settings(MFA_FOR_OPERATORS=False):
+        assert operator.ask("GET", "/admin/").status == 200
+        assert said(operator.ask("GET", "/settings/models")) != said(person.ask("GET", "/settings/models"))
+        assert shows_theirs(two, operator)

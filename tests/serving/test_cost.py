@@ -1,0 +1,254 @@
+"""No body costs more than its size allows, at any door, and nobody else waits for it (OWASP ASVS 5, 2.4.1)."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests import stack
+from tests.isolation.addresses import NOT_OURS, Address, addresses
+from tests.isolation.asking import API
+from tests.isolation.gaps import places
+from tests.serving.hostile_bodies import BODIES, MEGABYTE, VALUES, WITHIN, Hostile, Within, within
+
+pytestmark = pytest.mark.services("it measures a web server of its own", only=True)
+
+SIZE = MEGABYTE // 2
+SECONDS_A_MEGABYTE = 0.3
+SECONDS_A_REQUEST = 0.06
+"""Of the web process: for a request, besides its bytes. The kernel counts in hundredths."""
+MEMORY = 96 * MEGABYTE
+"""By which a body of half a megabyte may raise the process's peak."""
+TRIES = 3
+NOT_ASKED = re.compile(r"sign-out|healthz.*|oauth/logout|settings/security/sessions/end|settings/password")
+"""They end the caller's session, or have no body."""
+READERS = [one for one in addresses() if not NOT_OURS.match(one.template) and not NOT_ASKED.fullmatch(one.template)]
+
+
+@dataclass
+class Parley:
+    """A running Parley with a person's browser and key. `ids`: what parameters of addresses are filled with."""
+
+    stack: stack.Stack
+    browser: httpx.Client
+    program: httpx.Client
+    ids: dict[str, str] = field(default_factory=dict)
+
+    def path_of(self, address: Address) -> str:
+        kinds = address.kinds_or_none() or {}
+        return address.path({name: self.ids.get(kinds.get(name, ""), "1") for name in address.parameters})
+
+    def processor_seconds(self) -> float:
+        """Of the web process, so far."""
+        fields = self._proc("stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    @contextmanager
+    def peak(self) -> Iterator[list[int]]:
+        """By how many bytes the web process's memory rose at most meanwhile."""
+        self._proc("clear_refs").write_text("5")
+        before, found = self.stack.resident_bytes(), list[int]()
+        yield found
+        [highest] = re.findall(r"VmHWM:\s+(\d+) kB", self._proc("status").read_text())
+        found.append(int(highest) * 1024 - before)
+
+    def _proc(self, name: str) -> Path:
+        return Path(f"/proc/{self.stack.processes['web'].pid}/{name}")
+
+
+def signed_in(running: stack.Stack, email: str, password: str) -> httpx.Client:
+    """A browser, whose writes have the token against forgery."""
+    browser = httpx.Client(base_url=running.url, timeout=120)
+    form = browser.get("/sign-in").text
+    [token] = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', form)[:1]
+    entered = {"username": email, "password": password, "csrfmiddlewaretoken": token}
+    assert browser.post("/sign-in", data=entered, headers={"Referer": running.url}).status_code == 302
+    [cookie] = [value for name, value in browser.cookies.items() if "csrf" in name]
+    browser.headers |= {"X-CSRFToken": cookie, "Referer": running.url, "Accept": "text/html, */*;q=0.1"}
+    return browser
+
+
+@pytest.fixture(scope="module")
+def parley() -> Iterator[Parley]:
+    with stack.running(ACTS_PER_MINUTE="1000000") as running:
+        program = httpx.Client(base_url=running.url, timeout=120)
+        program.headers |= {"Authorization": f"Bearer {running.demo_key}", "A2A-Version": "1.0"}
+        made = Parley(running, signed_in(running, running.demo_email, running.demo_password), program)
+        task = echo(program, return_at_once=True)["result"]["task"]
+        sessions = program.get("/api/v1/sessions").json()["items"]
+        made.ids = {
+            "agent": "echo",
+            "agent of the task": "echo",
+            "plan": "trip",
+            "session": str(sessions[0]["id"]),
+            "task of session": str(task["id"]),
+            "message of session": str(uuid.uuid4()),
+        }
+        yield made
+
+
+def echo(caller: httpx.Client, *, return_at_once: bool = False) -> Any:
+    message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": "a"}]}
+    params = {"message": message, "configuration": {"returnImmediately": return_at_once}}
+    answer = caller.post("/a2a/echo", json={"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+# The table: bodies × doors
+
+
+@cache
+def content_of(body: Hostile, place: Within | None) -> bytes:
+    return put_into(place, body.make(SIZE)) if place else body.make(SIZE)
+
+
+def put_into(place: Within, value: bytes) -> bytes:
+    return place.template.replace(b"%s", value, 1)
+
+
+def send(parley: Parley, address: Address, body: Hostile, place: Within | None) -> float:
+    """Processor seconds of the web process for the request, with each method that the address might take."""
+    path = parley.path_of(address)
+    client = parley.program if API.match(path) else parley.browser
+    headers = {"Content-Type": body.media_type, **(place.headers if place else {}), **dict(body.headers)}
+    content = content_of(body, place).replace(b"@", uuid.uuid4().hex.encode())
+    before = parley.processor_seconds()
+    for method in ("POST", "PUT", "PATCH"):
+        try:
+            status = client.request(method, path, content=content, headers=headers).status_code
+        except httpx.TransportError:  # refused before all was sent
+            break
+        assert status < 500, f"{method} {path} with {body}: {status}"
+        if status != 405:
+            break
+    return parley.processor_seconds() - before
+
+
+def costs_too_much(parley: Parley, address: Address, body: Hostile, place: Within | None) -> float:
+    """The least processor seconds of some tries, or 0 where that is within the limit."""
+    limit = SECONDS_A_REQUEST + SECONDS_A_MEGABYTE * len(content_of(body, place)) / MEGABYTE
+    least = min_until(limit, lambda: send(parley, address, body, place))
+    return round(least, 2) if least > limit else 0
+
+
+def min_until(limit: float, measure: Any) -> float:
+    """The least of some tries; the first within the limit is enough."""
+    least = float("inf")
+    for _ in range(TRIES):
+        least = min(least, measure())
+        if least <= limit:
+            break
+    return least
+
+
+def full_table() -> dict[str, tuple[Address, Within | None]]:
+    """The addresses that get every body: one of each that takes any JSON somewhere, and one of each door."""
+    chosen: dict[str, tuple[Address, Within | None]] = {}
+    taken: set[str] = set()
+    for address in READERS:
+        path = address.template.replace("{slug}", "echo")
+        place = within(path)
+        if place and place.pattern not in taken:
+            taken.add(place.pattern)
+            chosen[address.template] = (address, place)
+    for door in ("hooks", "oauth/token", "sign-in", "federation/pair", "settings/profile", "api/v1/uploads"):
+        [address] = [one for one in READERS if one.template.replace("/{key}", "") == door][:1]
+        chosen[address.template] = (address, None)
+    return chosen
+
+
+FULL = full_table()
+
+
+def test_each_place_for_json_is_at_an_address() -> None:
+    asked = {place.pattern for _, place in FULL.values() if place}
+    assert {one.pattern for one in WITHIN} - asked == set(), "Take out of WITHIN what is gone."
+
+
+@pytest.mark.parametrize("door", places("cost", FULL))
+def test_no_body_costs_more_than_its_size_allows(door: str, parley: Parley) -> None:
+    address, place = FULL[door]
+    table = [(one, place) for one in VALUES] if place else [(one, None) for one in BODIES]
+    with parley.peak() as peak:
+        over = {str(body): seconds for body, at in table if (seconds := costs_too_much(parley, address, body, at))}
+    assert over == {}
+    assert max(peak) < MEMORY
+
+
+OTHERS = [one for one in READERS if one.template not in FULL]
+PORTIONS = 4
+
+
+@pytest.mark.parametrize("portion", places("cost", [f"other addresses {one}" for one in range(PORTIONS)]))
+def test_no_other_address_reads_dearly(portion: str, parley: Parley) -> None:
+    """Each gets one body of the table, by turns."""
+    over = {}
+    for number, address in list(enumerate(OTHERS))[int(portion[-1]) :: PORTIONS]:
+        body = BODIES[number % len(BODIES)]
+        if seconds := costs_too_much(parley, address, body, None):
+            over[f"{address.template} {body}"] = seconds
+    assert over == {}
+
+
+# The neighbor
+
+ECHOES, AT_ONCE = 20, 4
+SLOWER = 2.0
+
+
+@pytest.mark.parametrize("what", places("cost", ["neighbor"]))
+def test_neighbor_answers_stay_fast(what: str, parley: Parley) -> None:
+    """Another caller's echo, with four hostile requests at a time beside it, compared with itself alone."""
+    other = signed_in(parley.stack, parley.stack.admin_email, parley.stack.admin_password)
+    made = other.post("/api/v1/keys", json={"name": "neighbor"}).json()
+    neighbor = httpx.Client(base_url=parley.stack.url, timeout=120)
+    neighbor.headers |= {"Authorization": f"Bearer {made['key']}", "A2A-Version": "1.0"}
+    ratio = min_until(SLOWER, lambda: beside_hostile(parley, neighbor) / p95_of_echo(neighbor))
+    assert ratio <= SLOWER
+
+
+def p95_of_echo(caller: httpx.Client) -> float:
+    taken = []
+    for _ in range(ECHOES):
+        began = time.perf_counter()
+        echo(caller)
+        taken.append(time.perf_counter() - began)
+    return sorted(taken)[int(len(taken) * 0.95) - 1]
+
+
+def beside_hostile(parley: Parley, neighbor: httpx.Client) -> float:
+    """The neighbor's 95th percentile while four callers send what costs most."""
+    ended = threading.Event()
+    address, place = FULL["a2a/{slug}"]
+
+    def send_on(body: Hostile) -> None:
+        with httpx.Client(base_url=parley.stack.url, timeout=120, headers=parley.program.headers) as client:
+            while not ended.is_set():
+                content = content_of(body, place).replace(b"@", uuid.uuid4().hex.encode())
+                client.post(address.path({"slug": "echo"}), content=content, headers={"Content-Type": body.media_type})
+
+    with ThreadPoolExecutor(AT_ONCE) as senders:
+        sending = [senders.submit(send_on, one) for one in VALUES if one.name in DEAREST]
+        try:
+            return p95_of_echo(neighbor)
+        finally:
+            ended.set()
+            for one in sending:
+                one.result()
+
+
+DEAREST = ("tiny numbers", "tiny objects", "many nested lists", "escaped nulls")
