@@ -260,7 +260,7 @@ class Preview(WebhookEndpoint):
     async def post(self, request: Request) -> Response:
         """Nothing is saved, and nothing starts."""
         asked = await db.run(self.body, Sample)
-        quotas.count_act(self.principal)
+        await db.run(quotas.count_act, self.principal)
         body, headers, kind = asked.pop("body"), asked.pop("headers", {}), asked.pop("type", "")
         webhook = await db.run(self.fill, IncomingWebhook(), asked)
         filled = await incoming.preview(webhook, body, headers, kind)

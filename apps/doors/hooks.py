@@ -49,13 +49,13 @@ async def hook(request: HttpRequest, key: str) -> HttpResponse:
 async def _accept(request: HttpRequest, key: str) -> IncomingEvent:
     """Raises QuotaExceeded, NotSigned, ParseError."""
     address = str(request.META.get("REMOTE_ADDR", ""))
-    quotas.count_request(ANONYMOUS, address)
+    await db.run(quotas.count_request, ANONYMOUS, address)
     db.caller.set(address_key(address))
     webhook = await db.run(incoming.find_signed, _uuid(key), request.headers, request.body)
     if webhook is None:
         raise NotSigned
     db.caller.set(f"hook:{webhook.pk}")
-    quotas.count_event(str(webhook.pk))
+    await db.run(quotas.count_event, str(webhook.pk))
     body = await _read(request)
     # Chosen here, because `db.run` may try again.
     event = await db.run(incoming.receive, webhook, request.headers, body, str(uuid.uuid4()))
