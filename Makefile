@@ -69,7 +69,7 @@ lint: setup
 	$(VENV)/bin/lint-imports
 
 types: setup
-	$(PY) -m mypy platform/config platform/agentkit platform/db platform/console platform/outbound platform/telemetry platform/terminal apps examples
+	$(PY) -m mypy platform/config platform/agentkit platform/db platform/console platform/outbound platform/telemetry platform/templating platform/terminal apps examples
 	$(PY) -m mypy --strict tests/agentkit/author_example.py
 
 # The client API's description, which clients are generated from.

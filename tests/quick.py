@@ -18,8 +18,8 @@ import grimp
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("apps", "config", "examples", "agentkit", "db", "console", "outbound", "tests", "faults")
-PLATFORM = ("agentkit", "config", "console", "db", "outbound")
+PACKAGES = ("apps", "config", "examples", "agentkit", "db", "console", "outbound", "templating", "tests", "faults")
+PLATFORM = ("agentkit", "config", "console", "db", "outbound", "templating")
 TYPED = (*(f"platform/{name}" for name in PLATFORM), "apps", "examples")
 SECONDS = 60.0
 FURTHEST = 4

@@ -1,7 +1,8 @@
 """Rate limits: requests per minute and simultaneous streams of each caller.
 
-Known callers are counted by name, anonymous ones by address, in memory. Processes that share a Redis exchange request
-counts every second.
+Known callers are counted by name, anonymous ones by address. Processes that share a Redis count requests together: each
+takes a small share of a limit from Redis, uses it up in memory, and takes the next. Without a Redis there is one
+process. Counting may ask Redis, so it is done in a thread.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
-from time import sleep, time
+from dataclasses import dataclass
+from functools import cache
+from time import monotonic, time
 
 import redis
 from django.conf import settings
@@ -21,7 +24,8 @@ from apps.accounts.principals import Principal, address_key
 log = logging.getLogger("parley.quotas")
 
 MINUTE = 60.0  # seconds
-EXCHANGE_SECONDS = 1.0
+SHARE = 0.01  # of a limit, which a process takes at once: so much of it can be left unused in each of the others
+REDIS_SECONDS = 0.5
 AWAY_SECONDS = 10.0  # after an error of Redis
 STREAM_RETRY_SECONDS = 10  # a guess
 
@@ -114,6 +118,15 @@ def open_stream(principal: Principal, address: str) -> Callable[[], None]:
     return stream_counter.open(caller_key(principal, address), settings.STREAMS_PER_CALLER)
 
 
+@dataclass(slots=True)
+class _Count:
+    """Of a caller in the current minute."""
+
+    used: int = 0  # by all processes, as far as this one knows
+    left: int = 0  # of the share that this process took
+    exhausted: int = -1  # the highest limit of which nothing is left
+
+
 class RequestCounter:
     """Requests of each caller in the current minute, shared by processes by `name`. Errors say `words`."""
 
@@ -121,15 +134,12 @@ class RequestCounter:
         self._name, self._words = name, words
         self._lock = threading.Lock()
         self._minute = 0
-        self._own: Counter[str] = Counter()
-        self._others: dict[str, int] = {}
-        self._unsent: Counter[str] = Counter()
-        self._has_unsent = threading.Event()
-        self._exchanger: threading.Thread | None = None
+        self._counts: defaultdict[str, _Count] = defaultdict(_Count)
+        self._alone_until = 0.0  # by `monotonic`
 
     def count(self, caller: str, limit: int) -> None:
         """Raises QuotaExceeded beyond the limit."""
-        counted, wait = self.add(caller)
+        counted, wait = self.add(caller, limit)
         if counted > limit:
             raise self._exceeded(limit, wait)
 
@@ -141,63 +151,64 @@ class RequestCounter:
     def _exceeded(self, limit: int, wait: int) -> QuotaExceeded:
         return QuotaExceeded(f"More than {limit} {self._words} in a minute. Try again in {wait} s.", wait)
 
-    def add(self, caller: str) -> tuple[int, int]:
+    def add(self, caller: str, limit: int) -> tuple[int, int]:
         """Count one more. Returns the number of this minute, and the seconds until the next."""
         now = time()
-        minute = int(now // MINUTE)
+        minute, wait = int(now // MINUTE), math.ceil(MINUTE - now % MINUTE)
         with self._lock:
-            if minute != self._minute:
-                self._minute = minute
-                for counts in (self._own, self._others, self._unsent):
-                    counts.clear()
-            self._own[caller] += 1
-            self._unsent[caller] += 1
-            counted = self._own[caller] + self._others.get(caller, 0)
-        if settings.CHANNEL_LAYER_URL.startswith("redis"):
-            self._tell()
-        return counted, math.ceil(MINUTE - now % MINUTE)
+            count = self._count(minute, caller)
+            is_known = count.left > 0 or limit <= count.exhausted or not self._is_shared
+            if is_known:
+                count.left = max(0, count.left - 1)
+                count.used += 1
+                return max(count.used, limit + 1 if limit <= count.exhausted else 0), wait
+        share = max(1, int(limit * SHARE))
+        taken = self._take(minute, caller, share)
+        with self._lock:
+            count = self._count(minute, caller)
+            before = count.used if taken is None else taken - share
+            granted = 1 if taken is None else min(share, limit - before)
+            count.used = max(count.used, before) + 1
+            if granted > 0:
+                count.left += granted - 1
+            else:
+                count.exhausted = max(count.exhausted, limit)
+            return count.used, wait
 
     def count_of(self, caller: str) -> int:
         """The number of this minute."""
+        minute = int(time() // MINUTE)
+        taken = self._take(minute, caller, 0) if self._is_shared else None
         with self._lock:
-            is_now = self._minute == int(time() // MINUTE)
-            return self._own[caller] + self._others.get(caller, 0) if is_now else 0
+            count = self._count(minute, caller)
+            return count.used if taken is None or count.exhausted >= 0 else max(count.used, taken - count.left)
 
-    def exchange(self, store: redis.Redis) -> None:
-        """Add the new counts to the shared ones, and read those. Raises RedisError."""
-        with self._lock:
-            minute, sent, self._unsent = self._minute, self._unsent, Counter()
-            own = {caller: self._own[caller] for caller in sent}
-        if not sent:
-            return
+    def _count(self, minute: int, caller: str) -> _Count:
+        if minute > self._minute:
+            self._minute = minute
+            self._counts.clear()
+        return self._counts[caller]
+
+    @property
+    def _is_shared(self) -> bool:
+        return settings.CHANNEL_LAYER_URL.startswith(("redis://", "rediss://")) and monotonic() >= self._alone_until
+
+    def _take(self, minute: int, caller: str, share: int) -> int | None:
+        """What all processes have taken with this share; None without Redis, when this process counts alone."""
         key = f"{settings.INSTALLATION}:{self._name}:{minute}"
-        pipeline = store.pipeline(transaction=False)
-        for caller, number in sent.items():
-            pipeline.hincrby(key, caller, number)
-        pipeline.expire(key, int(2 * MINUTE))
-        totals = pipeline.execute()
-        with self._lock:
-            if minute == self._minute:
-                self._others |= {caller: total - own[caller] for caller, total in zip(sent, totals, strict=False)}
+        try:
+            with _store(settings.CHANNEL_LAYER_URL).pipeline(transaction=False) as asked:
+                taken: int = asked.hincrby(key, caller, share).expire(key, int(2 * MINUTE)).execute()[0]
+        except redis.RedisError as error:
+            log.warning("%s are counted by each process alone: %s", self._name, error)
+            self._alone_until = monotonic() + AWAY_SECONDS
+            return None
+        return taken
 
-    def _tell(self) -> None:
-        self._has_unsent.set()
-        if self._exchanger is None:
-            self._exchanger = threading.Thread(target=self._keep_exchanging, name="quotas", daemon=True)
-            self._exchanger.start()
 
-    def _keep_exchanging(self) -> None:
-        """Exchange new counts once a second."""
-        store = redis.Redis.from_url(settings.CHANNEL_LAYER_URL, socket_timeout=2.0, socket_connect_timeout=2.0)
-        while True:
-            self._has_unsent.wait()
-            self._has_unsent.clear()
-            try:
-                self.exchange(store)
-                sleep(EXCHANGE_SECONDS)
-            except redis.RedisError as error:
-                log.warning("%s are counted by each process alone: %s", self._name, error)
-                sleep(AWAY_SECONDS)
+@cache
+def _store(url: str) -> redis.Redis:
+    return redis.Redis.from_url(url, socket_timeout=REDIS_SECONDS, socket_connect_timeout=REDIS_SECONDS)
 
 
 class StreamCounter:

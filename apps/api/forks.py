@@ -94,7 +94,7 @@ class OneMessage(Endpoint):
         same message create two forks.
         """
         asked, key = await db.run(self.body, Edited), self.idempotency_key
-        quotas.count_fork(self.principal)
+        await db.run(quotas.count_fork, self.principal)
         how = {name: asked[name] for name in ("running", "keep_files")} | {"key": key}
         if not asked["run"]:
             return await db.run(self._save, session, message, read_parts(asked), how)
@@ -127,7 +127,7 @@ class Forks(Endpoint):
         A repeated request with the same `Idempotency-Key` returns the same fork with status 200.
         """
         asked, key = await db.run(self.body, Forking), self.idempotency_key
-        quotas.count_fork(self.principal)
+        await db.run(quotas.count_fork, self.principal)
         if not asked["retry"]:
             return await db.run(self._fork, session, asked, key)
         how = {"running": asked.get("running", "cancel"), "message": asked.get("message_id")}

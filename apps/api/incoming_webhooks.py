@@ -12,6 +12,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+import db
 from apps.accounts import quotas
 from apps.api.framework.problems import NotFound
 from apps.api.framework.schema import documented
@@ -21,8 +22,6 @@ from apps.api.messages import MAX_TEXT
 from apps.api.shapes import JSON, optional_timestamp, timestamp
 from apps.automation import incoming, targets
 from apps.automation.models import IncomingEvent, IncomingWebhook
-from apps.plans.templates import TemplateProblem
-from apps.record.errors import InvalidFields
 
 NO_WEBHOOK = "There is no such webhook."
 NO_EVENT = "There is no such event."
@@ -258,17 +257,13 @@ class Preview(WebhookEndpoint):
     @documented(
         "incoming_webhooks_preview", "Preview what an event would start", body=Sample, answers={200: FilledShape}
     )
-    def post(self, request: Request) -> Response:
+    async def post(self, request: Request) -> Response:
         """Nothing is saved, and nothing starts."""
-        asked = self.body(Sample)
-        quotas.count_act(self.principal)
+        asked = await db.run(self.body, Sample)
+        await db.run(quotas.count_act, self.principal)
         body, headers, kind = asked.pop("body"), asked.pop("headers", {}), asked.pop("type", "")
-        webhook = self.fill(IncomingWebhook(), asked)
-        incoming.check_templates(webhook)
-        try:
-            filled = incoming.fill(webhook, body, headers, "sample", kind)
-        except TemplateProblem as problem:
-            raise InvalidFields([("text", str(problem))]) from None
+        webhook = await db.run(self.fill, IncomingWebhook(), asked)
+        filled = await incoming.preview(webhook, body, headers, kind)
         answer = {"starts": not filled.ignored, "reason": filled.ignored}
         return Response(answer | {"text": filled.text, "inputs": filled.inputs})
 

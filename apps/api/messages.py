@@ -198,7 +198,7 @@ class Messages(Endpoint):
         again.
         """
         asked, key = await db.run(self.body, NewMessage), self.idempotency_key
-        quotas.count_act(self.principal)
+        await db.run(quotas.count_act, self.principal)
         message = {"messageId": key, "parts": read_parts(asked)}
         optional = {"referenceTaskIds": asked.get("references"), "metadata": asked.get("metadata")}
         message |= {name: value for name, value in optional.items() if value}
@@ -331,7 +331,7 @@ class SendNow(Endpoint):
         """The message goes to the task that is working or waiting for input in the session. If there is none, it
         starts a new task. A message that is refused stays in the queue.
         """
-        quotas.count_act(self.principal)
+        await db.run(quotas.count_act, self.principal)
         context = await db.run(find_session, self.principal, session)
         sent = await send_now(self.principal, context, message)
         return Response(await db.run(sent_json, self.principal, sent), status=202 if sent.task else 200)

@@ -262,7 +262,7 @@ class TestChannel(ChannelEndpoint):
     async def post(self, request: Request, channel: uuid.UUID) -> Response:
         """It is sent at once, and not tried again."""
         found = await db.run(self.find, channel)
-        quotas.count_act(self.principal)
+        await db.run(quotas.count_act, self.principal)
         result = await sending.sent_once(await db.run(sending.test_message, found))
         return Response({"isSent": result.is_success, "status": result.status, "detail": result.words})
 

@@ -204,7 +204,7 @@ class Runs(Endpoint):
         A repeated request with the same `Idempotency-Key` returns the same run with status 200.
         """
         asked, key = await db.run(self.body, StartPlan), self.idempotency_key
-        quotas.count_act(self.principal)
+        await db.run(quotas.count_act, self.principal)
         with ExitStack() as meanwhile:
             if asked["wait"]:
                 meanwhile.callback(limits.open_stream(self.principal, self.address))
@@ -264,7 +264,7 @@ class RunAgain(Endpoint):
         that step nor on a step that was not done.
         """
         asked, key = await db.run(self.body, RunPlanAgain), self.idempotency_key
-        quotas.count_act(self.principal)
+        await db.run(quotas.count_act, self.principal)
         earlier = await db.run(_begun_run, self.principal, run)
         step = str(asked.get("step") or await db.run(runs.first_unfinished_step, earlier))
         with idempotency_key_errors():

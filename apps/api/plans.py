@@ -199,7 +199,7 @@ class DraftPlan(Endpoint):
     async def post(self, request: Request) -> Response:
         """The steps are done by agents that you may use. Nothing is saved; status 409 means that no agent fits."""
         asked = await db.run(self.body, DraftAsked)
-        quotas.count_act(self.principal)
+        await db.run(quotas.count_act, self.principal)
         draft = await drafting.draft_plan(self.principal, asked["goal"])
         content = draft.definition.as_json
         return Response({"definition": content, "yaml": as_yaml(content), "byModel": draft.by_model})

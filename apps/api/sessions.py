@@ -208,7 +208,7 @@ class Sessions(Endpoint):
         asked, key = await db.run(self.body, NewSession), self.idempotency_key
         parts = read_parts(asked["message"]) if "message" in asked else []
         if parts:
-            quotas.count_act(self.principal)
+            await db.run(quotas.count_act, self.principal)
         begun = await db.run(_create, self.principal, asked, key, parts)
         if parts:
             message = {"messageId": key, "parts": parts}

@@ -147,7 +147,7 @@ class Answer(Endpoint):
         `POST /tasks/{id}/credential`.
         """
         given, key = await db.run(self.body, Answering), self.idempotency_key
-        quotas.count_act(self.principal)
+        await db.run(quotas.count_act, self.principal)
         outgoing = await db.run(address_answer, self.principal, task, given, key)
         told = await send_message(self, outgoing, wait=given["wait"])
         return Response(told, status=200 if given["wait"] else 202)

@@ -10,9 +10,8 @@ import datetime
 import hashlib
 import logging
 import re
-import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +21,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from kombu.exceptions import OperationalError
 
+import templating
 from apps.accounts import webhook_signatures
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
@@ -29,12 +29,11 @@ from apps.accounts.quotas import QuotaExceeded
 from apps.agents.models import Agent
 from apps.automation import targets
 from apps.automation.models import IncomingEvent, IncomingWebhook
-from apps.plans import templates
-from apps.plans.templates import TemplateProblem
 from apps.record.content import strict_json
 from apps.record.errors import InvalidFields, NotAccepting, Refusal, UnsupportedOperation
 from apps.record.events import JSON
 from db import sql
+from templating import Source, TemplateProblem, TemplateProblems
 
 log = logging.getLogger("parley.automation")
 
@@ -43,13 +42,14 @@ START_TASK = "automation.start_event"
 TRIED_FOR = datetime.timedelta(hours=1)  # while limits are reached
 SWEPT_AFTER = datetime.timedelta(seconds=10)  # the event's own job comes first
 MOST_TEMPLATES = 100  # in the inputs
-SECONDS = 4.0  # of processor time, for all templates of an event
 DELETED_AT_ONCE = 1_000
+CONDITION, TEXT, INPUTS = ("onlyIf",), ("text",), ("inputs",)  # where templates are
 WHOLE_EXPRESSION = re.compile(r"\s*\{\{((?:(?!\}\}|\{\{).)*)\}\}\s*", re.DOTALL)
 LONGEST_ID = 200  # characters
 MOST_HEADERS, LONGEST_HEADER = 40, 500
 SECRET_HEADER = re.compile(r"authorization|cookie|signature|token|secret|api-?key|forwarded|-real-ip", re.IGNORECASE)
 
+type Path = tuple[str | int, ...]
 State = IncomingEvent.State
 Scheme = IncomingWebhook.Scheme
 
@@ -129,28 +129,48 @@ class Filled:
 
 def check_templates(webhook: IncomingWebhook) -> None:
     """Raises InvalidFields for a template that cannot be read."""
-    problems = []
-    texts = _texts_of(webhook.inputs, "inputs")
-    if len(strict_json.canonical(webhook.inputs)) > targets.MAX_INPUT_BYTES:
-        problems.append(("inputs", f"Must have at most {targets.MAX_INPUT_BYTES // 1024} KiB."))
-    if len(texts) > MOST_TEMPLATES:
-        problems.append(("inputs", f"Must have at most {MOST_TEMPLATES} texts."))
-    read = [("text", webhook.text, False), ("onlyIf", webhook.only_if, True)]
-    for path, source, is_expression in [*read, *((path, text, False) for path, text in texts[:MOST_TEMPLATES])]:
-        try:
-            if source:
-                templates.references_of(source, is_expression=is_expression)
-        except TemplateProblem as problem:
-            problems.append((path, str(problem)))
-    if problems:
+    sources = _checked_sources(webhook)
+    found = zip(sources, templating.read(list(sources.values())), strict=True)
+    if problems := [(_dotted(path), said) for path, said in found if isinstance(said, str)]:
         raise InvalidFields(problems)
 
 
-def _texts_of(value: Any, path: str) -> list[tuple[str, str]]:
+def _checked_sources(webhook: IncomingWebhook) -> dict[Path, Source]:
+    """All templates. Raises InvalidFields if they are too many or too large."""
+    problems, sources = [], _sources(webhook)
+    if len(strict_json.canonical(webhook.inputs)) > targets.MAX_INPUT_BYTES:
+        problems.append(("inputs", f"Must have at most {targets.MAX_INPUT_BYTES // 1024} KiB."))
+    if sum(path[:1] == INPUTS for path in sources) > MOST_TEMPLATES:
+        problems.append(("inputs", f"Must have at most {MOST_TEMPLATES} texts."))
+    if problems:
+        raise InvalidFields(problems)
+    return sources
+
+
+def _sources(webhook: IncomingWebhook) -> dict[Path, Source]:
+    """By the paths of their fields, the condition first. A text that is one expression keeps the type of its value."""
+    found: dict[Path, Source] = {CONDITION: Source(webhook.only_if, True)} if webhook.only_if else {}
+    found |= {TEXT: Source(webhook.text)} if webhook.text else {}
+    for path, source in _texts_of(webhook.inputs, INPUTS):
+        whole = WHOLE_EXPRESSION.fullmatch(source)
+        found[path] = Source(whole[1], True) if whole else Source(source)
+    return found
+
+
+def _texts_of(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
     if isinstance(value, str):
-        return [(path, value)]
+        yield path, value
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [found for name, one in inner for found in _texts_of(one, f"{path}.{name}")]
+    for name, one in inner:
+        yield from _texts_of(one, (*path, name))
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(map(str, path))
+
+
+def _names(body: Any, headers: Mapping[str, str], event_id: str, kind: str) -> JSON:
+    return {"body": body, "headers": headers, "event": {"id": event_id, "type": kind}}
 
 
 def fill(webhook: IncomingWebhook, body: Any, headers: Mapping[str, str], event_id: str, kind: str) -> Filled:
@@ -158,15 +178,37 @@ def fill(webhook: IncomingWebhook, body: Any, headers: Mapping[str, str], event_
 
     Without templates an agent gets the event as data.
     """
-    names = {"body": body, "headers": headers, "event": {"id": event_id, "type": kind}}
-    until = time.thread_time() + SECONDS
-    if webhook.only_if and not templates.evaluate(webhook.only_if, names):
+    sources, names = _sources(webhook), _names(body, headers, event_id, kind)
+    values = templating.work_out(list(sources.values()), names, condition=_condition_at(webhook)) if sources else []
+    return _filled(webhook, dict(zip(sources, values, strict=False)), names)
+
+
+async def preview(webhook: IncomingWebhook, body: Any, headers: Mapping[str, str], kind: str) -> Filled:
+    """What `fill` would give for a sample, without waiting in a thread. Raises InvalidFields."""
+    sources, names = _checked_sources(webhook), _names(body, headers, "sample", kind)
+    try:
+        values = await templating.work_out_async(list(sources.values()), names, condition=_condition_at(webhook))
+        return _filled(webhook, dict(zip(sources, values, strict=False)), names)
+    except TemplateProblems as found:
+        paths = list(sources)
+        raise InvalidFields([(_dotted(paths[at]), sentence) for at, sentence in found.problems]) from None
+    except TemplateProblem as problem:
+        raise InvalidFields([("inputs", str(problem))]) from None
+
+
+def _condition_at(webhook: IncomingWebhook) -> int:
+    return 0 if webhook.only_if else -1
+
+
+def _filled(webhook: IncomingWebhook, values: Mapping[Path, Any], names: JSON) -> Filled:
+    """Raises TemplateProblem."""
+    if webhook.only_if and not values[CONDITION]:
         return Filled(ignored="The condition does not hold for it.")
-    text = templates.render(webhook.text, names) if webhook.text else ""
-    inputs = _filled(webhook.inputs, names, until)
+    text, inputs = str(values.get(TEXT, "")), _with_values(webhook.inputs, values, INPUTS)
     is_plan = webhook.agent is not None and webhook.agent.kind == Agent.Kind.PLAN
     if not text.strip() and not inputs and not is_plan:
-        inputs = {"event": kind, "body": body} if kind else {"body": body}
+        kind = names["event"]["type"]
+        inputs = {"event": kind, "body": names["body"]} if kind else {"body": names["body"]}
     try:
         filled = Filled(strict_json.to_storable(text), strict_json.to_storable(inputs))
         size = len(strict_json.canonical(filled.inputs))
@@ -177,19 +219,13 @@ def fill(webhook: IncomingWebhook, body: Any, headers: Mapping[str, str], event_
     return filled
 
 
-def _filled(value: Any, names: Mapping[str, Any], until: float) -> Any:
-    """A text that is one expression keeps the type of its value."""
+def _with_values(value: Any, values: Mapping[Path, Any], path: Path) -> Any:
+    """The inputs with the values of their templates."""
     if isinstance(value, dict):
-        return {name: _filled(one, names, until) for name, one in value.items()}
+        return {name: _with_values(one, values, (*path, name)) for name, one in value.items()}
     if isinstance(value, list):
-        return [_filled(one, names, until) for one in value]
-    if not isinstance(value, str):
-        return value
-    if time.thread_time() > until:
-        raise TemplateProblem(f"All templates together take longer than {SECONDS:g} s.")
-    if whole := WHOLE_EXPRESSION.fullmatch(value):
-        return templates.evaluate(whole[1], names)
-    return templates.render(value, names)
+        return [_with_values(one, values, (*path, at)) for at, one in enumerate(value)]
+    return values[path] if isinstance(value, str) else value
 
 
 # Events

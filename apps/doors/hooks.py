@@ -50,7 +50,7 @@ async def hook(request: HttpRequest, key: str) -> HttpResponse:
 async def _accept(request: HttpRequest, key: str) -> IncomingEvent:
     """Raises QuotaExceeded, NotSigned, ParseError."""
     address = str(request.META.get("REMOTE_ADDR", ""))
-    quotas.count_request(ANONYMOUS, address)
+    await db.run(quotas.count_request, ANONYMOUS, address)
     db.caller.set(address_key(address))
     webhook = await db.run(incoming.find_webhook, _uuid(key))
     if webhook is None:
@@ -59,7 +59,7 @@ async def _accept(request: HttpRequest, key: str) -> IncomingEvent:
     if not await db.run(incoming.is_signed, webhook, request.headers, content):
         raise NotSigned
     db.caller.set(f"hook:{webhook.pk}")
-    quotas.count_event(str(webhook.pk))
+    await db.run(quotas.count_event, str(webhook.pk))
     body = await _read(request, content)
     # Chosen here, because `db.run` may try again.
     event = await db.run(incoming.receive, webhook, request.headers, body, str(uuid.uuid4()))

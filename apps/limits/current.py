@@ -190,7 +190,7 @@ def count_message(agent: int) -> None:
 
 def _count(limits: Iterator[tuple[Holder, int]]) -> None:
     for holder, limit in limits:
-        used, left = quotas.request_counter.add(str(holder))
+        used, left = quotas.request_counter.add(str(holder), limit)
         if used > limit:
             raise LimitExceeded(Kind.REQUESTS, holder.whose, limit, used, left)
 

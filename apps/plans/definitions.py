@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import mimetypes
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -36,14 +36,6 @@ from apps.agents.models import Agent
 from apps.engine.output import clean
 from apps.record.content import json_schema
 from apps.record.events import JSON
-
-MOST_NAMED = 20  # in a sentence
-
-
-def listed(names: Iterable[Any]) -> str:
-    """Names for a sentence, at most MOST_NAMED."""
-    quoted = [f"`{name}`" for name in names]
-    return ", ".join(quoted[:MOST_NAMED]) + (", …" if len(quoted) > MOST_NAMED else "")
 
 
 class BadSchema(ValueError):

@@ -10,19 +10,17 @@ from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
+import templating
 from apps.agents import versions
-from apps.plans import templates
 from apps.plans.definitions import (
     MOST_STEPS,
     OWN_INPUTS,
     Fallback,
     PlanDefinition,
     StepDefinition,
-    listed,
     properties_of,
 )
-from apps.plans.sandbox import SECONDS, TimeBudget
-from apps.plans.templates import References, TemplateProblem
+from templating import SECONDS, References, Source, TemplateProblem, TimeBudget, listed
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class TemplateSource(NamedTuple):
     @property
     def references(self) -> References:
         """Raises TemplateProblem."""
-        return templates.references_of(self.text, is_expression=self.is_expression)
+        return templating.references_of(self.text, is_expression=self.is_expression)
 
 
 def template_sources(step: StepDefinition) -> Iterator[TemplateSource]:
@@ -92,11 +90,18 @@ def template_sources(step: StepDefinition) -> Iterator[TemplateSource]:
         yield TemplateSource("repeat.until", step.repeat.until, True, item | last)
 
 
+def read_templates(definition: PlanDefinition) -> None:
+    """All at once, so that the references of each are known then."""
+    found = (source for step in definition.steps.values() for source in template_sources(step))
+    templating.read([Source(one.text, one.is_expression) for one in found])
+
+
 def dependencies(definition: PlanDefinition, *, skip_invalid: bool = False) -> dict[str, set[str]]:
     """By step, the steps that it names or that its templates use.
 
     Raises TemplateProblem for an invalid template, unless `skip_invalid`.
     """
+    read_templates(definition)
     found = {key: set(step.depends_on) for key, step in definition.steps.items()}
     for key, step in definition.steps.items():
         for source in template_sources(step):
@@ -143,6 +148,7 @@ def output_steps(definition: PlanDefinition) -> list[str]:
 
 def graph_problems(definition: PlanDefinition) -> Problems:
     """Why the steps cannot work together."""
+    read_templates(definition)
     time = TimeBudget()  # shared, because a definition may have hundreds of constants
     found = [problem for key in definition.steps for problem in _step_problems(definition, key, time)]
     found += _output_problems(definition)
@@ -209,12 +215,12 @@ def _constant_problem(source: TemplateSource, time: TimeBudget) -> str:
     """Why an expression without references keeps its step from ever running."""
     if source.field not in ("when", "for_each"):
         return ""
-    if time.seconds_left <= 0:
+    if time.running <= 0:
         return NO_TIME
     try:
-        given = templates.evaluate(source.text, {}, time)
+        given = templating.evaluate(source.text, {}, time)
     except TemplateProblem as problem:
-        return str(problem) if time.seconds_left > 0 else NO_TIME
+        return str(problem) if time.running > 0 else NO_TIME
     if source.field == "when":
         return "" if given else "This never holds, so the step is never reached."
     if not isinstance(given, list):

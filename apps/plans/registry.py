@@ -20,8 +20,9 @@ from apps.agents import cards, versions
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import get_or_new, set_fields
 from apps.plans import graphs
-from apps.plans.definitions import PlanDefinition, listed
+from apps.plans.definitions import PlanDefinition
 from apps.plans.graphs import Problems
+from templating import listed
 
 RESERVED_SLUGS = frozenset({"new", "check", "draft", "runs", "schema", "questions"})  # used by the URLs of pages
 

@@ -20,7 +20,7 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from apps.engine.output import clean
-from apps.plans.definitions import Check, listed
+from apps.plans.definitions import Check
 from apps.plans.graphs import CompiledPlan, plan_at
 from apps.plans.models import PlanRun, Step
 from apps.plans.sql import ENDED_STEPS, STEPS_OF_KEY, WAITING_STEPS
@@ -30,11 +30,12 @@ from apps.record.events import JSON
 from apps.record.models import Artifact
 from apps.record.sql import ARTIFACTS_OF_TASKS
 from db import sql
+from templating import listed
 
 State, Phase = Step.State, Step.Phase
 LIVE = (State.STARTING, State.RUNNING)
 MOST_REFERENCES = 500  # of one item of a fan-out
-TICK_SECONDS = 2.0  # CPU time of a tick under the lock: templates may be slow
+TICK_SECONDS = 2.0  # of a tick under the lock: templates may be slow
 SEND_TIMEOUT = datetime.timedelta(seconds=10)  # after which another tick sends an unsent step
 COUNTED = "key, state, phase, agent"  # in the order of the index `steps_of_a_run`
 COUNT_STEPS = f"SELECT {COUNTED}, COUNT(*) FROM {Step._meta.db_table} WHERE run_id = %s GROUP BY {COUNTED}"  # noqa: S608
@@ -55,7 +56,7 @@ class RunState:
         self.failed: Step | None = None
         self.to_cancel: list[uuid.UUID] = []
         self.to_send: list[Step] = []
-        self._until = time.thread_time() + TICK_SECONDS
+        self._until = time.monotonic() + TICK_SECONDS
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
         self._busy: Counter[str] = Counter()
         run_key = PlanRun._meta.pk.get_db_prep_value(run.pk, connection)
@@ -70,7 +71,7 @@ class RunState:
     @property
     def is_out_of_time(self) -> bool:
         """Is the tick's time up? The next tick does the rest, so that other runs are not delayed."""
-        return time.thread_time() > self._until
+        return time.monotonic() > self._until
 
     def count(self, *states: str) -> int:
         """The number of steps in these states."""

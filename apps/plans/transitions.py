@@ -15,20 +15,21 @@ from typing import Any
 
 from django.conf import settings
 
+import templating
 from apps.engine.output import clean
-from apps.plans import person, templates
+from apps.plans import person
 from apps.plans.definitions import MOST_STEPS, Fallback, StepDefinition
 from apps.plans.models import PlanRun, Step
 from apps.plans.person import PERSON
 from apps.plans.run_state import RunState, check_problem, deadline, message_text
 from apps.plans.sql import LOCKED_RUN
-from apps.plans.templates import TemplateProblem
 from apps.record.content.parts import size_of
 from apps.record.events import JSON
 from apps.record.models import Task, TaskState
 from apps.record.runs import has_unfinished_run
 from db import sql
 from db.sql import write_transaction
+from templating import TemplateProblem
 
 State, Phase = Step.State, Step.Phase
 
@@ -176,7 +177,7 @@ def _finish_step(run_state: RunState, step: Step) -> None:
     again = False
     if repeat is not None and step.round < repeat.max:
         (last,) = run_state.outputs.of_steps([step])
-        again = not templates.evaluate(repeat.until, run_state.template_names(step, last=last))
+        again = not templating.evaluate(repeat.until, run_state.template_names(step, last=last))
     run_state.end(step, State.DONE)
     if again:
         run_state.add([Step(run=run_state.run, key=step.key, item=step.item, round=step.round + 1, value=step.value)])
@@ -267,10 +268,10 @@ def _expand_fan_out(run_state: RunState, step: Step) -> None:
     """Make the steps of a fan-out. Raises TemplateProblem, ValueError."""
     definition = run_state.plan.step(step.key)
     names = run_state.template_names(step)
-    if definition.when and not templates.evaluate(definition.when, names):
+    if definition.when and not templating.evaluate(definition.when, names):
         run_state.end(step, State.SKIPPED, "Its condition is not met.")
         return
-    values = templates.evaluate(definition.for_each or "", names)
+    values = templating.evaluate(definition.for_each or "", names)
     if not isinstance(values, list):
         raise ValueError(f"`for_each` has to give a list; `{definition.for_each}` gives something else.")
     if run_state.size - 1 + len(values) > MOST_STEPS:
@@ -290,7 +291,7 @@ def _start_step(run_state: RunState, step: Step) -> None:
     with _failing_on_problem(run_state, step):
         names = run_state.template_names(step)
         may_skip = is_fresh and step.consulted_id is None and step.item < 0
-        if may_skip and definition.when and not templates.evaluate(definition.when, names):
+        if may_skip and definition.when and not templating.evaluate(definition.when, names):
             run_state.end(step, State.SKIPPED, "Its condition is not met.")
             return
         message = _step_message(run_state, step, definition, names)
@@ -320,14 +321,14 @@ def _step_message(run_state: RunState, step: Step, definition: StepDefinition, n
     """The message to the agent; attempts differ only in its id. Raises TemplateProblem, ValueError."""
     parts: list[Any]
     if definition.person is not None:
-        parts = person.parts_for_person(definition, clean(templates.render(definition.person.ask, names)))
+        parts = person.parts_for_person(definition, clean(templating.render(definition.person.ask, names)))
     else:
-        text = clean(templates.render(definition.message, names)).strip()
+        text = clean(templating.render(definition.message, names)).strip()
         if not text:
             raise ValueError("Its message is empty.")
         parts = [{"text": text}]
     for expression in definition.attach:
-        parts += run_state.outputs.parts(templates.evaluate(expression, names))
+        parts += run_state.outputs.parts(templating.evaluate(expression, names))
     size = sum(size_of(part) or 0 for part in parts if "stored" not in part)
     if size > settings.MAX_REQUEST_BYTES or len(parts) > MOST_PARTS:  # the step keeps a copy
         most = f"{MOST_PARTS:,} parts, or {settings.MAX_REQUEST_BYTES:,} bytes"

@@ -11,7 +11,6 @@ import mimetypes
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import batched, count
 from typing import Any, BinaryIO
@@ -124,24 +123,24 @@ class Import:
 
 def preview(principal: Principal, content: bytes | BinaryIO) -> Import:
     """What an import of a file would do. Records nothing. Raises InvalidParams for a file that is no export."""
-    with closing(opened(content)) as package:
-        conversations = read_conversations(package)
-        first = [None if one.problem else next(_keys(principal, one)) for one in conversations]
-        found: dict[uuid.UUID, bool] = {}
-        for some in batched(filter(None, first), 500):
-            rows = Context.objects.filter(pk__in=some).values_list("pk", "deleted_at")
-            found |= {key: deleted_at is None for key, deleted_at in rows}
-        seen, results = set[uuid.UUID](), list[Result]()
-        for one, key in zip(conversations, first, strict=True):
-            problem = "It is twice in the file." if key in seen else one.problem
-            session = key if key is None or found.get(key, True) else _existing(principal, one)
-            if problem or key is None:
-                results.append(Result(_title(one), Outcome.SKIPPED, problem=problem, **_about(one)))
-            elif key in found and session:
-                results.append(Result(_title(one), Outcome.EXISTING, session, **_about(one)))
-            else:
-                results.append(_ready(one, package))
-            seen |= {key} if key else set()
+    package = opened(content)
+    conversations = read_conversations(package)
+    first = [None if one.problem else next(_keys(principal, one)) for one in conversations]
+    found: dict[uuid.UUID, bool] = {}
+    for some in batched(filter(None, first), 500):
+        rows = Context.objects.filter(pk__in=some).values_list("pk", "deleted_at")
+        found |= {key: deleted_at is None for key, deleted_at in rows}
+    seen, results = set[uuid.UUID](), list[Result]()
+    for one, key in zip(conversations, first, strict=True):
+        problem = "It is twice in the file." if key in seen else one.problem
+        session = key if key is None or found.get(key, True) else _existing(principal, one)
+        if problem or key is None:
+            results.append(Result(_title(one), Outcome.SKIPPED, problem=problem, **_about(one)))
+        elif key in found and session:
+            results.append(Result(_title(one), Outcome.EXISTING, session, **_about(one)))
+        else:
+            results.append(_ready(one, package))
+        seen |= {key} if key else set()
     return Import(results, unread=package.unread)
 
 
@@ -183,21 +182,21 @@ def import_file(
     then nothing was recorded.
     """
     check_may_use(principal, agent)
-    with closing(opened(content)) as package:
-        conversations = [one for one in read_conversations(package) if is_wanted(_key_of(one))]
-        results: list[Result] = []
-        new = size = 0
-        for conversation in conversations:
-            if new == NEW_AT_ONCE or size >= FILE_BYTES_AT_ONCE:
-                break
-            try:
-                results.append(_import_one(principal, agent, conversation, package))
-            except StorageFull as full:
-                about = _about(conversation)
-                results.append(Result(_title(conversation), Outcome.SKIPPED, problem=str(full), **about))
-                break
-            new += results[-1].outcome == Outcome.CREATED
-            size += results[-1].file_bytes
+    package = opened(content)
+    conversations = [one for one in read_conversations(package) if is_wanted(_key_of(one))]
+    results: list[Result] = []
+    new = size = 0
+    for conversation in conversations:
+        if new == NEW_AT_ONCE or size >= FILE_BYTES_AT_ONCE:
+            break
+        try:
+            results.append(_import_one(principal, agent, conversation, package))
+        except StorageFull as full:
+            about = _about(conversation)
+            results.append(Result(_title(conversation), Outcome.SKIPPED, problem=str(full), **about))
+            break
+        new += results[-1].outcome == Outcome.CREATED
+        size += results[-1].file_bytes
     return Import(results, len(conversations) - len(results), package.unread)
 
 

@@ -36,7 +36,6 @@ from apps.plans.person import waiting_in_run
 from apps.plans.pictures import Graph
 from apps.plans.progress import Progress, definition_graph, message_words, run_gantt, run_graph, waiting_reasons
 from apps.plans.registry import may_change, register_plan
-from apps.plans.templates import TemplateProblem
 from apps.record.content import strict_json
 from apps.record.content.parts import safe_file_name
 from apps.record.errors import ContextNotFound, InvalidParams, TaskNotFound, UnsupportedOperation
@@ -48,6 +47,7 @@ from apps.web.questions import Field, content_of_sample, fields_of, outline_of
 from apps.web.roles import refuse
 from apps.web.sessions.sending import json_action, message_from_form, message_id, refuse_too_large
 from apps.web.shell import page, principal_of, reader_view
+from templating import TemplateProblem
 
 MOST_PLANS = 200
 RECENT_RUNS = 10  # runs on a page

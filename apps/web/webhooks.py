@@ -15,12 +15,12 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
+import db
 from apps.accounts.models import User
 from apps.accounts.quotas import QuotaExceeded, count_act, count_key_change
 from apps.agents.models import Agent
 from apps.automation import incoming
 from apps.automation.models import IncomingEvent, IncomingWebhook
-from apps.plans.templates import TemplateProblem
 from apps.record.content import strict_json
 from apps.record.errors import InvalidFields, Refusal
 from apps.web.roles import refuse
@@ -150,36 +150,40 @@ def _initial(request: HttpRequest, webhook: IncomingWebhook) -> dict[str, Any]:
 
 @require_POST
 @login_required
-def try_webhook(request: HttpRequest) -> HttpResponse:
+async def try_webhook(request: HttpRequest) -> HttpResponse:
     """What the form would make of the sample, or what is wrong with it. Nothing starts."""
-    with as_reader(request):
-        return render(request, "web/_webhook_trial.html", _trial(request, cast("User", request.user)))
+    user = cast("User", await request.auser())
+    try:
+        webhook, body = await db.run(_sample, request, user)
+        filled = await incoming.preview(webhook, body, {}, request.POST.get("sample_type", "")[:200])
+        inputs = json.dumps(filled.inputs, ensure_ascii=False, indent=2) if filled.inputs else ""
+        about: dict[str, Any] = {"filled": filled, "inputs": inputs}
+    except InvalidFields as refused:
+        about = {"problems": [sentence for _, sentence in refused.violations]}
+    except QuotaExceeded as exceeded:
+        about = {"problems": [str(exceeded)]}
+    return await db.run(_trial, request, about)
 
 
-def _trial(request: HttpRequest, user: User) -> dict[str, Any]:
+def _sample(request: HttpRequest, user: User) -> tuple[IncomingWebhook, Any]:
+    """The webhook that the form describes, and the sample's body. Raises InvalidFields, QuotaExceeded."""
     form = WebhookForm(user, IncomingWebhook(), request.POST)
     form.full_clean()
-    if problems := [said for name in ("agent", "inputs", "text", "only_if") for said in form.errors.get(name, [])]:
-        return {"problems": problems}
+    wrong = [(name, said) for name in ("agent", "inputs", "text", "only_if") for said in form.errors.get(name, [])]
+    if wrong:
+        raise InvalidFields(wrong)
+    count_act(user.principal)
     try:
-        count_act(user.principal)
         body = strict_json.read(request.POST.get("sample", ""))
-        form.cleaned_data = {"name": "", "scheme": "bearer", **form.cleaned_data}
-        webhook = form.fill(IncomingWebhook())
-        incoming.check_templates(webhook)
-        filled = incoming.fill(webhook, body, {}, "sample", request.POST.get("sample_type", "")[:200])
-    except InvalidFields as refused:
-        return {"problems": [sentence for _, sentence in refused.violations]}
-    except TemplateProblem as problem:
-        return {"problems": [str(problem)]}
-    except QuotaExceeded as exceeded:
-        return {"problems": [str(exceeded)]}
     except ValueError as error:
-        return {"problems": [f"The sample cannot be read. {error}"]}
-    return {
-        "filled": filled,
-        "inputs": json.dumps(filled.inputs, ensure_ascii=False, indent=2) if filled.inputs else "",
-    }
+        raise InvalidFields([("sample", f"The sample cannot be read. {error}")]) from None
+    form.cleaned_data = {"name": "", "scheme": "bearer", **form.cleaned_data}
+    return form.fill(IncomingWebhook()), body
+
+
+def _trial(request: HttpRequest, about: dict[str, Any]) -> HttpResponse:
+    with as_reader(request):
+        return render(request, "web/_webhook_trial.html", about)
 
 
 @require_POST

@@ -1,7 +1,8 @@
 """Callers have limits of requests per minute and of streams, over all processes."""
 
 import os
-import time
+import subprocess
+import sys
 import uuid
 
 import pytest
@@ -76,53 +77,63 @@ def store(settings):
         store.delete(*store.keys(f"{settings.INSTALLATION}:*"))
 
 
-@pytest.fixture
-def tells_nobody(monkeypatch):
-    """Counts are exchanged only when the test says so."""
-    monkeypatch.setattr(RequestCounter, "_tell", lambda self: None)
+PROCESS = """
+import sys
+sys.path[:] = sys.argv[4:]
+from django.conf import settings
+settings.configure(CHANNEL_LAYER_URL=sys.argv[1], INSTALLATION=sys.argv[2])
+from apps.accounts import quotas
+quotas.time = lambda: 6010.0
+counter, limit = quotas.RequestCounter(), int(sys.argv[3])
+sys.stdin.readline()
+print(sum(counter.add("ada", limit)[0] <= limit for _ in range(limit)))
+"""
 
 
 @pytest.mark.services("counts are shared by a Redis", only=True)
-@pytest.mark.usefixtures("tells_nobody")
-def test_processes_that_share_a_redis_know_each_others_counts(store, clock):
-    one, other = RequestCounter(), RequestCounter()
-    for _ in range(3):
-        one.count("ada", 5)
-        other.count("bob", 5)
-    one.exchange(store)
-    other.count("ada", 5)
-    other.exchange(store)
-    other.count("ada", 5)
-    with pytest.raises(QuotaExceeded):
-        other.count("ada", 5)
-    one.exchange(store)
-    for _ in range(2):
-        one.count("ada", 5)
-    one.exchange(store)
-    with pytest.raises(QuotaExceeded):
-        one.count("ada", 5)
-    one.count("bob", 1)
+@pytest.mark.parametrize("limit", [20, 100, 1_000])
+def test_a_limit_is_exact_across_processes(store, settings, limit):
+    command = [sys.executable, "-c", PROCESS, os.environ["CHANNEL_LAYER_URL"], settings.INSTALLATION, str(limit)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen([*command, *sys.path], **pipes) for _ in range(2)]
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    taken = sum(int(process.communicate(timeout=120)[0]) for process in processes)
+    assert 0.9 * limit <= taken <= limit
+    assert taken == limit or limit > 100
 
 
 @pytest.mark.services("counts are shared by a Redis", only=True)
-def test_counts_are_told_without_being_asked_for(store, clock, settings):
-    RequestCounter().count("ada", 5)
-    told = f"{settings.INSTALLATION}:requests:{int(clock[0] // 60)}"
-    deadline = time.monotonic() + 30
-    while not store.exists(told):
-        assert time.monotonic() < deadline
-    assert store.hgetall(told) == {b"ada": b"1"}
+@pytest.mark.parametrize("limit", [5, 1_000])
+def test_processes_that_share_a_redis_count_together(store, clock, limit):
+    counters = [RequestCounter() for _ in range(4)]
+    taken = sum(counter.add("ada", limit)[0] <= limit for _ in range(limit) for counter in counters)
+    assert 0.9 * limit <= taken <= limit
+    assert sum(counter.add("bob", limit)[0] <= limit for counter in counters) == 4
+    assert all(counter.count_of("ada") >= 0.9 * limit for counter in counters)
 
 
 @pytest.mark.services("counts are shared by a Redis", only=True)
-@pytest.mark.usefixtures("tells_nobody")
+def test_a_caller_beyond_the_limit_costs_redis_nothing(store, clock, settings):
+    counter = RequestCounter()
+    used = [counter.add("ada", 3)[0] for _ in range(9)]
+    assert used == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert store.hgetall(f"{settings.INSTALLATION}:requests:{int(clock[0] // 60)}") == {b"ada": b"4"}
+
+
+@pytest.mark.services("counts are shared by a Redis", only=True)
 def test_counts_of_a_minute_that_is_over_are_forgotten(store, clock, settings):
     one, other = RequestCounter(), RequestCounter()
     one.count("ada", 1)
-    one.exchange(store)
     clock[0] += 60
     other.count("ada", 1)
-    other.exchange(store)
     with pytest.raises(QuotaExceeded):
-        other.count("ada", 1)
+        one.count("ada", 1)
     assert all(0 < store.ttl(key) <= 120 for key in store.keys(f"{settings.INSTALLATION}:*"))
+
+
+def test_without_its_redis_a_process_counts_alone(settings, clock):
+    settings.CHANNEL_LAYER_URL = "redis://127.0.0.1:1/0"
+    counter = RequestCounter()
+    assert [counter.add("ada", 2)[0] for _ in range(4)] == [1, 2, 3, 4]

@@ -1,5 +1,7 @@
 """Incoming webhooks by the client API."""
 
+import time
+
 import db
 from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
@@ -52,6 +54,15 @@ async def test_a_preview_starts_nothing(ada_calls: Caller, echo: Agent) -> None:
     assert ignored.body["starts"] is False
     assert (await ada_calls.post("/webhooks/preview", sample | {"text": "{{ body.b }}"})).fields == ["text"]
     assert not await IncomingWebhook.objects.aexists()
+
+
+async def test_a_preview_that_takes_long_is_refused(ada_calls: Caller, echo: Agent) -> None:
+    slow = "{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}"
+    spent = time.process_time()
+    refused = await ada_calls.post("/webhooks/preview", {"agent": "echo", "inputs": {"a": [slow]}, "body": {}})
+    assert (refused.status, refused.fields) == (422, ["inputs.a.0"])
+    assert "takes longer than 0.1 s" in str(refused.body)
+    assert time.process_time() - spent < 1
 
 
 async def test_wrong_webhooks_are_refused_by_field(ada_calls: Caller, echo: Agent) -> None:

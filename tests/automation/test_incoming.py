@@ -116,6 +116,13 @@ def test_a_condition_and_a_template_decide_and_say_why(made: Make, fields: dict[
     assert Task.objects.count() == (state == State.STARTED)
 
 
+def test_an_event_whose_template_takes_long_fails_and_says_so(made: Make) -> None:
+    webhook = made(text="{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}")
+    event = receive(webhook)
+    assert event.state == State.FAILED
+    assert "It takes longer than 0.1 s." in event.reason
+
+
 @pytest.mark.parametrize(
     ("fields", "path"),
     [

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from apps.plans import graphs
 from apps.plans.definitions import PlanDefinition
-from apps.plans.sandbox import TimeBudget
+from templating import TimeBudget
 from tests.plans.plans import ASK, plan
 
 PERSON = {"agent": "", "message": "", "person": {"ask": "Which one?"}}
@@ -95,7 +95,7 @@ def test_steps_that_can_work_are_not_refused():
 
 
 def test_constants_share_one_time_and_what_is_left_over_is_refused(monkeypatch):
-    monkeypatch.setattr(graphs, "TimeBudget", lambda: TimeBudget(0.1))
+    monkeypatch.setattr(graphs, "TimeBudget", lambda: TimeBudget(running=0.05))
     slow = "range(9999)|map(attribute='q', default=range(9999)|list)"
     found = dict(graphs.graph_problems(plan({key: {"for_each": slow} for key in "abc"} | {"last": {"when": "true"}})))
     assert set(found.values()) == {graphs.NO_TIME}

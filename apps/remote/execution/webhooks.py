@@ -51,7 +51,7 @@ async def notification(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     if request.method != "POST":
         return HttpResponseNotAllowed(["POST"])
     try:
-        quotas.count_request(ANONYMOUS, str(request.META.get("REMOTE_ADDR", "")))
+        await db.run(quotas.count_request, ANONYMOUS, str(request.META.get("REMOTE_ADDR", "")))
     except quotas.QuotaExceeded as refusal:
         headers = {"Retry-After": str(refusal.retry_after)}
         return HttpResponse(

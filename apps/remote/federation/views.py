@@ -38,7 +38,7 @@ def _answering(method: str) -> Callable[[View], View]:
             if request.method != method:
                 return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"Use {method}.")
             try:
-                quotas.count_request(ANONYMOUS, str(request.META.get("REMOTE_ADDR", "")))
+                await db.run(quotas.count_request, ANONYMOUS, str(request.META.get("REMOTE_ADDR", "")))
                 return await view(request)
             except QuotaExceeded as error:
                 return _refusal(HTTPStatus.TOO_MANY_REQUESTS, str(error))

@@ -10,13 +10,13 @@ import importlib
 import io
 import re
 import time
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from agentkit.messages import File
+from agentkit.zips import Zip
 
 PDF = "application/pdf"
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -33,6 +33,7 @@ MODEL_INPUTS = (*TEXTS, PDF, DOCX, XLSX, PPTX, *IMAGES)
 FILE_CHARACTERS = 100_000
 READ_BYTES = 32 * 1024 * 1024  # of one file
 UNPACKED_BYTES = 16 * 1024 * 1024  # of one part of an office document
+DOCUMENT_PARTS = 10_000  # files in an office document
 PDF_PAGES = 500
 PAGE_BYTES = 2 * 1024 * 1024  # drawing instructions of a page of a PDF
 SECONDS = 20.0  # for one file
@@ -144,39 +145,41 @@ def _pdf(content: bytes) -> Iterator[str]:
 
 
 def _docx(content: bytes) -> Iterator[str]:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        for name, element in _elements(archive, "word/document.xml"):
-            match name:
-                case "t":
-                    yield element.text or ""
-                case "tab":
-                    yield "\t"
-                case "p" | "br" | "tr":
-                    yield "\n"
-                case "tc":
-                    yield "\t"
+    for name, element in _elements(_opened(content), "word/document.xml"):
+        match name:
+            case "t":
+                yield element.text or ""
+            case "tab":
+                yield "\t"
+            case "p" | "br" | "tr":
+                yield "\n"
+            case "tc":
+                yield "\t"
 
 
 def _pptx(content: bytes) -> Iterator[str]:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        slides = sorted(_numbered(archive, r"ppt/slides/slide(\d+)\.xml"))
-        for number, path in slides:
-            yield f"\n[Slide {number}]\n"
-            for name, element in _elements(archive, path):
-                if name in ("t", "p", "br"):
-                    yield (element.text or "") if name == "t" else "\n"
+    archive = _opened(content)
+    for number, path in sorted(_numbered(archive, r"ppt/slides/slide(\d+)\.xml")):
+        yield f"\n[Slide {number}]\n"
+        for name, element in _elements(archive, path):
+            if name in ("t", "p", "br"):
+                yield (element.text or "") if name == "t" else "\n"
 
 
 def _xlsx(content: bytes) -> Iterator[str]:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        shared = _shared_texts(archive)
-        names = [one.get("name", "") for name, one in _elements(archive, "xl/workbook.xml") if name == "sheet"]
-        for number, path in sorted(_numbered(archive, r"xl/worksheets/sheet(\d+)\.xml")):
-            yield f"\n[Sheet {names[number - 1] if number <= len(names) else number}]\n"
-            for name, row in _elements(archive, path):
-                if name == "row":
-                    yield "\t".join(_cell(cell, shared) for cell in row) + "\n"
-                    row.clear()
+    archive = _opened(content)
+    shared = _shared_texts(archive)
+    names = [one.get("name", "") for name, one in _elements(archive, "xl/workbook.xml") if name == "sheet"]
+    for number, path in sorted(_numbered(archive, r"xl/worksheets/sheet(\d+)\.xml")):
+        yield f"\n[Sheet {names[number - 1] if number <= len(names) else number}]\n"
+        for name, row in _elements(archive, path):
+            if name == "row":
+                yield "\t".join(_cell(cell, shared) for cell in row) + "\n"
+                row.clear()
+
+
+def _opened(content: bytes) -> Zip:
+    return Zip(content, DOCUMENT_PARTS)
 
 
 def _cell(cell: Any, shared: list[str]) -> str:
@@ -184,28 +187,28 @@ def _cell(cell: Any, shared: list[str]) -> str:
     return shared[int(text)] if cell.get("t") == "s" and text else text
 
 
-def _shared_texts(archive: zipfile.ZipFile) -> list[str]:
+def _shared_texts(archive: Zip) -> list[str]:
     path = "xl/sharedStrings.xml"
-    if path not in archive.namelist():
+    if path not in archive.entries:
         return []
     said = (element for name, element in _elements(archive, path) if name == "si")
     return ["".join(one.text or "" for one in element.iter() if _local(one) == "t") for element in said]
 
 
-def _numbered(archive: zipfile.ZipFile, pattern: str) -> Iterator[tuple[int, str]]:
-    for name in archive.namelist():
+def _numbered(archive: Zip, pattern: str) -> Iterator[tuple[int, str]]:
+    for name in archive.entries:
         if found := re.fullmatch(pattern, name):
             yield int(found[1]), name
 
 
-def _elements(archive: zipfile.ZipFile, path: str) -> Iterator[tuple[str, Any]]:
+def _elements(archive: Zip, path: str) -> Iterator[tuple[str, Any]]:
     """The elements of a part as they end, by their local names. Entities and networks are left alone."""
-    if archive.getinfo(path).file_size > UNPACKED_BYTES:
+    if archive.entries[path].size > UNPACKED_BYTES:
         raise NoText(TOO_LARGE)
     library: Any = importlib.import_module("lxml.etree")
-    with archive.open(path) as part:
-        for _, element in library.iterparse(part, events=("end",), resolve_entities=False, no_network=True):
-            yield _local(element), element
+    part = io.BytesIO(archive.read(path, UNPACKED_BYTES))
+    for _, element in library.iterparse(part, events=("end",), resolve_entities=False, no_network=True):
+        yield _local(element), element
 
 
 def _local(element: Any) -> str:

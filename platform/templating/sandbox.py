@@ -1,11 +1,12 @@
-"""Jinja's sandbox, restricted to cheap, read-only operations, with budgets for loops, time and size."""
+"""Jinja's sandbox, restricted to cheap, read-only operations, with budgets for size.
+
+Time is not its matter: `child` interrupts what takes too long.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,10 +21,10 @@ from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-SECONDS = 2.0  # CPU time
-MOST_TURNS = 100_000  # of all loops together
+from templating.values import Result
+
 LARGEST = 1_000_000  # characters of a text, or values of a nested list, during evaluation
-LARGEST_SUM = 100 * LARGEST  # of all of those together
+LARGEST_SUM = 10 * LARGEST  # of all of those together
 MOST_BITS = 4_096  # of a number
 LONG_NAME = 100  # characters
 LONGEST_NEEDLE = 100  # characters to search for, if the search cannot be interrupted
@@ -31,35 +32,16 @@ LONGEST_NEEDLE = 100  # characters to search for, if the search cannot be interr
 SIZED_TYPES = (str, Mapping, list, tuple)
 
 
-class BudgetExceeded(Exception):
-    """A template takes too long or makes too much."""
-
-
-@dataclass
-class TimeBudget:
-    """CPU seconds that several templates share."""
-
-    seconds_left: float = SECONDS
+class BudgetExceeded(BaseException):
+    """A template takes too long or makes too much. A BaseException, so that nothing in Jinja can catch it."""
 
 
 @dataclass
 class _Budget:
-    """What one template may still use."""
+    """What one template may still put together."""
 
-    until: float
-    turns: int = MOST_TURNS
     left: int = LARGEST_SUM
     sizes: dict[int, tuple[Any, int]] = field(default_factory=dict)
-
-    def count_step(self) -> None:
-        self.turns -= 1
-        if self.turns < 0:
-            raise BudgetExceeded(f"it goes round more than {MOST_TURNS:,} times")
-        self.check_time()
-
-    def check_time(self) -> None:
-        if time.thread_time() > self.until:
-            raise BudgetExceeded(f"it takes longer than {SECONDS:g} s")
 
     def add_size(self, size: int) -> None:
         self.left -= size
@@ -70,7 +52,6 @@ class _Budget:
         if isinstance(value, str):
             return 1 + len(value) // 16
         if id(value) not in self.sizes:
-            self.check_time()
             self.add_size(len(value))
             large_names = (one for one in value if not isinstance(one, str) or len(one) > LONG_NAME)
             within = chain(value.values(), large_names) if isinstance(value, Mapping) else value
@@ -83,24 +64,13 @@ _budget: ContextVar[_Budget] = ContextVar("_budget")
 
 
 @contextmanager
-def budget(shared: TimeBudget | None = None) -> Iterator[None]:
-    """Sets a template's budget, with the remaining time of `shared`."""
-    given, begun = shared or TimeBudget(), time.thread_time()
-    token = _budget.set(_Budget(begun + given.seconds_left))
+def budget() -> Iterator[None]:
+    """Sets a template's budget."""
+    token = _budget.set(_Budget())
     try:
         yield
     finally:
         _budget.reset(token)
-        given.seconds_left -= time.thread_time() - begun
-
-
-def check_time() -> None:
-    """Raises BudgetExceeded when the time is up."""
-    _budget.get().check_time()
-
-
-def count_step() -> None:
-    _budget.get().count_step()
 
 
 def check_result(made: Any) -> Any:
@@ -134,17 +104,15 @@ BUILT_IN_FILTERS = (
 
 
 def readable_fields(obj: Any) -> frozenset[str]:
-    """The readable attributes of an object: the fields of a dataclass."""
+    """The readable attributes of an object."""
     if isinstance(obj, LoopContext):
         return LOOP_FIELDS
-    if dataclasses.is_dataclass(obj) and not isinstance(obj, type):
-        return frozenset(one.name for one in dataclasses.fields(obj))
-    return frozenset()
+    return frozenset(obj.fields) if isinstance(obj, Result) else frozenset()
 
 
 def as_text(value: Any) -> str:
     """A value as text: JSON for numbers, lists and objects, "" for null, and a result's text."""
-    if isinstance(value, Undefined | str) or dataclasses.is_dataclass(value):
+    if isinstance(value, Undefined | str | Result):
         return str(value)
     return "" if value is None else _as_json(value)
 
@@ -156,7 +124,6 @@ def _as_json(value: Any, indent: int | None = None) -> str:
         return json.dumps(value)
     pieces, size = [], 0
     for piece in json.JSONEncoder(ensure_ascii=False, indent=indent, default=_json_default).iterencode(value):
-        check_time()
         size += len(piece)
         check_size(size)  # indentation and shared values can multiply the size
         pieces.append(piece)
@@ -166,21 +133,15 @@ def _as_json(value: Any, indent: int | None = None) -> str:
 def _json_default(value: Any) -> Any:
     if isinstance(value, Undefined):
         return str(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: getattr(value, name) for name in sorted(readable_fields(value))}
+    if isinstance(value, Result):
+        return {name: value.read(name) for name in sorted(value.fields)}
     return list(value)
-
-
-def _counted_items(values: Any) -> Iterator[Any]:
-    for one in values:
-        count_step()
-        yield one
 
 
 def _joined(values: Iterable[Any], between: Any = "") -> str:
     pieces: list[str] = []
     separator, size = as_text(between), 0
-    for one in _counted_items(values):
+    for one in values:
         pieces.append(as_text(one))
         size += len(pieces[-1]) + len(separator)
         check_size(size)
@@ -199,7 +160,7 @@ def _sum(context: Context, values: Any, attribute: str | int | None = None, star
     if attribute is not None:
         values = FILTERS["map"](context, values, attribute=attribute)
     total = start
-    for one in _counted_items(values):
+    for one in values:
         if not isinstance(one, int | float) or not isinstance(total, int | float):
             raise TypeError("`sum` is for numbers")
         total = check_result(total + one)
@@ -228,7 +189,6 @@ def bounded(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        count_step()
         return check_result(function(*args, **kwargs))
 
     return called
@@ -243,13 +203,12 @@ OWN_FILTERS: dict[str, Callable[..., Any]] = {
     "tojson": _as_json,
     "trim": _trim,
 }
-EACH_FILTER, JOINED_FILTER, MADE_FILTER = "each", "joined", "made"
+JOINED_FILTER, MADE_FILTER = "joined", "made"
 INSTRUMENT_FILTERS: dict[str, Callable[..., Any]] = {
-    EACH_FILTER: _counted_items,
     JOINED_FILTER: _joined,
     MADE_FILTER: lambda made: made,
 }
-"""Wrapped around loops, `~`, and lists; harmless if a template names them."""
+"""Wrapped around `~` and lists; harmless if a template names them."""
 
 NO_OWNER: Any = Undefined()._undefined_obj  # for a missing top-level name
 
@@ -296,7 +255,6 @@ class Environment(ImmutableSandboxedEnvironment):
         return found
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        check_time()
         if isinstance(obj, Undefined):
             str(obj)  # raises UndefinedName
         if isinstance(obj, Mapping | list | tuple | str | range):
@@ -305,14 +263,13 @@ class Environment(ImmutableSandboxedEnvironment):
             except (TypeError, LookupError):
                 return self.undefined(obj=obj, name=argument)
         if isinstance(argument, str) and argument in readable_fields(obj):
-            return getattr(obj, argument)
+            return obj.read(argument) if isinstance(obj, Result) else getattr(obj, argument)
         return self.undefined(obj=obj, name=argument)
 
     def is_safe_callable(self, obj: Any) -> bool:
         return obj is _range or getattr(obj, "__name__", "") in _callable_methods(getattr(obj, "__self__", None))
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        count_step()
         if isinstance(__obj, Undefined):
             str(__obj)
         if not __self.is_safe_callable(__obj):
@@ -322,7 +279,6 @@ class Environment(ImmutableSandboxedEnvironment):
         return check_result(__context.call(__obj, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        count_step()
         _check_operands(operator, left, right)
         return check_result(super().call_binop(context, operator, left, right))
 
@@ -376,7 +332,7 @@ def why_refused(tree: nodes.Template, taken: Iterable[str]) -> str:
     """Why a template is not permitted, as a sentence; "" if it is."""
     for node in tree.find_all(nodes.Node):
         if not isinstance(node, PERMITTED_NODES) or (isinstance(node, nodes.For) and node.recursive):
-            return f"it uses {type(node).__name__.lower()}, which templates of plans do not"
+            return f"it uses {type(node).__name__.lower()}, which templates here do not"
         if isinstance(node, nodes.Getattr) and node.attr.startswith("_"):
             return f"names that begin with `_` are not reached: `{node.attr}`"
         if isinstance(node, nodes.Name) and node.ctx == "store" and node.name in taken:
@@ -393,11 +349,6 @@ def why_refused(tree: nodes.Template, taken: Iterable[str]) -> str:
 
 
 class _Instrument(NodeTransformer):
-    def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802
-        self.generic_visit(node)
-        node.iter = _filter_node(cast(nodes.Expr, node.iter), EACH_FILTER)
-        return node
-
     def visit_Concat(self, node: nodes.Concat) -> nodes.Filter:  # noqa: N802
         self.generic_visit(node)
         return _filter_node(nodes.List(node.nodes, lineno=node.lineno), JOINED_FILTER)
@@ -416,6 +367,6 @@ def _filter_node(node: nodes.Expr, name: str) -> nodes.Filter:
 
 
 def instrumented(tree: nodes.Template) -> nodes.Template:
-    """The tree with loops, lists, slices and `~` charged to the budget."""
+    """The tree with lists, slices and `~` charged to the budget."""
     made: nodes.Template = _Instrument().visit(tree)
     return made.set_environment(ENVIRONMENT)  # type: ignore[return-value]

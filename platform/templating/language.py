@@ -1,11 +1,8 @@
-"""Templates of steps: sandboxed Jinja.
-
-Their authors are not trusted: `sandbox` limits what they can reach, and their time and memory.
-"""
+"""The language of templates and expressions: sandboxed Jinja. It is read and worked out in a process of `child`."""
 
 from __future__ import annotations
 
-import dataclasses
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -14,88 +11,102 @@ from typing import Any, NamedTuple
 from jinja2 import Template, TemplateError, TemplateSyntaxError, Undefined, meta, nodes
 from jinja2.parser import Parser
 
-from apps.plans.definitions import listed
-from apps.plans.sandbox import (
+from templating.budgets import MEMORY_BYTES
+from templating.problems import TemplateProblem, listed, sentence
+from templating.sandbox import (
     ENVIRONMENT,
     NO_OWNER,
     BudgetExceeded,
-    TimeBudget,
     UndefinedName,
-    as_text,
     budget,
-    check_time,
     instrumented,
     why_refused,
 )
+from templating.values import Received, Result
 
 LONGEST_SOURCE = 50_000  # characters
 LARGEST = 200_000  # bytes of a rendered text
+LARGEST_VALUE = 64_000_000  # bytes of an expression's value as JSON: whole results may pass through
 TEMPLATE_NAMES = ("inputs", "steps", "item", "index", "last")
 
 EVALUATION_ERRORS = (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 TOO_DEEP = (SyntaxError, RecursionError, MemoryError)  # SyntaxError: in the Python that Jinja generates
 
 
-class TemplateProblem(Exception):
-    """A template is invalid or failed; the text is a sentence that says why."""
+class Prepared(NamedTuple):
+    """A compiled template, and the top-level names that it uses."""
+
+    template: Template
+    names: frozenset[str]
 
 
-class References(NamedTuple):
-    """The steps, inputs and top-level names that a template uses.
-
-    `is_open_ended`: it uses `steps` without a key, so its dependencies are unknown.
-    """
-
-    steps: frozenset[str] = frozenset()
-    inputs: frozenset[str] = frozenset()
-    names: frozenset[str] = frozenset()
-    is_open_ended: bool = False
-
-
-def render(template: str, names: Mapping[str, Any]) -> str:
-    """The text of a template. Raises TemplateProblem."""
-    with _raise_as_problem(template, names):
-        made = _compiled(template, False)
-        pieces, size = [], 0
+def work_out(source: str, is_expression: bool, given: Received) -> str:
+    """The text of a template, or the value of an expression, as JSON. Raises TemplateProblem."""
+    with _raise_as_problem(source, given.names, is_expression):
+        made = prepare(source, is_expression)
+        names = {name: given.names[name] for name in made.names if name in given.names}
         with budget():
-            for piece in made.generate(names):
-                size += len(piece.encode(errors="surrogatepass"))
-                if size > LARGEST:
-                    raise BudgetExceeded(f"it makes more than {LARGEST:,} bytes")
-                pieces.append(piece)
-        return "".join(pieces)
+            try:
+                value = _value(made.template, names) if is_expression else _text(made.template, names)
+                return _encoded(value, given)
+            except MemoryError:
+                raise BudgetExceeded(f"it takes more than {MEMORY_BYTES // 1024**2:,} MB of memory") from None
 
 
-def evaluate(expression: str, names: Mapping[str, Any], shared: TimeBudget | None = None) -> Any:
-    """The value of an expression: JSON and results (dataclasses). Raises TemplateProblem.
-
-    Several evaluations can share a time budget.
-    """
-    with _raise_as_problem(expression, names, is_expression=True):
-        made = _compiled(expression, True)
-        with budget(shared):
-            context = made.new_context(dict(names))
-            for _ in made.root_render_func(context):
-                pass
-            return _plain_value(context.vars["result"])
+def _text(template: Template, names: Mapping[str, Any]) -> str:
+    pieces, size = [], 0
+    for piece in template.generate(names):
+        size += len(piece.encode(errors="surrogatepass"))
+        if size > LARGEST:
+            raise BudgetExceeded(f"it makes more than {LARGEST:,} bytes")
+        pieces.append(piece)
+    return "".join(pieces)
 
 
-@lru_cache(maxsize=4096)
-def references_of(template: str, *, is_expression: bool = False) -> References:
-    """What a template or expression uses. Raises TemplateProblem if it is invalid."""
-    with _raise_as_problem(template, {}, is_expression=is_expression):
-        tree = _parse(template, is_expression)
+def _value(template: Template, names: Mapping[str, Any]) -> Any:
+    context = template.new_context(dict(names))
+    for _ in template.root_render_func(context):
+        pass
+    return context.vars["result"]
+
+
+def _encoded(value: Any, given: Received) -> str:
+    """JSON, in which generators are lists. Raises UndefinedName."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Undefined):
+            str(value)  # says what is missing
+        if isinstance(value, Result):
+            return given.reference(value)
+        if isinstance(value, Iterable):
+            return dict(value) if isinstance(value, Mapping) else list(value)
+        raise TypeError(f"it gives no value, but {type(value).__name__}")
+
+    text = json.dumps(value, default=plain)
+    if len(text) > LARGEST_VALUE:
+        raise BudgetExceeded(f"it makes more than {LARGEST_VALUE:,} bytes")
+    return text
+
+
+def references_of(source: str, is_expression: bool) -> dict[str, Any]:
+    """What a template or expression uses, by the fields of `templating.References`. Raises TemplateProblem."""
+    with _raise_as_problem(source, {}, is_expression):
+        tree = _parse(source, is_expression)
         names = meta.find_undeclared_variables(tree)
         found = [(node.node.name, _key(node)) for node in _accesses(tree) if isinstance(node.node, nodes.Name)]
         mentions = sum(node.name == "steps" for node in tree.find_all(nodes.Name))
     steps = [str(key) for name, key in found if name == "steps" and key is not None]
     inputs = [str(key) for name, key in found if name == "inputs" and key is not None]
-    return References(frozenset(steps), frozenset(inputs), frozenset(names), is_open_ended=mentions > len(steps))
+    return {"steps": steps, "inputs": inputs, "names": list(names), "is_open_ended": mentions > len(steps)}
 
 
-@lru_cache(maxsize=2048)
-def _compiled(source: str, is_expression: bool) -> Template:
-    return ENVIRONMENT.from_string(instrumented(_parse(source, is_expression)))
+@lru_cache(maxsize=256)
+def prepare(source: str, is_expression: bool) -> Prepared:
+    """Read and compile it. Raises TemplateProblem."""
+    with _raise_as_problem(source, {}, is_expression):
+        tree = _parse(source, is_expression)
+        names = frozenset(meta.find_undeclared_variables(tree))
+        return Prepared(ENVIRONMENT.from_string(instrumented(tree)), names)
 
 
 def _parse(source: str, is_expression: bool) -> nodes.Template:
@@ -107,11 +118,11 @@ def _parse(source: str, is_expression: bool) -> nodes.Template:
         refusal = why_refused(tree, TEMPLATE_NAMES)
     except TemplateSyntaxError as error:
         where = f" (line {error.lineno})" if "\n" in source else ""
-        raise TemplateProblem(_sentence(f"it cannot be read{where}: {error.message}")) from None
+        raise TemplateProblem(sentence(f"it cannot be read{where}: {error.message}")) from None
     except RecursionError:
         raise TemplateProblem("It is nested too deeply.") from None
     if refusal:
-        raise TemplateProblem(_sentence(refusal))
+        raise TemplateProblem(sentence(refusal))
     return tree
 
 
@@ -125,18 +136,18 @@ def _parse_expression(source: str) -> nodes.Template:
 
 
 @contextmanager
-def _raise_as_problem(source: str, names: Mapping[str, Any], is_expression: bool = False) -> Iterator[None]:
+def _raise_as_problem(source: str, names: Mapping[str, Any], is_expression: bool) -> Iterator[None]:
     """Raises every failure as a TemplateProblem."""
     try:
         yield
     except UndefinedName as error:
-        raise TemplateProblem(_sentence(_missing_sentence(_parse(source, is_expression), error, names))) from None
+        raise TemplateProblem(sentence(_missing_sentence(_parse(source, is_expression), error, names))) from None
     except TOO_DEEP:
         raise TemplateProblem("It is nested too deeply.") from None
     except BudgetExceeded as error:
-        raise TemplateProblem(_sentence(str(error))) from None
+        raise TemplateProblem(sentence(str(error))) from None
     except EVALUATION_ERRORS as error:
-        raise TemplateProblem(_sentence(f"it cannot be worked out: {error}")) from None
+        raise TemplateProblem(sentence(f"it cannot be worked out: {error}")) from None
 
 
 def _missing_sentence(tree: nodes.Template, error: UndefinedName, names: Mapping[str, Any]) -> str:
@@ -154,8 +165,8 @@ def _missing_sentence(tree: nodes.Template, error: UndefinedName, names: Mapping
         return f"{where} is empty (null), so there is no `{name}` in it"
     if isinstance(owner, Mapping):
         return f"{where} has no `{name}`; it has {listed(owner) or 'nothing'}"
-    if dataclasses.is_dataclass(owner):
-        return f"{where} has no `{name}`; it has {listed(field.name for field in dataclasses.fields(owner))}"
+    if isinstance(owner, Result):
+        return f"{where} has no `{name}`; it has {listed(owner.fields)}"
     if isinstance(owner, list | tuple):
         several = f"{where} is a list of {len(owner)}"
         return f"{several}, so there is no `{name}` in it" if isinstance(name, int) else f"{several}, without `{name}`"
@@ -181,22 +192,3 @@ def _path(node: nodes.Node) -> str:
         return ""
     before = _path(node.node)
     return before and (f"{before}[{key}]" if isinstance(key, int) else f"{before}.{key}")
-
-
-def _plain_value(given: Any) -> Any:
-    """Turns generators into lists. Raises UndefinedName."""
-    if isinstance(given, Undefined):
-        str(given)  # says what is missing
-    if given is None or isinstance(given, str | int | float) or dataclasses.is_dataclass(given):
-        return given
-    check_time()
-    if isinstance(given, Mapping):
-        return {key if isinstance(key, str) else as_text(key): _plain_value(one) for key, one in given.items()}
-    if isinstance(given, Iterable):
-        return [_plain_value(one) for one in given]
-    raise TypeError(f"it gives no value, but {type(given).__name__}")
-
-
-def _sentence(text: str) -> str:
-    text = text.strip().rstrip(".")
-    return f"{text[:1].upper()}{text[1:]}."
