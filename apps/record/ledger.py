@@ -301,8 +301,8 @@ class Ledger(Rows):
             context.memory = self._memory or {}
         else:
             described = {name: getattr(context, name) for name in DESCRIPTION_FIELDS}
-            names = ("last_event", "head_hash", "updated_at")
-            values: dict[str, Any] = {name: getattr(context, name) for name in names}
+            moved = ("last_event", "head_hash", "updated_at")
+            values: dict[str, Any] = {name: getattr(context, name) for name in moved}
             # A field that did not change here may have changed in the database since it was read.
             values |= {name: value for name, value in described.items() if value != self._description[name]}
             if self._memory is not None:
