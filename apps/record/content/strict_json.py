@@ -190,20 +190,22 @@ _decoder = json.JSONDecoder(
 def canonical(value: Any) -> bytes:
     """The RFC 8785 form. Raises rfc8785.CanonicalizationError for an integer that is not a double."""
     try:
-        return rfc8785.dumps(value)
+        return _canonical(value)
     except IntegerDomainError:
         return rfc8785.dumps(_with_doubles(value))
 
 
 def digest_of(value: Any) -> str:
     """SHA-256 of the canonical form, in hexadecimal; of a plain sorted form if an integer is not a double."""
-    if (text := _simple_form(value)) is not None:
-        return hashlib.sha256(text).hexdigest()
     try:
-        content = rfc8785.dumps(value)
+        content = _canonical(value)
     except IntegerDomainError:
         content = _plain_form(_with_doubles(value))
     return hashlib.sha256(content).hexdigest()
+
+
+def _canonical(value: Any) -> bytes:
+    return _simple_form(value) or rfc8785.dumps(value)
 
 
 TEXTS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)

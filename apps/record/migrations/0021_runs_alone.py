@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('record', '0018_payments'),
+        ('record', '0020_sealed_payments'),
     ]
 
     operations = [
