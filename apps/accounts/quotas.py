@@ -110,7 +110,7 @@ def check_oauth_failures(client: str, address: str) -> None:
 
 def count_oauth_failure(client: str, address: str) -> None:
     """Count a wrong secret, code or refresh token."""
-    oauth_failure_counter.add(f"{address_key(address)} {client[:100]}")
+    oauth_failure_counter.add(f"{address_key(address)} {client[:100]}", settings.OAUTH_FAILURES_PER_MINUTE)
 
 
 def open_stream(principal: Principal, address: str) -> Callable[[], None]:
