@@ -108,6 +108,7 @@ def _link_page(
 ) -> HttpResponse:
     link_status = requests.request_status(asked)
     task = asked.task
+    is_owner = person is not None and person.pk == task.owner_id
     said = (task.status_message or {}).get("parts", [])[:-1] if link_status is RequestStatus.OPEN else []
     about = {
         "asked": asked,
@@ -116,10 +117,12 @@ def _link_page(
         "session": session_of(task),
         "words": parts.words_of(said),
         "link_status": link_status.value,
-        "is_owner": person is not None and person.pk == task.owner_id,
+        "is_owner": is_owner,
         "problem": problem,
         "sheet": _sheet(task, problems) if link_status is RequestStatus.OPEN else None,
-        "oauth_service": OAuthService.objects.for_request(asked) if link_status is RequestStatus.OPEN else None,
+        "oauth_service": OAuthService.objects.for_request(asked)
+        if is_owner and link_status is RequestStatus.OPEN
+        else None,
     }
     is_gone = link_status not in (RequestStatus.OPEN, RequestStatus.GIVEN, RequestStatus.DECLINED)
     status = HTTPStatus.GONE if is_gone else HTTPStatus.OK
