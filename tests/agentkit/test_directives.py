@@ -162,7 +162,7 @@ def test_what_a_dict_has_besides_is_delivered():
 
 def test_a_wrong_state_names_the_known():
     for value, hint in (
-        ({"state": "working", "message": "Hm"}, "input-required, auth-required, completed, failed, rejected"),
+        ({"state": "working", "message": "Hm"}, "auth-required, payment-required, completed, failed, rejected"),
         ({"state": "working"}, "completed"),
         ({"state": "complete", "data": 1}, "Did you mean 'completed'"),
         ({"state": "Bavaria", "message": "Hm"}, "Artifact.json"),

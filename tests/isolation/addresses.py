@@ -116,6 +116,7 @@ SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"settings/security/sessions/{number}", {"number": "browser"}),
     (r"settings/keys/{number}", {"number": "key"}),
     (r"settings/credentials/{number}", {"number": "credential"}),
+    (r"settings/payments/{number}", {"number": "payment budget"}),
     (r"settings/security/passkeys/{pk}", {"pk": "passkey"}),
     (r"^hooks/", {"key": "incoming webhook"}),
     (r"^gateway/files/", {"named": "file link"}),

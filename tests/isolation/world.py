@@ -44,6 +44,7 @@ from apps.features.forks.forking import fork
 from apps.features.model_agents import pictures
 from apps.features.notifications import wording
 from apps.features.notifications.models import Channel, Notification, WebhookSigning
+from apps.features.payments.models import BudgetPayment, PaymentBudget
 from apps.features.queue import messages as queue
 from apps.features.queue.models import QueuedMessage
 from apps.features.sessions import commands, deletion, marks
@@ -226,6 +227,17 @@ def _fill_plans(place: Place) -> None:
     place.ids["plan run"], place.ids["session of the plan"] = task.pk, sent.context
 
 
+def _fill_payments(place: Place) -> None:
+    """A person's budget and the workspace's, and a payment."""
+    fields = {"asset": "0xUSDC", "network": "base", "payment_limit": 1, "period_limit": 1}
+    for owner in (None, place.owner):
+        names = {"name": f"{place.mark} budget", "wallet": f"https://{place.mark}.example", "owner": owner}
+        budget = PaymentBudget.objects.create(workspace=place.workspace, **names, **fields)
+    place.ids["payment budget"] = budget.pk
+    whose = {"workspace": place.workspace, "owner": place.owner, "task": uuid.uuid4(), "asked": 1}
+    BudgetPayment.objects.create(budget=budget, reason=f"{place.mark} reason", state="failed", amount="1", **whose)
+
+
 def _fill_account(place: Place, echo: Agent) -> None:
     """Keys, credentials, a passkey, a browser, a program and its token, an invitation, and an example."""
     ids, mark, owner = place.ids, place.mark, place.owner
@@ -236,6 +248,7 @@ def _fill_account(place: Place, echo: Agent) -> None:
     )
     ids["credential"] = credential.pk
     RemoteCredential.objects.create(agent=echo, user=owner, scheme=f"{mark}", secret=f"{mark} secret")
+    _fill_payments(place)
     asked = {"publicKey": {"user": {"id": websafe_encode(b"1")}, "challenge": websafe_encode(b"challenge")}}
     data = {"name": f"{mark} passkey", "credential": json.loads(Passkey().created(asked))}
     ids["passkey"] = Authenticator.objects.create(user=owner, type="webauthn", data=data).pk

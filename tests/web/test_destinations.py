@@ -51,7 +51,7 @@ def test_models_of_answers_without_a_task_are_named(ada, ada_browser, echo, said
 
 def test_plans_that_choose_an_agent_name_embeddings(ada, ada_browser, echo, said, settings):
     settings.EMBEDDING_MODEL = "small-embeddings"
-    steps = {"by_name": {"agent": "echo"}, "by_skill": {"find": "repeats what it hears"}}
+    steps = {"by_name": {"agent": "echo", "message": "Go"}, "by_skill": {"find": "repeats", "message": "Go"}}
     plan = register_plan("plan", PlanDefinition.read({"name": "Plan", "description": "Tries.", "steps": steps}))
     receipt = accept.accept(ada.principal, plan, said("Begin"))
     run = PlanRun.objects.create(task_id=receipt.task, version_id=plan.current_version_id)

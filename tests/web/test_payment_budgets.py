@@ -109,6 +109,11 @@ def test_operators_see_payments_and_budgets(ada_browser: Client, admin_client: C
     BudgetPayment.objects.create(budget=budget, owner=ada, task=uuid.uuid4(), asked=1, amount="10000")
     for address in ("payments/paymentbudget/", f"payments/paymentbudget/{budget.pk}/change/", "record/payment/"):
         assert admin_client.get(f"/admin/{address}").status_code == 200
+    admin = {"new_secret": "", "wallet": "https://wallet.example/sign", "workspace": budget.workspace_id}
+    changed = FIELDS | admin | {"owner": ada.pk, "payment_limit": "1"}
+    assert admin_client.post(f"/admin/payments/paymentbudget/{budget.pk}/change/", changed).status_code == 302
+    budget.refresh_from_db()
+    assert (budget.payment_limit, budget.secret) == (1, "sealed-token")
     shown = admin_client.get("/admin/payments/budgetpayment/")
     assert b"10000" in shown.content
     assert admin_client.get("/admin/record/payment/add/").status_code == 403

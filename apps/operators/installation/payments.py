@@ -48,7 +48,7 @@ class PaymentAdmin(ReadOnlyAdmin):
 
 
 class PaymentBudgetForm(forms.ModelForm):  # type: ignore[type-arg]
-    secret = forms.CharField(
+    new_secret = forms.CharField(
         label="Secret of the wallet",
         required=False,
         max_length=1000,
@@ -77,7 +77,7 @@ class PaymentBudgetAdmin(ConsoleAdmin):
     autocomplete_fields = ("workspace", "owner", "agents")
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        if given := form.cleaned_data.get("secret"):
+        if given := form.cleaned_data.get("new_secret"):
             obj.secret = given
         elif "wallet" in form.changed_data:
             obj.secret = ""  # it was for another wallet

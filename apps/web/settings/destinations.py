@@ -78,7 +78,7 @@ def _models_of_answers(contexts: Collection[uuid.UUID]) -> Iterator[tuple[uuid.U
 def _choosing_plans(contexts: Collection[uuid.UUID]) -> Iterator[uuid.UUID]:
     """The contexts of plans with a step for which an agent was chosen by what it can do."""
     steps = Step.objects.filter(run__task__context__in=contexts).exclude(agent="").order_by()
-    for context, version, key in steps.values_list("run__task__context", "run__version", "key").distinct():
+    for context, version, key in steps.values_list("run__task__context_id", "run__version_id", "key").distinct():
         if plan_at(version).step(key).find:
             yield context
 
