@@ -198,12 +198,13 @@ class RequestCounter:
         key = f"{settings.INSTALLATION}:{self._name}:{minute}"
         try:
             with _store(settings.CHANNEL_LAYER_URL).pipeline(transaction=False) as asked:
-                taken: int = asked.hincrby(key, caller, share).expire(key, int(2 * MINUTE)).execute()[0]
+                asked.hincrby(key, caller, share)
+                asked.expire(key, int(2 * MINUTE))
+                return int(asked.execute()[0])
         except redis.RedisError as error:
             log.warning("%s are counted by each process alone: %s", self._name, error)
             self._alone_until = monotonic() + AWAY_SECONDS
             return None
-        return taken
 
 
 @cache

@@ -15,6 +15,7 @@ from agentkit.zips import BadZip, Zip
 from apps.record.errors import InvalidParams
 
 MAX_FILE_BYTES = 50 * 1024**2  # of JSON, unpacked
+MAX_ZIP_ENTRIES = 50_000
 MAX_NAMED = 20  # documents that are not read
 MAX_OTHER_DOCUMENTS = 2000  # of JSON in a ZIP, where none is called conversations
 MAX_ASSET_BYTES = 20 * 1024**2  # of one file beside the conversations, unpacked
@@ -47,7 +48,7 @@ class Package:
         self._assets: dict[str, str] = {}
         if file.read(4) == b"PK\x03\x04":
             try:
-                self._zip = Zip(file)
+                self._zip = Zip(file, MAX_ZIP_ENTRIES)
             except BadZip as problem:
                 raise InvalidParams(str(problem), "file") from None
             for name in self._zip.entries:

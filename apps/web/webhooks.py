@@ -169,7 +169,7 @@ def _sample(request: HttpRequest, user: User) -> tuple[IncomingWebhook, Any]:
     """The webhook that the form describes, and the sample's body. Raises InvalidFields, QuotaExceeded."""
     form = WebhookForm(user, IncomingWebhook(), request.POST)
     form.full_clean()
-    wrong = [(name, said) for name in ("agent", "inputs", "text", "only_if") for said in form.errors.get(name, [])]
+    wrong = [(name, str(said)) for name in ("agent", "inputs", "text", "only_if") for said in form.errors.get(name, [])]
     if wrong:
         raise InvalidFields(wrong)
     count_act(user.principal)

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import BinaryIO, NamedTuple
 
-MOST_FILES = 50_000
 MOST_DIRECTORY_BYTES = 8 * 1024**2
 MOST_RATIO = 200  # of a file's size to what it takes in the ZIP
 SMALL = 1024**2  # bytes whose ratio does not matter
@@ -64,7 +63,7 @@ class Zip:
     Raises BadZip.
     """
 
-    def __init__(self, file: bytes | BinaryIO, most_files: int = MOST_FILES) -> None:
+    def __init__(self, file: bytes | BinaryIO, most_files: int) -> None:
         self._file = io.BytesIO(file) if isinstance(file, bytes) else file
         count, size, at = _directory(self._file)
         if count > most_files or size > MOST_DIRECTORY_BYTES:

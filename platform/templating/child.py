@@ -137,8 +137,11 @@ def _confine() -> None:
 
 
 def main() -> None:
-    os.nice(NICENESS)
+    with suppress(OSError):  # where it is not permitted
+        os.nice(NICENESS)
     with suppress(TemplateProblem):  # loads what is imported late
         language.work_out(WARM_UP, False, Received("", [], lambda *_: ""))
+    for asked in (signal.SIGTERM, signal.SIGINT):  # this process ends when its caller does
+        signal.signal(asked, signal.SIG_IGN)
     _confine()
     Child(sys.stdin.buffer, sys.stdout.buffer).serve()

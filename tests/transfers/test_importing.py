@@ -200,7 +200,7 @@ def test_a_file_that_would_take_too_much_memory_is_refused(ada, echo, monkeypatc
         case "entries":
             monkeypatch.setattr("apps.transfers.package.MAX_ZIP_ENTRIES", 5)
         case "directory":
-            monkeypatch.setattr("apps.transfers.package.MAX_DIRECTORY_BYTES", 300)
+            monkeypatch.setattr("agentkit.zips.MOST_DIRECTORY_BYTES", 300)
     with pytest.raises(InvalidParams):
         import_file(ada.principal, echo, content)
     assert not Context.objects.exists()
