@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import Permission
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection, transaction
+from django.db.models import QuerySet
 
+from apps.record.models import Context, Event
 from tests import background
 
 AUDIT = ("accounts_auditentry", "accounts_audithead")
+LOG = "record_event"
 KEPT = {model._meta.db_table for model in (ContentType, Permission)}
 
 
@@ -28,8 +32,10 @@ def empty(_case: Any = None) -> None:
         filled = (f"SELECT '{table}' WHERE EXISTS (SELECT 1 FROM \"{table}\")" for table in sorted(tables))
         cursor.execute(" UNION ALL ".join(filled))
         found = {table for (table,) in cursor.fetchall()}
-        for table in found.difference(AUDIT):
+        for table in found.difference(AUDIT, {LOG}):
             cursor.execute(f'DELETE FROM "{table}"')
+        if LOG in found:
+            empty_log()
         if found.intersection(AUDIT):
             with unguarded_audit():
                 for table in AUDIT:
@@ -48,22 +54,57 @@ def rolled_back(roll_back: Callable[[Any], None]) -> Callable[[Any], None]:
     return tear_down
 
 
+def empty_log() -> None:
+    """Delete all events. In a transaction."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            with unguarded_log():
+                cursor.execute(f"DELETE FROM {LOG}")
+            return
+        # Without triggers, every connection would read the schema again.
+        cursor.execute(f"INSERT INTO record_erasing SELECT DISTINCT context_id FROM {LOG}")
+        cursor.execute(f"DELETE FROM {LOG}")
+        cursor.execute("DELETE FROM record_erasing")
+
+
 @contextmanager
-def unguarded_audit() -> Iterator[None]:
-    """The database lets the audit be changed meanwhile: as somebody might who owns the database. In a transaction."""
+def _without_triggers(names: str) -> Iterator[None]:
+    """The database lets tables be changed meanwhile: as somebody might who owns it. In a transaction."""
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute("SET LOCAL session_replication_role = replica")
             yield
             cursor.execute("SET LOCAL session_replication_role = origin")
             return
-        cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'audit_%%'", [])
+        cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND name LIKE %s", [names])
         guards = cursor.fetchall()
         for name, _ in guards:
             cursor.execute(f"DROP TRIGGER {name}")
         yield
         for _, statement in guards:
             cursor.execute(statement)
+
+
+unguarded_audit = partial(_without_triggers, "audit_%")
+unguarded_log = partial(_without_triggers, "event_no_%")
+
+
+def rewrite(events: QuerySet[Event], **values: Any) -> None:
+    """Change recorded events, which the database refuses: as somebody might who owns it, or to set a test's stage."""
+    with transaction.atomic(), unguarded_log():
+        events.update(**values)
+
+
+def without_hashes() -> None:
+    """All logs are as a version recorded them that had no hashes."""
+    rewrite(Event.objects.all(), hash=None)
+    Context.objects.update(head_hash=None)
+
+
+def remove(events: QuerySet[Event]) -> None:
+    """The same, to delete them."""
+    with transaction.atomic(), unguarded_log():
+        events.delete()
 
 
 def end_other_connections() -> None:

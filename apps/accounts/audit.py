@@ -32,7 +32,7 @@ from apps.accounts.audit_models import ActorKind, AuditAction, AuditEntry, Audit
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import Principal
 from console.commands import running_command
-from db import sql
+from db import sql, triggers
 from db.sql import write_transaction
 
 type Details = Mapping[str, Any]
@@ -400,9 +400,4 @@ GUARDS = {
 
 def missing_guards() -> list[str]:
     """The triggers that should protect the audit, and are missing or switched off."""
-    query = {
-        "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
-        "postgresql": "SELECT tgname FROM pg_trigger WHERE tgenabled IN ('O', 'A') AND NOT tgisinternal",
-    }[connection.vendor]
-    found = {str(row[0]) for row in sql.execute(query, []).fetchall()}
-    return sorted(GUARDS[connection.vendor] - found)
+    return triggers.missing(GUARDS)

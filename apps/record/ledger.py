@@ -20,7 +20,7 @@ from typing import Any
 from django.db import InterfaceError, OperationalError, connection, models, transaction
 from django.db.models import Q
 
-from apps.record import notifications, runs
+from apps.record import chain, notifications, runs
 from apps.record.content import blobs
 from apps.record.events import EventType, Opening
 from apps.record.execution import Accepted, Run
@@ -96,16 +96,16 @@ def lock_context(context: Context) -> datetime.datetime:
     """
     suffix = connection.ops.for_update_sql() if connection.features.has_select_for_update else ""
     table = Context._meta.db_table
-    columns = f"last_event, is_watched, deleted_at, archived_at, cold_file, {CLOCK_SQL[connection.vendor]}"
+    columns = f"last_event, head_hash, is_watched, deleted_at, archived_at, cold_file, {CLOCK_SQL[connection.vendor]}"
     found = sql.execute(f"SELECT {columns} FROM {table} WHERE id = %s {suffix}", [context.pk]).fetchone()  # noqa: S608
     if found is None:
         raise Context.DoesNotExist
-    deleted_at, archived_at, cold_file, now = found[2:]
+    deleted_at, archived_at, cold_file, now = found[3:]
     if deleted_at is not None:
         raise ContextCleared
     if cold_file:
         raise ContextIsCold
-    context.last_event, context.is_watched = found[0], bool(found[1])
+    context.last_event, context.head_hash, context.is_watched = found[0], found[1], bool(found[2])
     context.archived_at = time_from(archived_at) if archived_at else None
     context.cold_file, context.cold_at = "", None
     at = time_from(now)
@@ -265,6 +265,8 @@ class Ledger(Rows):
         if any(isinstance(row, Run) for row in self.extra_rows):
             self.write_lease()  # first, because a task has one unfinished run
         context = self.context
+        if self.events:  # the chain of a deleted context begins anew: nothing stays that its content led to
+            context.head_hash = chain.seal(self.events, "" if self._is_cleared else context.head_hash or "")
         artifacts = [artifact for made in self.artifacts_by_task.values() for artifact in made.values()]
         updates = self._updates(artifacts)
         rows: list[models.Model] = [context, *self.tasks.values(), *artifacts]
@@ -299,14 +301,15 @@ class Ledger(Rows):
             context.memory = self._memory or {}
         else:
             described = {name: getattr(context, name) for name in DESCRIPTION_FIELDS}
-            values: dict[str, Any] = {"last_event": context.last_event, "updated_at": context.updated_at}
+            moved = ("last_event", "head_hash", "updated_at")
+            values: dict[str, Any] = {name: getattr(context, name) for name in moved}
             # A field that did not change here may have changed in the database since it was read.
             values |= {name: value for name, value in described.items() if value != self._description[name]}
             if self._memory is not None:
                 values["memory"] = self._memory
             if context.deleted_at is not None:
                 values = {name: getattr(context, name) for name in DERIVED_FIELDS}
-                values |= {"memory": {}, "approved_tools": []}
+                values |= {"head_hash": context.head_hash, "memory": {}, "approved_tools": []}
             where = {"id": context.pk, "last_event": self._base_index, "is_watched": context.is_watched}
             where["cold_file"] = ""
             updates.append(Update(Context, where, values, StaleWrite(f"context {context.pk} has grown")))
@@ -342,7 +345,8 @@ def erase_context(context: Context, upto: int) -> None:
     stored += blobs.stored_parts(with_files)
     blobs.release_uses(context.workspace_id, stored)  # one call: it sorts, against deadlocks
     released = blobs.stored_files(stored).keys()
-    log.delete()
+    with chain.erasing(context.pk):
+        sql.execute('DELETE FROM record_event WHERE context_id = %s AND "index" <= %s', [context.pk, upto])
     for forget in hooks("FILES_RELEASED"):
         forget(context.owner_id, released)
     if released:

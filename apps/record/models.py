@@ -178,6 +178,9 @@ class Context(models.Model):
     # A plain id: a child's context must not look like a person's own when the parent is deleted.
     parent_task = models.UUIDField(null=True, blank=True, help_text="The task that started this session.")
     last_event = models.PositiveBigIntegerField(default=0, help_text="Index of the newest event.")
+    head_hash = models.CharField(  # noqa: DJ001  # null: no event has a hash
+        max_length=64, null=True, blank=True, editable=False, help_text="The newest event's hash. Not part of replay."
+    )
     options = models.JSONField(default=dict, blank=True, help_text="Options of the agent in this session.")
     memory = models.JSONField(default=dict, blank=True, help_text="State of its agents. Not part of replay.")
     approved_tools = models.JSONField(
@@ -473,7 +476,7 @@ AGENT_CHANGES = (EventType.AGENT_SWITCHED, EventType.FORK)
 
 
 class Event(models.Model):
-    """An entry of a context's log. Never changed."""
+    """An entry of a context's log. Never changed: the database refuses it (`chain`)."""
 
     # Without a constraint: only the ledger writes events, with their context, and a check costs a quarter of an insert.
     context = models.ForeignKey(
@@ -495,6 +498,9 @@ class Event(models.Model):
     artifact_id = models.CharField(max_length=200, blank=True, help_text="The artifact of a chunk.")
     payload = models.JSONField()
     at = models.DateTimeField()
+    hash = models.CharField(  # noqa: DJ001  # null: an earlier version recorded it
+        max_length=64, null=True, blank=True, help_text="SHA-256 of the event and of the hash before it."
+    )
 
     class Meta:
         ordering = ["index"]

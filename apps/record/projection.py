@@ -12,16 +12,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import models
+from django.db import DatabaseError, models
 from django.db.models import QuerySet
 
 from apps.record import lineage
+from apps.record.chain import Chain, problem_of_own_events
 from apps.record.content.strict_json import digest_of
 from apps.record.events import DATED, JSON, EventType, Opening, SessionDeleted
 from apps.record.lineage import mark_left
 from apps.record.models import TRANSITIONS, Artifact, Context, Event, IllegalTransition, Message, Task, TaskState
 
-NO_PART_OF_REPLAY = {"is_watched", "memory", "approved_tools", "cold_file", "cold_at", "cold_messages", "warmed_at"}
+NO_PART_OF_REPLAY = {
+    *("is_watched", "memory", "approved_tools", "cold_file", "cold_at", "cold_messages", "warmed_at", "head_hash")
+}
 """Columns of a context that no event sets."""
 
 
@@ -354,6 +357,7 @@ class Rebuilt(Rows):
 
     def apply(self, event: Event) -> None:
         """Fold the log's next event."""
+        self.context.head_hash = event.hash or self.context.head_hash
         if event.artifact_id:
             self._chunks.setdefault((event.task_id, event.artifact_id), []).append(event)
         fold(event, self)
@@ -381,14 +385,15 @@ class Rebuilt(Rows):
         return [self.context, *self.tasks.values(), *self.messages.values(), *self.artifacts]
 
 
-def rebuild(context_id: uuid.UUID, upto: int | None = None) -> Rebuilt:
-    """A context's rows by its log, up to event `upto`; a fork includes its past.
+def rebuild(context_id: uuid.UUID, upto: int | None = None, chain: Chain | None = None) -> Rebuilt:
+    """A context's rows by its log, up to event `upto`; a fork includes its past. The `chain` follows the log.
 
     Raises Context.DoesNotExist if there is no log.
     """
     rebuilt = Rebuilt(Context(pk=context_id))
     tombstone = _tombstone(context_id)
-    for event in [tombstone] if tombstone else log_of(context_id, upto).iterator(chunk_size=500):
+    log = log_of(context_id, upto).iterator(chunk_size=500)
+    for event in [tombstone] if tombstone else chain.follow(log) if chain else log:
         rebuilt.apply(event)
     if not rebuilt.context.last_event:
         raise Context.DoesNotExist(f"There is no context {context_id}.")
@@ -416,9 +421,19 @@ def log_of(context_id: uuid.UUID, upto: int | None = None) -> QuerySet[Event]:
 
 
 def differences(context_id: uuid.UUID) -> list[str]:
-    """The differences between log and rows, one line each; a fork includes its past. Raises Context.DoesNotExist."""
-    rebuilt = rebuild(context_id)
-    found = _gaps(context_id)
+    """The differences between log and rows, one line each, after the first event that does not fit the log's hashes.
+
+    A fork includes its past. Raises Context.DoesNotExist.
+    """
+    chain = Chain()
+    try:
+        rebuilt = rebuild(context_id, chain=chain)
+    except (Context.DoesNotExist, DatabaseError):
+        raise
+    except Exception as error:  # whatever a changed log may lead to
+        return [chain.problem or f"the log cannot be replayed: {type(error).__name__}: {error}"]
+    problem = _problem_of_log(context_id, chain)
+    found = [problem] if problem else []
     expected, actual = _by_identity(_shown(rebuilt)), _by_identity(_stored(context_id))
     for identity in sorted(expected.keys() | actual.keys()):
         if identity not in actual:
@@ -459,11 +474,12 @@ def _stored(context_id: uuid.UUID) -> list[models.Model]:
     return [context, *lineage.shown_tasks(context), *lineage.messages(context), *artifacts, *past]
 
 
-def _gaps(context_id: uuid.UUID) -> list[str]:
-    if _tombstone(context_id):
-        return []
-    indexes = log_of(context_id).values_list("index", flat=True)
-    return [f"event {want} is at index {got}" for want, got in enumerate(indexes, start=1) if want != got][:1]
+def _problem_of_log(context_id: uuid.UUID, followed: Chain) -> str:
+    """Of a deleted context only the events since the deletion remain."""
+    context = Context.objects.filter(pk=context_id).first()
+    if context is None:
+        return followed.problem
+    return followed.end(context) if context.deleted_at is None else problem_of_own_events(context)
 
 
 def _by_identity(rows: list[models.Model]) -> dict[tuple[str, str, str], dict[str, Any]]:

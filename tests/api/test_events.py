@@ -17,6 +17,7 @@ from config.asgi import application
 from tests.api.calling import scope_of
 from tests.api.counting import statements
 from tests.api.delivering import rename
+from tests.emptying import remove
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -161,7 +162,7 @@ async def test_that_a_session_is_gone_comes_as_an_event_and_a_lost_log_as_a_rese
     place = sync.position_token(ada.principal, await db.run(sync.current_position, ada.principal))
     await db.run(deletion.delete_context, ada.principal, echo, "gone")
     await db.run(rename, away)
-    await db.run(Event.objects.filter(context=away).delete)
+    await db.run(remove, Event.objects.filter(context=away))
     async with line(ada_calls, f"since={place}") as stream:
         heard = {told["sessionId"]: (name, told) for name, told, _ in await stream.hear(2)}
     assert heard[str(gone)][0] == "session_deleted"

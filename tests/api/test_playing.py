@@ -11,6 +11,7 @@ from apps.api import events
 from apps.record.models import Context, Event
 from tests.api.delivering import rename
 from tests.api.test_events import Line
+from tests.emptying import rewrite
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -26,7 +27,7 @@ def recorded(begun):
 def spaced(context, *gaps):
     start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     for index, at in enumerate(itertools.accumulate((0, *gaps)), start=1):
-        Event.objects.filter(context=context, index=index).update(at=start + datetime.timedelta(seconds=at))
+        rewrite(Event.objects.filter(context=context, index=index), at=start + datetime.timedelta(seconds=at))
 
 
 async def played(caller, session, query="", **headers):

@@ -27,6 +27,7 @@ from apps.operators.backup.files import HeldFiles
 from apps.record import projection
 from apps.record.lookup import restored
 from apps.record.models import Blob, Context, Event
+from tests.emptying import remove
 from tests.operators import installations
 from tests.operators.installations import SECRET, fill, lose_everything, make_files_old, rows, send, stored_files
 from tests.working import begin
@@ -91,7 +92,7 @@ def test_keys_are_not_given_out_again(talk, file, ada, echo, said):
     last = send(ada, echo, said, "the last", "last")
     highest = Event.objects.order_by("-pk").values_list("pk", flat=True)[0]
     deletion.delete_context(ada.principal, echo, "last")
-    Event.objects.filter(context=last).delete()
+    remove(Event.objects.filter(context=last))
     call_command("backup", file)
     lose_everything()
     call_command("restore", file, sample=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from typing import Any
+from unittest.mock import patch
 
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
@@ -17,7 +18,7 @@ from apps.features.archive import file_format
 from apps.record import ledger
 from apps.record.events import EventType
 from apps.record.execution import Accepted
-from apps.record.models import Context, Event
+from apps.record.models import Context
 from tests.working import begin, chunk, end, say
 
 LONG_AGO = timezone.now() - datetime.timedelta(days=100)
@@ -38,10 +39,8 @@ def had_a_long_talk(ada: User, echo: Agent, said: Any, context_id: str = "talk")
 
 
 def put_away(context: Context, at: datetime.datetime = LONG_AGO) -> Context:
-    with ledger.writing(context) as log:
+    with patch("apps.record.ledger.corrected_time", lambda: at), ledger.writing(context) as log:
         log.add(EventType.SESSION_ARCHIVED, {})
-    Event.objects.filter(context=context, type=EventType.SESSION_ARCHIVED).update(at=at)
-    Context.objects.filter(pk=context.pk).update(archived_at=at, updated_at=at)
     return Context.objects.get(pk=context.pk)
 
 

@@ -17,6 +17,7 @@ from apps.record import feed, notifications, sync
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.events import EventType
 from apps.record.models import Context, Event
+from tests.emptying import remove
 from tests.record.lineages import rename
 from tests.record.test_positions import aged
 
@@ -165,7 +166,7 @@ async def test_what_is_gone_is_told_and_no_gap(ada, begun):
     await db.run(rename, gone, lost, away, away, other)
     for session in (gone, lost):
         await db.run(deletion.delete_session, ada.principal, session)
-    await db.run(Event.objects.filter(context__in=[lost, away]).delete)
+    await db.run(remove, Event.objects.filter(context__in=[lost, away]))
     async with client(ada.principal, before) as follower:
         told = {one.session: (one.event and one.event.type, one.reason) for one in await follower.hear(4)}
     assert told[gone][0] == EventType.SESSION_DELETED

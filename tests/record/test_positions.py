@@ -15,6 +15,7 @@ from apps.record.errors import InvalidParams
 from apps.record.events import EventType
 from apps.record.models import Context, Event
 from apps.record.sync import Position, PositionTooOld, parse_position, position_token
+from tests.emptying import rewrite
 from tests.record.lineages import rename
 
 HOUR = datetime.timedelta(hours=1)
@@ -26,7 +27,7 @@ def aged(*contexts, by=HOUR):
             created_at=context.created_at - by, updated_at=context.updated_at - by
         )
         for event in Event.objects.filter(context=context):
-            Event.objects.filter(pk=event.pk).update(at=event.at - by)
+            rewrite(Event.objects.filter(pk=event.pk), at=event.at - by)
 
 
 def told(changes):

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from greenlet import getcurrent, greenlet
 
 from agentkit import Artifact, Completed, Failed, InputRequired, Progress
@@ -31,8 +31,9 @@ from apps.record.errors import Refusal
 from apps.record.events import JSON
 from apps.record.execution import Accepted, Run
 from apps.record.models import Artifact as ArtifactRow
-from apps.record.models import Context, Event, Message, Task
+from apps.record.models import Context, Message, Task
 from apps.record.runs import LeaseLost
+from tests.emptying import empty_log
 from tests.working import chunk, end, say
 
 OUTCOMES = [
@@ -280,5 +281,7 @@ def register_agents() -> None:
 
 def forget() -> None:
     """Delete what a history has left."""
-    for model in (Accepted, Run, Event, ArtifactRow, Message, Task, Context):
+    with transaction.atomic():
+        empty_log()
+    for model in (Accepted, Run, ArtifactRow, Message, Task, Context):
         model.objects.all()._raw_delete(connection.alias)

@@ -16,6 +16,7 @@ from apps.record.models import Context, Event, Task
 from apps.web.sessions.entries import agent_label, entries_of
 from apps.web.sessions.views import page_state
 from tests.agents.definitions import clerk
+from tests.emptying import rewrite
 from tests.working import begin, end
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -99,7 +100,7 @@ def test_a_log_that_does_not_say_who_wrote_is_read_by_its_rows(talk, echo, count
     end(begin(talk.run), Completed("mine"))
     spoken = Event.objects.filter(type="agent_status").last()
     spoken.payload.pop("agent")
-    Event.objects.filter(pk=spoken.pk).update(payload=spoken.payload)
+    rewrite(Event.objects.filter(pk=spoken.pk), payload=spoken.payload)
     assert entries_of(Context.objects.get(), [spoken])[0]["agent"] == agent_label(echo)
 
 

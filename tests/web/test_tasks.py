@@ -20,6 +20,7 @@ from apps.record.events import EventType
 from apps.record.models import Context, Event, Task
 from apps.web.tasks import PAGE_SIZE, timeline_of
 from console.drawing.axis import TimeAxis, long_duration
+from tests.emptying import rewrite
 from tests.web import telling
 from tests.working import begin, end
 
@@ -70,7 +71,7 @@ def test_a_timeline_tells_waiting_from_work_and_an_attempt_that_broke_off(asked)
     task = Task.objects.get(pk=asked.task)
     Task.objects.filter(pk=task.pk).update(created_at=NOON)
     for state, seconds in {"working": 2, "input-required": 8}.items():
-        Event.objects.filter(task=task, type=EventType.AGENT_STATUS, payload__state=state).update(at=after(seconds))
+        rewrite(Event.objects.filter(task=task, type=EventType.AGENT_STATUS, payload__state=state), at=after(seconds))
     task.refresh_from_db()
     task.runs.update(queued_at=NOON, started_at=after(2), finished_at=after(8), worker="worker-1")
     shown = timeline_of(task, after(12))
@@ -83,7 +84,7 @@ def test_a_timeline_tells_waiting_from_work_and_an_attempt_that_broke_off(asked)
         log.add(EventType.AGENT_START, {"attempt": 2, "turn": 1, "messageId": "first"}, task=asked.task)
     starts = Event.objects.filter(task=task, type=EventType.AGENT_START).order_by("index")
     for event, at in zip(starts, (2, 5), strict=True):
-        Event.objects.filter(pk=event.pk).update(run=task.runs.get().pk, at=after(at))
+        rewrite(Event.objects.filter(pk=event.pk), run=task.runs.get().pk, at=after(at))
     assert [(one.title, one.label, one.took) for one in timeline_of(task, after(12)).attempts] == [
         ("Turn 1, attempt 1", "Interrupted, then retried", "3.0 s"), ("Turn 1, attempt 2", "Finished", "3.0 s"),
     ]  # fmt: skip

@@ -18,6 +18,7 @@ from django.db.models import Q
 from apps.accounts.models import Workspace
 from apps.features.archive import file_format
 from apps.record import lineage
+from apps.record.chain import erasing, problem_of_own_events
 from apps.record.content import blobs
 from apps.record.execution import Accepted, Run
 from apps.record.hooks import hooks
@@ -159,12 +160,15 @@ def _replace_rows_by_file(
         _check_obstacles(current)
         if current.last_event != last_event or file_format.ArchiveWriter(current).digest != writer.digest:
             raise CannotArchive("It changed in the meantime.")
+        if problem := problem_of_own_events(current):
+            raise CannotArchive(f"Its log was changed: {problem}.")
         shown = lineage.messages(current).count()
         _keep_keys(current)
         for reference in file_format.references():
             reference.rows(current).update(**{reference.field: None})
-        for section in reversed(file_format.all_sections()):
-            section.rows(current).delete()
+        with erasing(current.pk):
+            for section in reversed(file_format.all_sections()):
+                section.rows(current).delete()
         values = {"cold_file": name, "cold_at": now, "cold_messages": shown}
         if not Context.objects.filter(pk=current.pk, last_event=last_event, cold_file="").update(**values):
             raise CannotArchive("It changed in the meantime.")

@@ -12,6 +12,7 @@ from django.core.files.storage import default_storage
 from django.db import transaction
 
 from apps.features.archive import file_format
+from apps.record.chain import problem_of_own_events
 from apps.record.events import JSON
 from apps.record.ledger import ContextIsCold, lock_context
 from apps.record.lookup import DamagedArchive
@@ -60,6 +61,8 @@ def restore_locked(context: Context) -> None:
         raise DamagedArchive("The file is of another session.")
     with default_storage.open(name) as stream:
         _insert_rows(file_format.ArchiveReader(stream))
+    if problem := problem_of_own_events(context):
+        raise DamagedArchive(f"The file is not what was archived: {problem}.")
     # Files of earlier versions do not say who wrote a message.
     unsigned = Message.objects.filter(context=context, role=Message.Role.USER, author=None)
     unsigned.update(author=context.owner_id)

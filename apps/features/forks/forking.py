@@ -17,6 +17,7 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import cancel
 from apps.record import ledger, lineage, notifications
+from apps.record.chain import newest_hash
 from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
 from apps.record.events import JSON, Edited, EventType, Fork, Opening
 from apps.record.lookup import check_may_use, check_may_write, find_session, restored
@@ -195,6 +196,7 @@ def _create_fork(
     parent, at, memory, root = point.parent, point.at, child.memory, child.family_key
     child.last_event = at
     restored(parent)
+    child.head_hash = newest_hash(parent, at)
     before, options = lineage.agent_at(parent, at)
     with ledger.writing(child) as log:
         opens: Opening = {

@@ -9,8 +9,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection
 
-from django.db.models import CASCADE, QuerySet
+from django.db.models import CASCADE
 
+from apps.record.chain import erasing
 from apps.record.events import EventType
 from apps.record.execution import Accepted, Dependency, Run, Suspension
 from apps.record.hooks import hooks
@@ -31,10 +32,10 @@ def hand_over(context: Context) -> None:
     heir, last = share.context, share.last
     opened = Task.objects.filter(context=context, first_event__lte=last)
     cut_off = list(opened.exclude(ended_by(last)).values_list("pk", flat=True))
-    for model, index in ((Event, "index"), (Message, "index"), (Task, "first_event")):
-        rows: QuerySet[Event | Message | Task] = model._default_manager.filter(context=context)
-        moved = rows.filter(**{f"{index}__lte": last})
-        (moved.exclude(pk__in=cut_off) if model is Task else moved).update(context=heir)
+    with erasing(context.pk):
+        Event.objects.filter(context=context, index__lte=last).update(context=heir)
+    Message.objects.filter(context=context, index__lte=last).update(context=heir)
+    opened.exclude(pk__in=cut_off).update(context=heir)
     for inherit in hooks("CONTEXT_INHERITED"):
         inherit(context, heir, last)
     Segment.objects.filter(source=context).exclude(context=context).update(source=heir)

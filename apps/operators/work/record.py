@@ -248,6 +248,7 @@ class EventAdmin(ListAdmin):
         columns.task,
         columns.run,
         id_cell("artifact_id", "artifact"),
+        id_cell("hash", "hash"),
         columns.content_cell("payload"),
     )
 

@@ -151,7 +151,7 @@ _decoder = json.JSONDecoder(
 def canonical(value: Any) -> bytes:
     """The RFC 8785 form. Raises rfc8785.CanonicalizationError for an integer that is not a double."""
     try:
-        return rfc8785.dumps(value)
+        return _canonical(value)
     except IntegerDomainError:
         return rfc8785.dumps(_with_doubles(value))
 
@@ -159,10 +159,29 @@ def canonical(value: Any) -> bytes:
 def digest_of(value: Any) -> str:
     """SHA-256 of the canonical form, in hexadecimal; of a plain sorted form if an integer is not a double."""
     try:
-        content = rfc8785.dumps(value)
+        content = _canonical(value)
     except IntegerDomainError:
         content = _plain_form(_with_doubles(value))
     return hashlib.sha256(content).hexdigest()
+
+
+def _canonical(value: Any) -> bytes:
+    """The RFC 8785 form; of most values Python's own encoder writes it, in a quarter of the time."""
+    return _encode_sorted(value).encode() if _is_written_alike(value) else rfc8785.dumps(value)
+
+
+_encode_sorted = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+
+
+def _is_written_alike(value: Any) -> bool:
+    """Whether it has no number and no key that RFC 8785 writes or sorts in a way of its own."""
+    if isinstance(value, str) or value is None:
+        return True
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and key.isascii() and _is_written_alike(one) for key, one in value.items())
+    if isinstance(value, list):
+        return all(map(_is_written_alike, value))
+    return isinstance(value, int) and -LARGEST_EXACT <= value <= LARGEST_EXACT
 
 
 def _plain_form(value: Any) -> bytes:

@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from apps.operators.backup import Comparison, compare_sessions
+from apps.record.chain import missing_triggers
 from console.commands import ProgressLine, QuickCommand
 
 
@@ -31,9 +32,11 @@ def add_sample(parser: CommandParser) -> None:
 
 
 def report(command: BaseCommand, comparison: Comparison) -> None:
-    """Print what was compared. Raises CommandError if a session differs."""
+    """Print what was compared. Raises CommandError if a session differs, or the database does not protect the log."""
     for line in comparison.lines:
         command.stdout.write(line)
+    if missing := missing_triggers():
+        raise CommandError(f"The log is not protected: the database has no trigger {', '.join(missing)}.", returncode=1)
     if comparison.differing:
         raise CommandError(
             f"{comparison.differing} of {comparison.sessions} sessions differ from their logs.", returncode=1

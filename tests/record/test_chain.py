@@ -1,0 +1,232 @@
+"""The database refuses to change the log, and a change behind its back is found."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+
+import pytest
+import rfc8785
+from django.core.files.storage import default_storage
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError, connection, transaction
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.features.archive import archiving, restoring
+from apps.features.forks.forking import fork
+from apps.features.sessions import deletion
+from apps.record import ledger
+from apps.record.chain import erasing
+from apps.record.content import strict_json
+from apps.record.events import EventType
+from apps.record.lookup import DamagedArchive
+from apps.record.models import Context, Event
+from apps.record.projection import differences
+from db import sql
+from tests.emptying import remove, rewrite, without_hashes
+from tests.record.archiving import had_a_long_talk, put_away, replace
+from tests.record.lineages import rename
+
+pytestmark = [pytest.mark.django_db, pytest.mark.services("the database refuses changes")]
+
+
+@pytest.fixture
+def talk(ada, echo, said):
+    return had_a_long_talk(ada, echo, said)
+
+
+def event(context, index):
+    return Event.objects.filter(context=context, index=index)
+
+
+STATEMENTS = [
+    "UPDATE record_event SET payload = '{}' WHERE \"index\" = 2",
+    "UPDATE record_event SET hash = NULL",
+    "UPDATE record_event SET context_id = context_id",
+    'DELETE FROM record_event WHERE "index" = 3',
+    "DELETE FROM record_event",
+]
+STATEMENTS_OF = {
+    "sqlite": ['REPLACE INTO record_event SELECT * FROM record_event WHERE "index" = 2'],
+    "postgresql": ["TRUNCATE record_event"],
+}
+
+
+def test_database_refuses_changes_and_deletion(talk, subtests):
+    before = list(Event.objects.order_by("pk").values())
+    for statement in STATEMENTS + STATEMENTS_OF[connection.vendor]:
+        with subtests.test(statement), pytest.raises(IntegrityError), transaction.atomic():
+            sql.execute(statement, [])
+    assert list(Event.objects.order_by("pk").values()) == before
+
+
+def test_orm_changes_no_event(talk, subtests):
+    for change in (
+        lambda: Event.objects.update(artifact_id="other"),
+        lambda: event(talk, 1).get().save(),
+        lambda: event(talk, 1).delete(),
+        lambda: Context.objects.filter(pk=talk.pk).delete(),
+    ):
+        with subtests.test(), pytest.raises(IntegrityError), transaction.atomic():
+            change()
+
+
+def test_erasing_opens_one_log_for_one_block(ada, echo, said, talk):
+    other = had_a_long_talk(ada, echo, said, "other")
+    for context, change in ((other, {"context": talk}), (talk, {"context": other, "payload": {}})):
+        with pytest.raises(IntegrityError), erasing(talk.pk):
+            Event.objects.filter(context=context).update(**change)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        event(talk, 1).delete()
+    with erasing(talk.pk):
+        Event.objects.filter(context=talk).delete()
+    with pytest.raises(IntegrityError), transaction.atomic():
+        event(other, 1).delete()
+
+
+@pytest.mark.parametrize(
+    ("tamper", "broken_at"),
+    [
+        pytest.param(lambda talk: rewrite(event(talk, 3), payload={"state": "working"}), 3, id="changed"),
+        pytest.param(lambda talk: rewrite(event(talk, 1), at="2020-01-01T00:00:00Z"), 1, id="moved in time"),
+        pytest.param(lambda talk: rewrite(event(talk, 4), hash=None), 5, id="hash removed"),
+        pytest.param(lambda talk: remove(event(talk, 2)), 2, id="removed"),
+        pytest.param(lambda talk: remove(event(talk, talk.last_event)), "last", id="cut"),
+        pytest.param(lambda talk: rewrite(event(talk, talk.last_event), hash=None, run=None), "last", id="newest"),
+    ],
+)
+def test_replay_names_the_first_changed_event(talk, tamper, broken_at, capsys):
+    call_command("replay", str(talk.pk))
+    tamper(talk)
+    with pytest.raises(CommandError) as failed:
+        call_command("replay", str(talk.pk))
+    assert failed.value.returncode == 1
+    assert f"event {talk.last_event if broken_at == 'last' else broken_at} " in capsys.readouterr().out.splitlines()[1]
+
+
+def test_a_cut_log_lacks_the_session_hash(talk):
+    remove(event(talk, talk.last_event))
+    before = event(talk, talk.last_event - 1).get()
+    Context.objects.filter(pk=talk.pk).update(last_event=before.index, updated_at=before.at)
+    assert f"event {before.index} " in differences(talk.pk)[0]
+
+
+def test_replay_says_which_trigger_is_missing(talk, capsys):
+    with transaction.atomic():
+        sql.execute("DROP TRIGGER event_no_delete" + " ON record_event" * (connection.vendor == "postgresql"), [])
+        with pytest.raises(CommandError):
+            call_command("replay", str(talk.pk))
+        transaction.set_rollback(True)
+    assert "event_no_delete" in capsys.readouterr().out
+
+
+def test_hash_is_of_canonical_json(talk):
+    first, second = Event.objects.filter(context=talk).order_by("index")[:2]
+    said = {
+        "previous": first.hash,
+        "index": 2,
+        "type": second.type,
+        "task": str(second.task_id),
+        "run": str(second.run),
+        "artifact": "",
+        "payload": second.payload,
+        "at": second.at.isoformat(timespec="microseconds"),
+    }
+    assert second.hash == hashlib.sha256(rfc8785.dumps(said)).hexdigest()
+
+
+def test_chain_holds_whatever_numbers_and_texts(talk):
+    strange = {
+        "title": "\N{SNOWMAN}\N{PARTY POPPER}\u2028",
+        "x": [1e23, -0.0, 1.0, 5e-324, 2**60, 2**53, 0.1, True, None],
+    }
+    strange |= {"\N{PARTY POPPER}": {}, "\uffee": [[]], "1e5": "1e5"}
+    with ledger.writing(talk.pk) as log:
+        log.add(EventType.SESSION_RENAMED, strict_json.to_storable(strange))
+    rename(talk.pk)
+    assert differences(talk.pk) == []
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
+)  # fmt: skip
+
+
+@given(JSON)
+def test_canonical_json_is_that_of_rfc_8785(value):
+    assert strict_json.canonical(value) == rfc8785.dumps(value)
+
+
+def test_fork_goes_on_from_its_parents_chain(ada, talk):
+    child = fork(ada.principal, talk.pk, 4, reason="fork")
+    rename(child.pk)
+    assert differences(child.pk) == []
+    rewrite(event(talk, 2), artifact_id="other")
+    assert "event 2 " in differences(child.pk)[0]
+
+
+def test_fork_keeps_the_chain_of_a_deleted_parent(ada, echo, talk):
+    child = fork(ada.principal, talk.pk, 4, reason="fork")
+    deletion.delete_context(ada.principal, echo, talk.context_id)
+    assert [differences(one) for one in (child.pk, talk.pk)] == [[], []]
+    rewrite(event(child, 2), artifact_id="other")
+    assert "event 2 " in differences(child.pk)[0]
+    rewrite(Event.objects.filter(context=talk), artifact_id="other")
+    assert differences(talk.pk) != []
+
+
+def test_chain_of_an_old_log_begins_with_its_next_event(talk):
+    without_hashes()
+    rename(talk.pk)
+    assert differences(talk.pk) == []
+    rewrite(event(talk, 2), artifact_id="other")
+    rewrite(event(talk, talk.last_event + 1), artifact_id="other")
+    assert f"event {talk.last_event + 1} " in differences(talk.pk)[0]
+
+
+def test_chain_passes_over_events_of_an_old_process(talk):
+    """Both versions write while a new one takes over."""
+    known = Context.objects.get(pk=talk.pk).head_hash
+    rename(talk.pk)
+    rewrite(event(talk, talk.last_event + 1), hash=None)
+    Context.objects.filter(pk=talk.pk).update(head_hash=known)
+    rename(talk.pk)
+    assert differences(talk.pk) == []
+
+
+def test_archive_keeps_the_chain(talk):
+    before = Context.objects.get(pk=put_away(talk).pk).head_hash
+    archiving.move_to_cold_storage(talk.pk)
+    assert Context.objects.get(pk=talk.pk).head_hash == before
+    restoring.restore_context(talk.pk)
+    assert differences(talk.pk) == []
+
+
+def test_changed_log_is_not_archived(talk):
+    put_away(talk)
+    rewrite(event(talk, 2), artifact_id="other")
+    with pytest.raises(archiving.CannotArchive, match="event 2 "):
+        archiving.move_to_cold_storage(talk.pk)
+
+
+def test_rewritten_archive_is_not_restored(talk):
+    put_away(talk)
+    name = archiving.move_to_cold_storage(talk.pk)
+    with default_storage.open(name) as file:
+        manifest, *lines = map(json.loads, gzip.decompress(file.read()).splitlines())
+    lines[1]["row"]["artifact_id"] = "other"
+    events = [json.dumps(line).encode() + b"\n" for line in lines if line["in"] == "record.event"]
+    manifest["sections"][0]["sha256"] = hashlib.sha256(b"".join(events)).hexdigest()
+    others = [
+        json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        for line in lines
+        if line["in"] != "record.event"
+    ]
+    replace(name, gzip.compress(json.dumps(manifest).encode() + b"\n" + b"".join([*events, *others])))
+    with pytest.raises(DamagedArchive, match="event 2 "):
+        restoring.restore_context(talk.pk)
+    assert Event.objects.filter(context=talk).count() == 0
