@@ -9,7 +9,7 @@ from apps.engine.send import accept_and_publish
 from apps.record import projection
 from apps.record.errors import InvalidParams
 from apps.record.execution import Dependency, Run
-from apps.record.models import Context, Task
+from apps.record.models import Task
 from tests.working import begin, end, state_of
 
 pytestmark = [
@@ -63,7 +63,7 @@ def test_a_dependent_task_fails_with_its_task(send):
 def test_a_deleted_dependency_fails_its_dependents(send):
     first = send()
     second = send(first)
-    Context.objects.filter(pk=first.context).delete()
+    Task.objects.filter(pk=first.task).delete()
     dependencies.sweep()
     assert state_of(second.task) == "failed"
 

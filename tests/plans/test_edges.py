@@ -8,10 +8,11 @@ from django.core.exceptions import ValidationError
 from agentkit import Completed
 from apps.agents import versions
 from apps.agents.models import Agent, AgentVersion
+from apps.features.sessions import deletion
 from apps.plans import engine, graphs, jobs, run_state, runs, transitions
 from apps.plans.models import PlanRun, Step
 from apps.record.execution import Run
-from apps.record.models import Artifact, Task
+from apps.record.models import Artifact, Context, Task
 from tests import working
 from tests.plans.plan_agents import DONE
 from tests.plans.playing import data, rows, words
@@ -84,7 +85,7 @@ def test_results_are_kept_where_they_are_still_those_of_the_step(play):
     play.plan(words_of | each)
     task = play.again(task, "last")
     assert (task.state, DONE["loud:A,B"], DONE["parting"]) == ("completed", 2, 1), words(task)
-    Task.objects.get(plan_steps__run=task.pk, plan_steps__key="part").context.delete()
+    deletion.delete(Context.objects.get(tasks__plan_steps__run=task.pk, tasks__plan_steps__key="part"), "a test")
     task = play.again(task, "last")
     assert (task.state, DONE["loud:A,B"], DONE["parting"]) == ("completed", 3, 2), words(task)
 

@@ -144,7 +144,7 @@ def test_chain_holds_whatever_numbers_and_texts(talk):
     }
     strange |= {"\N{PARTY POPPER}": {}, "\uffee": [[]], "1e5": "1e5"}
     with ledger.writing(talk.pk) as log:
-        log.add(EventType.SESSION_RENAMED, strange)
+        log.add(EventType.SESSION_RENAMED, strict_json.to_storable(strange))
     rename(talk.pk)
     assert differences(talk.pk) == []
 
