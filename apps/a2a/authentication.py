@@ -40,15 +40,16 @@ def authenticate(authorization: str, slug: str, request: HttpRequest) -> tuple[P
 
 
 def _find_caller_and_agent(authorization: str, slug: str, request: HttpRequest) -> tuple[Principal, Agent | None]:
-    """Raises BadCredentials, also for a token at the front door: a token is for one agent."""
+    """Raises BadCredentials, also for a token of one agent or a peer at the front door or another door than A2A."""
     if not authorization:
         return ANONYMOUS, AGENT_BY_SLUG.one(slug) if slug else None
-    if slug and authentication.ACCESS_TOKEN_HEADER.match(authorization):
+    is_a2a = isinstance(request, OpenStream) or request.path_info.startswith("/a2a/")
+    if slug and is_a2a and authentication.ACCESS_TOKEN_HEADER.match(authorization):
         claims = authentication.read_access_token(authorization, slug)
         found = USER_SESSION_AND_AGENT.one(claims.user_id, claims.session_key, slug)
         user, session, agent = found or (None, None, None)
         return authentication.token_principal(user, session), agent
-    if slug and (token := tokens.token_in(authorization)):
+    if slug and is_a2a and (token := tokens.token_in(authorization)):
         return federated_caller(token, slug, is_open=isinstance(request, OpenStream))
     if access_token := authentication.access_token_in(authorization):
         granted, client, user, agent = TOKEN_AND_AGENT.one(oauth.hash_of(access_token), slug) or (

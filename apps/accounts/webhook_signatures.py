@@ -23,6 +23,12 @@ TOLERANCE_SECONDS = 300  # between the sender's clock and ours
 SECONDS = re.compile(r"\d{1,12}", re.ASCII)
 
 STANDARD, GITHUB, STRIPE, BEARER = "standard", "github", "stripe", "bearer"
+SIGNATURE_HEADERS = {
+    STANDARD: "webhook-signature",
+    GITHUB: "X-Hub-Signature-256",
+    STRIPE: "Stripe-Signature",
+    BEARER: "Authorization",
+}
 
 
 def new_secret(scheme: str = STANDARD) -> str:
@@ -63,6 +69,11 @@ def is_signed(scheme: str, keys: Iterable[str], headers: Mapping[str, str], body
     return any([verify(key, headers, body, now) for key in keys if key])  # noqa: C419 - all, in constant time
 
 
+def has_signature(scheme: str, headers: Mapping[str, str]) -> bool:
+    """Whether the headers have a signature of this scheme, which `is_signed` checks once the body is there."""
+    return bool(headers.get(SIGNATURE_HEADERS[scheme]))
+
+
 def _standard(key: bytes, message_id: str, timestamp: str, body: bytes) -> str:
     signed = f"{message_id}.{timestamp}.".encode() + body
     return base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
@@ -88,7 +99,7 @@ def _verify_standard(secret: str, headers: Mapping[str, str], body: bytes, now: 
     key = _standard_key(secret)
     if not message_id or not key or not _is_recent(timestamp, now):
         return False
-    given = [one.partition(",") for one in headers.get("webhook-signature", "").split()]
+    given = [one.partition(",") for one in headers.get(SIGNATURE_HEADERS[STANDARD], "").split()]
     return _is_one_of(
         _standard(key, message_id, timestamp, body), [text for version, _, text in given if version == "v1"]
     )
@@ -97,11 +108,11 @@ def _verify_standard(secret: str, headers: Mapping[str, str], body: bytes, now: 
 def _verify_github(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
     """GitHub signs neither a time nor the event's id, so `incoming.receive` knows events again by their body too."""
     expected = "sha256=" + hmac.digest(secret.encode(), body, hashlib.sha256).hex()
-    return _is_one_of(expected, [headers.get("X-Hub-Signature-256", "")])
+    return _is_one_of(expected, [headers.get(SIGNATURE_HEADERS[GITHUB], "")])
 
 
 def _verify_stripe(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
-    fields = [one.strip().partition("=") for one in headers.get("Stripe-Signature", "").split(",")]
+    fields = [one.strip().partition("=") for one in headers.get(SIGNATURE_HEADERS[STRIPE], "").split(",")]
     timestamp = next((value for name, _, value in fields if name == "t"), "")
     if not _is_recent(timestamp, now):
         return False
@@ -110,7 +121,7 @@ def _verify_stripe(secret: str, headers: Mapping[str, str], body: bytes, now: fl
 
 
 def _verify_bearer(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
-    scheme, _, token = headers.get("Authorization", "").partition(" ")
+    scheme, _, token = headers.get(SIGNATURE_HEADERS[BEARER], "").partition(" ")
     return scheme.lower() == "bearer" and _is_one_of(secret, [token.strip()])
 
 

@@ -237,6 +237,13 @@ def find_webhook(key: uuid.UUID | None) -> IncomingWebhook | None:
     return found.filter(pk=key).first() if key else None
 
 
+def may_be_signed(webhook: IncomingWebhook, headers: Mapping[str, str]) -> bool:
+    """Before a body is received: is the bearer token right, or is there a signature to be checked?"""
+    if webhook.scheme == Scheme.BEARER:
+        return is_signed(webhook, headers, b"")
+    return webhook_signatures.has_signature(webhook.scheme, headers)
+
+
 def is_signed(webhook: IncomingWebhook, headers: Mapping[str, str], body: bytes) -> bool:
     """Did one of the webhook's secrets sign the request?"""
     now = sql.database_time()

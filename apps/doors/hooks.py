@@ -53,7 +53,7 @@ async def _accept(request: HttpRequest, key: str) -> IncomingEvent:
     await db.run(quotas.count_request, ANONYMOUS, address)
     db.caller.set(address_key(address))
     webhook = await db.run(incoming.find_webhook, _uuid(key))
-    if webhook is None:
+    if webhook is None or not await db.run(incoming.may_be_signed, webhook, request.headers):
         raise NotSigned
     content = await bodies.read(request, ANONYMOUS, settings.INCOMING_EVENT_BYTES)
     if not await db.run(incoming.is_signed, webhook, request.headers, content):

@@ -35,7 +35,7 @@ KINDS: dict[str, dict[str, str]] = {
         "message.contextId": "contextId",
         "message.referenceTaskIds[]": "task of session",
     },
-    EXTENSION: {"taskId": "task of session", "contextId": "contextId", "tenant": "agent"},
+    EXTENSION: {"taskId": "task of session", "contextId": "contextId of shared session", "tenant": "agent"},
     MCP: {
         "arguments.session": "contextId",
         "arguments.task": "task of session",
@@ -58,7 +58,7 @@ KINDS: dict[str, dict[str, str]] = {
 NAMELESS: dict[str, str] = {
     OLD: r"(message\.)?metadata|historyLength|configuration.*|pushNotificationConfig\..*|message\.referenceTaskIds"
     r"|message\.(kind|role|messageId|extensions.*|parts.*)",
-    EXTENSION: "feedback|pageSize|pageToken",
+    EXTENSION: "rating|feedback|metadata|pageSize|pageToken",
     MCP: r"|_meta.*|inputResponses|requestState|cursor|level|task.*|protocolVersion|capabilities.*|clientInfo.*"
     r"|ref\.(type|title)|argument\..*|context.*|notifications\..*Changed|notifications\.resourceSubscriptions"
     r"|arguments(\.(message|inputs|answer|files.*))?",
@@ -182,14 +182,19 @@ def _request(field: DoorField, own: JSON) -> tuple[str, JSON, dict[str, str]]:
 def _params_of_rpc(field: DoorField, own: JSON) -> JSON:
     task = str(own["task of session"])
     if field.door == MCP:
+        if field.method == "completion/complete":
+            kind = "ref/resource" if field.path == "ref.uri" else "ref/prompt"
+            return {"ref": {"type": kind}, "argument": {"name": "a", "value": "a"}}
         is_agents = field.method in (AGENTS_TOOL, "tools/call")
         return {"arguments": {"message": "a"}, "task": {}} if is_agents else {}
     if field.door == EXTENSION:
-        return {"taskId": task, "feedback": {"rating": 1}} if field.method == "tasks/feedback" else {}
+        return {"taskId": task, "rating": 1} if field.method == "tasks/feedback" else {}
     if field.method.startswith("message/"):
         parts = [{"kind": "text", "text": "a"}]
         message = {"kind": "message", "messageId": str(uuid.uuid4()), "role": "user", "parts": parts}
         return {"message": message, "configuration": {"blocking": False}}
     if field.method.endswith("/set"):
         return {"taskId": task, "pushNotificationConfig": {"url": "https://example.org/"}}
+    if field.method.endswith(("Config/get", "Config/delete")):
+        return {"id": task, "pushNotificationConfigId": own["webhook"]}
     return {"id": task}

@@ -151,6 +151,7 @@ def _fill_sessions(place: Place, echo: Agent) -> None:
         end(begin(sent.run), Completed(f"{mark} answer", [words]))
         commands.rename_session(principal, sent.context, f"{mark} {name}")
         ids[name], ids[f"task of {name}"], ids[f"run of {name}"] = sent.context, sent.task, sent.run
+        ids[f"contextId of {name}"] = f"{mark}-{name}"
         ids[f"message of {name}"] = Message.objects.get(context=sent.context, role="user").pk
         ids[f"artifact of {name}"] = words.artifact_id
     talk = Context.objects.get(pk=ids["session"])
