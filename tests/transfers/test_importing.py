@@ -164,7 +164,7 @@ def test_files_beyond_the_bounds_are_left_out_and_counted(ada, echo, monkeypatch
     )
     match limit:
         case "ratio":
-            monkeypatch.setattr(package, "SMALL", 1000)
+            monkeypatch.setattr("agentkit.zips.SMALL", 1000)
         case "file":
             monkeypatch.setattr(package, "MAX_ASSET_BYTES", 99_999)
         case "session":
