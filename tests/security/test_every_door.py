@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 import db
-from apps.agents.models import Agent, ToolPolicy
-from apps.agents.registration import register_hosted
+from apps.agents.models import Agent
 from apps.record.models import Context, Task
-from tests.engine.approving import SENT
 from tests.security.knocking import DOORS, Knock, json_rpc
 from tests.working import state_of
 
@@ -48,51 +44,3 @@ async def test_anothers_question_stays_open(knock: Knock, ada_key: str, bob_key:
     for name in names_of(task):
         await knock(bob_key, "speaking", "blue", name)
     assert await db.run(state_of, task.pk) == "input-required"
-
-
-@at_every_door
-async def test_ones_own_conversation_goes_on(knock: Knock, ada_key: str, speaking: Agent) -> None:
-    """Or the tests above would show nothing."""
-    await json_rpc(ada_key, "speaking", "ask", "")
-    task = await db.run(Task.objects.select_related("context").get)
-    for name in names_of(task):
-        await knock(ada_key, "speaking", "blue", name)
-    assert await db.run(state_of, task.pk) == "completed"
-
-
-@pytest.fixture
-def obedient(db: None) -> Agent:
-    SENT.clear()
-    agent = register_hosted("obedient", "tests.engine.approving:Obedient", access=Agent.Access.AUTHENTICATED)
-    Agent.objects.update(mcp_tools="agent")
-    return agent
-
-
-async def settled() -> str:
-    """The state of the only task once nobody works on it: not each door waits."""
-
-    def found() -> str:
-        [state] = Task.objects.values_list("state", flat=True)
-        return str(state)
-
-    async with asyncio.timeout(60):
-        while (state := await db.run(found)) in ("submitted", "working"):  # noqa: ASYNC110 - it is in the database
-            await asyncio.sleep(0.05)
-    return state
-
-
-@pytest.mark.parametrize("policy", ["ask", "never"])
-@at_every_door
-async def test_no_door_skips_a_tools_policy(knock: Knock, ada_key: str, obedient: Agent, policy: str) -> None:
-    await db.run(lambda: ToolPolicy.objects.create(agent=obedient, tool="send_mail", policy=policy))
-    await knock(ada_key, "obedient", "send_mail bob", "")
-    assert await settled() == {"ask": "input-required", "never": "completed"}[policy]
-    assert SENT == []
-
-
-@at_every_door
-async def test_every_door_runs_what_is_allowed(knock: Knock, ada_key: str, obedient: Agent) -> None:
-    """Or the test above would show nothing."""
-    await knock(ada_key, "obedient", "send_mail bob", "")
-    assert await settled() == "completed"
-    assert SENT == [("bob", "")]
