@@ -125,11 +125,11 @@ async def test_it_is_given_to_our_own_pages_alone(ada, echo):
 
 
 async def test_admitting_its_owner_takes_one_query(token):
-    assert await db.run(counted, authenticate, f"Bearer {token}", "echo", RequestFactory().get("/")) == 1
+    assert await db.run(counted, authenticate, f"Bearer {token}", "echo", RequestFactory().get("/a2a/echo")) == 1
 
     def away():
         with pytest.raises(authentication.BadToken):
-            authenticate(f"Bearer {token}", "other", RequestFactory().get("/"))
+            authenticate(f"Bearer {token}", "other", RequestFactory().get("/a2a/other"))
 
     assert await db.run(counted, away) == 0
 

@@ -15,7 +15,9 @@ GAPS: dict[str, dict[str, str]] = {
     "order": {},
     "audience": {},
     "second factor": {},
-    "cost": {},
+    "cost": {
+        "other addresses 0": "a form that cannot be read gets 500 at /sessions/{session}/approvals/{task}/token",
+    },
 }
 """By column: a regular expression of places, and what is missing there."""
 

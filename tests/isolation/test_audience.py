@@ -56,12 +56,28 @@ def opens(credential: str, door: str) -> bool:
     return door in (FILES, audience) or door.startswith(f"{audience}/")
 
 
+Told = dict[tuple[str, str], list[tuple[str, int, str]]]
+"""Answers by credential and door."""
+
+
 @dataclass
 class Given:
     """A credential as it is sent, and one of its form that never was."""
 
     real: dict[str, str]
     made_up: dict[str, str]
+
+    def is_taken(self, door: str, world: World, told: Told) -> bool:
+        """Does any address of the door tell it from what never was? `told`: what doors said to that before."""
+        key = str(self.made_up), door
+        if key not in told:
+            told[key] = answers(self.made_up, door, world)
+        return answers(self.real, door, world) != told[key]
+
+
+@pytest.fixture(scope="module")
+def told() -> Told:
+    return {}
 
 
 @pytest.fixture(scope="module")
@@ -129,12 +145,10 @@ PAIRS = [Pair(credential, door) for credential in CREDENTIALS for door in DOORS]
 
 
 @pytest.mark.parametrize("pair", places("audience", [one for one in PAIRS if not opens(one.credential, one.door)]))
-def test_no_other_door_takes_it(pair: Pair, given: dict[str, Given], two: World) -> None:
-    sent = given[pair.credential]
-    assert answers(sent.real, pair.door, two) == answers(sent.made_up, pair.door, two)
+def test_no_other_door_takes_it(pair: Pair, given: dict[str, Given], told: Told, two: World) -> None:
+    assert not given[pair.credential].is_taken(pair.door, two, told)
 
 
 @pytest.mark.parametrize("pair", [one for one in PAIRS if opens(one.credential, one.door)], ids=str)
-def test_its_own_door_takes_it(pair: Pair, given: dict[str, Given], two: World) -> None:
-    sent = given[pair.credential]
-    assert answers(sent.real, pair.door, two) != answers(sent.made_up, pair.door, two)
+def test_its_own_door_takes_it(pair: Pair, given: dict[str, Given], told: Told, two: World) -> None:
+    assert given[pair.credential].is_taken(pair.door, two, told)

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ from typing import Any
 import httpx
 import pytest
 
-from apps.accounts.principals import READ, WRITE
 from tests import stack
 from tests.isolation.addresses import NOT_OURS, Address, addresses
 from tests.isolation.asking import API
 from tests.isolation.gaps import places
 from tests.serving.hostile_bodies import BODIES, MEGABYTE, VALUES, WITHIN, Hostile, Within, within
+from tests.tiers import LOOP_SECONDS
 
 pytestmark = pytest.mark.services("it measures a web server of its own", only=True)
 
@@ -149,14 +149,32 @@ def send(parley: Parley, address: Address, body: Hostile, place: Within | None) 
     return parley.processor_seconds() - before
 
 
+EMPTY = Hostile("nothing", "application/json", lambda _: b"")
+
+
 def costs_too_much(parley: Parley, address: Address, body: Hostile, place: Within | None) -> float:
-    """The least processor seconds of some tries, or 0 where that is within the limit."""
-    limit = SECONDS_A_REQUEST + SECONDS_A_MEGABYTE * len(content_of(body, place)) / MEGABYTE
-    least = min_until(limit, lambda: send(parley, address, body, place))
-    return round(least, 2) if least > limit else 0
+    """The least processor seconds of some tries beyond those of an empty body, or 0 where they are within the limit."""
+    least = min_until(limit_of(content_of(body, place)), lambda: send(parley, address, body, place))
+    if least <= limit_of(content_of(body, place)):
+        return 0
+    least -= min(send(parley, address, EMPTY, None) for _ in range(TRIES))
+    return round(least, 2) if least > limit_of(content_of(body, place)) else 0
 
 
-def min_until(limit: float, measure: Any) -> float:
+def limit_of(content: bytes) -> float:
+    """Processor seconds that the body may take on this machine, as it is now."""
+    return (SECONDS_A_REQUEST + SECONDS_A_MEGABYTE * len(content) / MEGABYTE) * slowness()
+
+
+def slowness() -> float:
+    """How many times more processor time a loop takes than on the machine that the tiers' budgets are for."""
+    began = time.thread_time()
+    for _ in range(1_000_000):
+        pass
+    return max(1.0, (time.thread_time() - began) / LOOP_SECONDS)
+
+
+def min_until(limit: float, measure: Callable[[], float]) -> float:
     """The least of some tries; the first within the limit is enough."""
     least = float("inf")
     for _ in range(TRIES):
@@ -231,7 +249,7 @@ def test_hostile_file_is_imported_cheaply(body: str, parley: Parley) -> None:
         assert 400 <= answer.status_code < 500, answer.text
         return parley.processor_seconds() - before
 
-    limit = SECONDS_A_REQUEST + SECONDS_A_MEGABYTE * len(content) / MEGABYTE
+    limit = limit_of(content.ljust(MEGABYTE))  # an archive is small, and unpacks to more
     assert min_until(limit, measure) <= limit
 
 
@@ -244,10 +262,9 @@ SLOWER = 2.0
 @pytest.mark.parametrize("what", places("cost", ["neighbor"]))
 def test_neighbor_answers_stay_fast(what: str, parley: Parley) -> None:
     """Another caller's echo, with four hostile requests at a time beside it, compared with itself alone."""
-    other = signed_in(parley.stack, parley.stack.admin_email, parley.stack.admin_password)
-    made = other.post("/api/v1/keys", json={"name": "neighbor", "scopes": [READ, WRITE]}).json()
+    key = parley.stack.manage("create_api_key", parley.stack.admin_email).stdout.strip()
     neighbor = httpx.Client(base_url=parley.stack.url, timeout=120)
-    neighbor.headers.update({"Authorization": f"Bearer {made['key']}", "A2A-Version": "1.0"})
+    neighbor.headers.update({"Authorization": f"Bearer {key}", "A2A-Version": "1.0"})
     ratio = min_until(SLOWER, lambda: beside_hostile(parley, neighbor) / p95_of_echo(neighbor))
     assert ratio <= SLOWER
 
