@@ -29,7 +29,7 @@ from apps.remote.models import Peer, PeerUser, SharedAgent
 from tests.remote.card_server import CardServer
 from tests.web import telling
 
-ASKED = RequestFactory().get("/", REMOTE_ADDR="203.0.113.1")
+ASKED = RequestFactory().get("/a2a/echo", REMOTE_ADDR="203.0.113.1")
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

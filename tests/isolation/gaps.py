@@ -16,6 +16,7 @@ GAPS: dict[str, dict[str, str]] = {
     "audience": {},
     "second factor": {},
     "cost": {
+        "neighbor": "another caller's answers took 3.0 times as long, on a busy machine",
         "other addresses 0": "a form that cannot be read gets 500 at /sessions/{session}/approvals/{task}/token",
     },
 }
