@@ -25,7 +25,7 @@ from db import sql
 def begin(run_id: uuid.UUID | None, worker: str = "") -> Assignment:
     """Claim an available run, for a process that has nothing else."""
     assert run_id is not None
-    assignment = claim(run_id, worker or f"a worker:{uuid.uuid4().hex[:6]}", alone=True)
+    assignment = claim(run_id, worker or f"a worker:{uuid.uuid4().hex[:6]}:1", alone=True)
     assert assignment is not None
     return assignment
 

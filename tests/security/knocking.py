@@ -77,7 +77,7 @@ async def _tool(key: str, agent: str, arguments: JSON) -> str:
 async def client_api(key: str, agent: str, text: str, session: str) -> str:
     """Begins a session first, unless it is named."""
     if not session:
-        session = json.loads(await post("/api/v1/sessions", {"agent": agent}, key))["id"]
+        session = json.loads(await post("/api/v1/sessions", {"agent": agent}, key))["session"]["id"]
     keyed = {"Idempotency-Key": uuid.uuid4().hex}
     return await post(f"/api/v1/sessions/{session}/messages", {"text": text}, key, **keyed)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import db
-from apps.agents.models import Agent
+from apps.agents.models import Agent, ToolPolicy
+from apps.agents.registration import register_hosted
 from apps.record.models import Context, Task
+from tests.engine.approving import SENT
 from tests.security.knocking import DOORS, Knock, json_rpc
 from tests.working import state_of
 
@@ -23,7 +27,7 @@ def logs() -> dict[str, int]:
 def names_of(task: Task) -> set[str]:
     """All that a door may call the conversation or its task."""
     keys = {task.pk, task.context_id}
-    return {task.context.context_id, *map(str, keys), *(key.hex for key in keys), f"resp_{task.pk.hex}"}
+    return {task.context.context_id, *map(str, keys), *(key.hex for key in keys), f"resp_{task.pk.hex}_1"}
 
 
 @at_every_door
@@ -44,3 +48,54 @@ async def test_anothers_question_stays_open(knock: Knock, ada_key: str, bob_key:
     for name in names_of(task):
         await knock(bob_key, "speaking", "blue", name)
     assert await db.run(state_of, task.pk) == "input-required"
+
+
+@at_every_door
+async def test_ones_own_conversation_goes_on(knock: Knock, ada_key: str, speaking: Agent) -> None:
+    """Or the tests above would show nothing."""
+    await json_rpc(ada_key, "speaking", "ask", "")
+    task = await db.run(Task.objects.select_related("context").get)
+    before = await db.run(logs)
+    for name in names_of(task):
+        await knock(ada_key, "speaking", "blue", name)
+    assert (await db.run(logs))[str(task.context_id)] > before[str(task.context_id)]
+
+
+@pytest.fixture
+def obedient(db: None) -> Agent:
+    SENT.clear()
+    for name in ("Tempting", "Wondering"):  # whom it can call
+        register_hosted(name.lower(), f"tests.engine.approving:{name}")
+    agent = register_hosted("obedient", "tests.engine.approving:Obedient", access=Agent.Access.AUTHENTICATED)
+    Agent.objects.update(mcp_tools="agent")
+    return agent
+
+
+async def settled() -> str:
+    """The state of the only task once nobody works on it: not each door waits."""
+
+    def found() -> str:
+        [state] = Task.objects.values_list("state", flat=True)
+        return str(state)
+
+    async with asyncio.timeout(60):
+        while (state := await db.run(found)) in ("submitted", "working"):  # noqa: ASYNC110 - it is in the database
+            await asyncio.sleep(0.05)
+    return state
+
+
+@pytest.mark.parametrize("policy", ["ask", "never"])
+@at_every_door
+async def test_no_door_skips_a_tools_policy(knock: Knock, ada_key: str, obedient: Agent, policy: str) -> None:
+    await db.run(lambda: ToolPolicy.objects.create(agent=obedient, tool="send_mail", policy=policy))
+    await knock(ada_key, "obedient", "send_mail bob", "")
+    assert await settled() == {"ask": "input-required", "never": "completed"}[policy]
+    assert SENT == []
+
+
+@at_every_door
+async def test_every_door_runs_what_is_allowed(knock: Knock, ada_key: str, obedient: Agent) -> None:
+    """Or the test above would show nothing."""
+    await knock(ada_key, "obedient", "send_mail bob", "")
+    assert await settled() == "completed"
+    assert SENT == [("bob", "")]
