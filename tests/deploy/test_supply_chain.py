@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from typing import Any
 
-import pytest
 import yaml
 
 from tests.deploy.test_files import DOCKERFILE
 from tests.stack import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
-DIGEST = "sha256:" + "0" * 64
 
 
 def steps() -> list[dict[str, Any]]:
@@ -26,19 +23,11 @@ def given_to(action: str) -> dict[str, Any]:
     return dict(found)
 
 
-@pytest.mark.parametrize(
-    ("base", "unpinned", "builds"),
-    [(f"python:3.13@{DIGEST}", "no", True), ("python:3.13", "no", False), ("python:3.13", "yes", True)],
-)
-def test_an_image_without_a_pinned_base_is_not_built(base: str, unpinned: str, builds: bool) -> None:
-    first = DOCKERFILE.split("FROM ${PYTHON}")[1]
-    check = re.search(r"^RUN (case .*)$", first, re.MULTILINE)
-    assert check
-    done = subprocess.run(["sh", "-c", check[1]], env={"PYTHON": base, "UNPINNED": unpinned}, capture_output=True)
-    assert (done.returncode == 0) == builds
+def test_the_base_image_is_pinned_by_digest() -> None:
+    assert re.findall(r"^ARG PYTHON=python:[\w.-]+@sha256:[0-9a-f]{64}$", DOCKERFILE, re.MULTILINE)
 
 
-def test_all_stages_begin_with_the_checked_base() -> None:
+def test_all_stages_begin_with_the_pinned_base() -> None:
     assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"${PYTHON}"}
 
 
