@@ -179,7 +179,7 @@ def _reserve(run: Run, worker: str, now: datetime.datetime) -> None:
     if run.state == Run.State.RUNNING:
         held = held.filter(lease_until__lt=now)
     until = now + datetime.timedelta(seconds=START_SECONDS)
-    if not held.update(state=Run.State.QUEUED, alone=True, worker=worker, lease_until=until):
+    if not held.update(state=Run.State.QUEUED, alone=run.alone, worker=worker, lease_until=until):
         raise LeaseLost
 
 

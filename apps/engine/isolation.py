@@ -64,12 +64,17 @@ class ChildProcesses:
             self._queue.append((run_id, worker))
         self._count(0)
 
-    def close(self, grace: float) -> None:
-        """Have the children release their runs within `grace` seconds, and end them."""
+    def stop(self) -> None:
+        """Begin no more, and tell the children to release their runs."""
         with self._lock:
             self._closing, children = True, list(self._children.values())
         for child in children:
             child.terminate()
+
+    def close(self, grace: float) -> None:
+        """After `stop`: let the children end within `grace` seconds, then end them."""
+        with self._lock:
+            children = list(self._children.values())
         deadline = time.monotonic() + grace + KILL_SECONDS
         for child in children:
             try:
@@ -210,6 +215,6 @@ def _note_kill(agent: Agent, how: str) -> None:
     if count >= PAUSE_AFTER and set_activity(agent, Activity.PAUSED):
         tell(
             f"Agent {agent.slug} is paused: it killed its worker {count} times within an hour",
-            f"The process that only {agent.name} used ended with {how}. Mend its code, then resume it in admin."
+            f"The process that only {agent.name} used ended with {how}. Fix its code, then resume it in admin."
             " Messages to it are kept meanwhile.",
         )

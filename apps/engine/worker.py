@@ -178,6 +178,7 @@ class WorkerProcess:
         """Take no more runs, let active ones end within `grace` seconds, and release the others."""
         deadline = time.monotonic() + grace
         self._closing = True
+        self._children.stop()
         self._stop_listening()
         wait(self._claiming, grace)
         is_stuck, left = self._watchdog.is_stuck, max(0.0, deadline - time.monotonic())

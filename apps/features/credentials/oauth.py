@@ -42,7 +42,7 @@ TOKEN_TEXT = re.compile(r"[\x21-\x7e]{1,16384}")  # a token goes into a header
 ERROR_CODE = re.compile(r"[a-z_]{1,40}")
 LONGEST_LIFETIME = 10 * 365 * 24 * 3600.0  # seconds
 EXPIRY_MARGIN = 30.0  # seconds before its end when a token is renewed; at most a tenth of its lifetime
-RENEWAL_SECONDS = 2 * 15.0  # for which one run alone may renew: longer than LIMITS let a call take
+RENEWAL_SECONDS = 60.0  # for which one run alone may renew: longer than LIMITS let three calls take
 LOOK_AGAIN_SECONDS = 0.2  # for the tokens that another run is renewing
 METADATA_FIELDS = (
     "issuer",
