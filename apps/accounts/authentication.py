@@ -113,12 +113,12 @@ def _check_signature(key: ApiKey, request: HttpRequest | None) -> None:
             raise request_signatures.Unsigned("it cannot be signed")
         is_body = request_signatures.check_request(request, key.public_key, str(key))
         body = bodies.incoming(request)
-        content = b"" if body else request.body
+        content = request.body if body is None else b""
     except request_signatures.Unsigned as refused:
         raise NotSigned(str(refused), request) from None
     except (RequestDataTooBig, UnreadablePostError):
         raise NotSigned("its body is too large to be checked. Send it in smaller pieces", request) from None
-    if body:
+    if body is not None and bodies.has_body(request):
         body.verify = check_body
     else:
         check_body(content)

@@ -63,16 +63,16 @@ class IncomingBody(io.BytesIO):
 
     async def receive_whole(self, limit: int) -> None:
         """Raises BodyTooLarge beyond `limit` bytes, RequestAborted if the client leaves, and what `verify` raises."""
-        if self.is_complete:
-            return
-        while not self.is_complete:
-            self.write(await self._next())
-            if self.tell() > limit:
-                raise BodyTooLarge(f"The body is larger than {limit // 1024} kB.")
-        self.seek(0)
+        if not self.is_complete:
+            while not self.is_complete:
+                self.write(await self._next())
+                if self.tell() > limit:
+                    raise BodyTooLarge(f"The body is larger than {limit // 1024} kB.")
+            self.seek(0)
         if self.verify is not None:
-            check, self.verify = self.verify, None
-            check(self.getvalue())
+            content = self.getvalue()
+            await work_on(len(content), self.verify, content)
+            self.verify = None
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body in chunks, once. Raises RequestAborted after the last chunk if the client left."""
@@ -153,5 +153,7 @@ async def work_on[**P, T](size: int, work: Callable[P, T], *args: P.args, **kwar
         return work(*args, **kwargs)
     loop = asyncio.get_running_loop()
     turns = _turns.setdefault((id(loop), db.caller.get()), asyncio.Semaphore(LARGE_OF_CALLER))
-    async with turns:
-        return await loop.run_in_executor(_threads, partial(copy_context().run, work, *args, **kwargs))
+    await turns.acquire()
+    at_work = loop.run_in_executor(_threads, partial(copy_context().run, work, *args, **kwargs))
+    at_work.add_done_callback(lambda _: turns.release())  # not before: the thread goes on if the caller leaves
+    return await asyncio.shield(at_work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -99,11 +99,11 @@ class Receiving(Endpoint):
             raise WrongOffset(await asyncio.to_thread(offset_of, current)) from None
 
         async def write(piece: bytes) -> None:
-            await asyncio.to_thread(file.write, piece)
+            await _whole(asyncio.to_thread(file.write, piece))
 
         try:
             yield write
-            await asyncio.to_thread(file.sync)
+            await _whole(asyncio.to_thread(file.sync))
         finally:
             file.close()
 
@@ -192,6 +192,16 @@ class OneUpload(Receiving):
         """Messages that refer to the upload keep its content."""
         resumable.discard_upload(resumable.find_upload(self.principal, key))
         return Response(status=204)
+
+
+async def _whole(work: Coroutine[Any, Any, None]) -> None:
+    """Await work of a thread to its end, also if the client leaves: the file must not be closed before."""
+    at_work = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(at_work)
+    except asyncio.CancelledError:
+        await asyncio.wait([at_work])
+        raise
 
 
 async def _receive_body(request: Request, principal: Principal, write: Write) -> None:

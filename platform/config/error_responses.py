@@ -12,6 +12,7 @@ from typing import Any
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csp import get_nonce
+from django.shortcuts import render
 from django.template.loader import render_to_string
 
 A2A_DOMAIN = "a2a-protocol.org"
@@ -107,6 +108,16 @@ def too_large(limit: int) -> ErrorResponse:
 def bad_request_page(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Django's `handler400`."""
     return _page(request, HTTPStatus.BAD_REQUEST)
+
+
+def forbidden_page(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's `handler403`. Its own reads the form, which may be what cannot be read."""
+    return render(request, "403.html", {"exception": str(exception)}, status=HTTPStatus.FORBIDDEN)
+
+
+def not_found_page(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's `handler404`, as `forbidden_page`."""
+    return render(request, "404.html", status=HTTPStatus.NOT_FOUND)
 
 
 def server_error_page(request: HttpRequest) -> HttpResponse:

@@ -19,6 +19,7 @@ from channels.security.websocket import WebsocketDenier
 from django.conf import settings
 from django.core.exceptions import BadRequest, DisallowedHost, RequestAborted, RequestDataTooBig
 from django.core.handlers.asgi import ASGIRequest
+from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.http.request import split_domain_port, validate_host
 from django.http.response import HttpResponseBase
@@ -28,7 +29,7 @@ import db
 from apps.accounts import bodies
 from apps.accounts.authentication import session_user
 from apps.accounts.bodies import BodyTooSlow, IncomingBody
-from apps.accounts.principals import ANONYMOUS, Principal
+from apps.accounts.principals import ANONYMOUS, Principal, address_key
 from config import error_responses
 from config.error_responses import ErrorResponse
 from config.middleware import other_form
@@ -265,12 +266,13 @@ async def largest_body(scope: Scope) -> int:
     Async views say what is less, once they know their caller. Pages receive a body first, so for a large one the
     session is looked up here.
     """
-    path = scope["path"]
+    path, most = scope["path"], int(settings.MAX_REQUEST_BYTES)
     if path.startswith("/hooks/"):
         return int(settings.INCOMING_EVENT_BYTES)
-    if not ASYNC_PATH.match(path) and _says_more(scope, settings.ANONYMOUS_REQUEST_BYTES):
-        return bodies.limit_of(await db.run(_session_principal, scope))
-    return int(settings.MAX_REQUEST_BYTES)
+    if ASYNC_PATH.match(path) or not _says_more(scope, settings.ANONYMOUS_REQUEST_BYTES) or _refused_head(scope, most):
+        return most
+    db.caller.set(address_key((scope.get("client") or ("",))[0]))
+    return bodies.limit_of(await db.run(_session_principal, scope))
 
 
 def _says_more(scope: Scope, size: int) -> bool:
@@ -281,7 +283,10 @@ def _says_more(scope: Scope, size: int) -> bool:
 
 
 def _session_principal(scope: Scope) -> Principal:
-    user = session_user(ASGIRequest(scope, io.BytesIO()))
+    try:
+        user = session_user(ASGIRequest(scope, io.BytesIO()))
+    except (UnicodeDecodeError, BadRequest, OperationalError, InterfaceError):
+        return ANONYMOUS
     return user.principal if user else ANONYMOUS
 
 
@@ -318,7 +323,7 @@ async def handle_async(scope: Scope, receive: Receive, send: Send) -> None:
         watcher = watcher or asyncio.create_task(watch())
 
     body.when_complete = begin_to_watch
-    if scope["method"] in ("GET", "HEAD"):
+    if scope["method"] in ("GET", "HEAD") or not _says_more(scope, 0):
         begin_to_watch()
     try:
         await _respond(scope, body, send, begin_to_watch)
@@ -354,8 +359,10 @@ async def _respond(scope: Scope, body: IncomingBody, send: Send, begin_to_watch:
         response = error_response(error_responses.WRONG_HOST, request.path)
     except Http404:
         response = other_form(request) or error_response(error_responses.NOT_FOUND, request.path)
-    except (RequestAborted, RequestDataTooBig):
+    except RequestAborted:
         response = error_response(error_responses.MALFORMED, request.path)
+    except RequestDataTooBig:
+        response = error_response(error_responses.too_large(settings.MAX_REQUEST_BYTES), request.path)
     except Exception:
         log.exception("%s /%s failed", request.method, _route(request))
         response = error_response(error_responses.INTERNAL, request.path)

@@ -13,6 +13,8 @@ from config.health import healthz, readyz, stream
 from config.static_files import static_file
 
 handler400 = "config.error_responses.bad_request_page"
+handler403 = "config.error_responses.forbidden_page"
+handler404 = "config.error_responses.not_found_page"
 handler500 = "config.error_responses.server_error_page"
 admin.autodiscover()
 urlpatterns = [

@@ -179,7 +179,12 @@ class Processes:
         process, is_done = await self._taken(), False
         try:
             if not process.is_running:
-                await asyncio.to_thread(process.start)
+                starting = asyncio.ensure_future(asyncio.to_thread(process.start))
+                try:
+                    await asyncio.shield(starting)
+                except asyncio.CancelledError:
+                    await asyncio.wait([starting])  # nobody may end it meanwhile
+                    raise
             message = next(conversation)
             while True:
                 answer = await process.exchange_async(message)

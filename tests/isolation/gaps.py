@@ -17,7 +17,6 @@ GAPS: dict[str, dict[str, str]] = {
     "second factor": {},
     "cost": {
         "neighbor": "another caller's answers took 3.0 times as long, on a busy machine",
-        "other addresses 0": "a form that cannot be read gets 500 at /sessions/{session}/approvals/{task}/token",
     },
 }
 """By column: a regular expression of places, and what is missing there."""

@@ -18,7 +18,6 @@ from allauth.core import ratelimit
 from allauth.mfa import signals
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.mfa.models import Authenticator
-from django.conf import settings
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
@@ -232,7 +231,7 @@ def connect_audit() -> None:
 def _factor_changed(
     action: AuditAction, request: HttpRequest, user: User, authenticator: Authenticator, **_: object
 ) -> None:
-    if action == AuditAction.FACTOR_ADDED and user.is_staff and settings.MFA_FOR_OPERATORS:
+    if action == AuditAction.FACTOR_ADDED:
         sign_out_everywhere(user)  # a browser that knew the password alone gets no rights by it
         update_session_auth_hash(request, user)
     kind = authenticator.get_type_display()

@@ -58,7 +58,7 @@ class Endpoint(APIView):
         try:
             self.request = self.initialize_request(request, *args, **kwargs)
             handler = self._handler()
-            receives = self.receives_body and bodies.has_body(request)
+            receives = self.receives_body and request.method not in ("GET", "HEAD") and bodies.has_body(request)
             is_async = iscoroutinefunction(handler)
             if is_async or receives:
                 await db.run(self.initial, self.request, *args, **kwargs)
