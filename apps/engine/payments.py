@@ -302,11 +302,12 @@ def claim(task: Task, message: JSON) -> Claim | None:
                     raise PaymentUnderWay
                 Payment.objects.filter(pk=row.pk).update(**fresh)
             claimed = row or Payment.objects.create(authorization=key, **fresh)
-            # Only now: until here, another payment of this task may have been settled or used.
-            if not Task.objects.filter(pk=task.pk, status_event=task.status_event).exists():
-                raise AlreadyAnswered
+            # Only now, because one payment of a task at a time is claimed (`one_unknown_payment_per_task`), and in this
+            # order: one that was settled before is settled still, or was used, and then the task asks no longer.
             if Payment.objects.filter(task=task, state=Payment.State.SETTLED).exists():
                 raise PaymentUnderWay
+            if not Task.objects.filter(pk=task.pk, status_event=task.status_event).exists():
+                raise AlreadyAnswered
             is_repeated = row is not None and row.state == Payment.State.UNKNOWN
             return Claim(claimed.pk, payload, asked, is_repeated)
     except IntegrityError:

@@ -8,13 +8,17 @@ import json
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 import db
+from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.engine import accept
+from apps.engine import accept, cancel
 from apps.features.payments import paying
 from apps.features.payments.models import BudgetPayment, PaymentBudget
+from apps.limits.current import Exceeded
 from apps.record import projection
+from apps.record.errors import BudgetSpent, LimitReached, NotAccepting, StorageFull
 from apps.record.execution import Payment, Run
 from apps.record.models import Task
 from tests.engine import facilitating as x402
@@ -129,11 +133,20 @@ async def test_budget_says_why_it_pays_nothing(ada, seller, facilitator, said, c
 
 
 async def test_budget_pays_only_named_agents(ada, seller, echo, budget, said):
+    budget.only_named = True
+    await db.run(budget.save)
     await db.run(budget.agents.set, [echo])
     task = await paid(await asked(ada, seller, said()))
     assert (await row_of(task)).state == State.DECLINED
     await db.run(budget.agents.set, [seller])
     assert (await paid(await asked(ada, seller, said()))).state == "completed"
+
+
+async def test_deleting_the_named_agent_names_no_other(ada, seller, echo, said):
+    budget = await db.run(budget_of, ada, only_named=True)
+    await db.run(budget.agents.set, [echo])
+    await db.run(Agent.objects.filter(pk=echo.pk).delete)
+    assert (await row_of(await asked(ada, seller, said()))).state == State.DECLINED
 
 
 @pytest.mark.services("each database has its own way to swap")
@@ -156,6 +169,14 @@ async def test_limit_is_whole_again_next_day(ada, seller, budget):
     yesterday = PaymentBudget.Period.DAY.began - datetime.timedelta(days=1)
     await db.run(PaymentBudget.objects.update, period_began=yesterday)
     assert await db.run(budget.reserve, 10_000)
+
+
+async def test_late_process_does_not_reset_the_period(ada):
+    tomorrow = PaymentBudget.Period.DAY.began + datetime.timedelta(days=1)  # as another process sees it at midnight
+    budget = await db.run(budget_of, ada, spent=25_000, period_began=tomorrow)
+    assert not await db.run(budget.reserve, 1)
+    await db.run(budget.refresh_from_db)
+    assert (budget.spent, budget.period_began) == (25_000, tomorrow)
 
 
 async def test_crash_after_signing_pays_once(ada, seller, budget, facilitator, said, monkeypatch):
@@ -182,6 +203,52 @@ async def test_crash_after_settling_pays_once(ada, seller, budget, facilitator, 
     assert words(await paid(task)) == "Paid by 0xBuyer."
     assert (await row_of(task)).state == State.PAID
     assert len(facilitator.settled) == 1
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        LimitReached(Exceeded("Too many messages.", "messages", "agent", 1, 1, 60)),
+        BudgetSpent(Exceeded("The budget is spent.", "cost", "workspace", 1, 1, 60)),
+        StorageFull(Exceeded("The storage is full.", "storage", "workspace", 1, 1, 0)),
+        NotAccepting(),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+async def test_settled_payment_reaches_its_task_later(ada, seller, budget, facilitator, said, monkeypatch, refusal):
+    task = await asked(ada, seller, said())
+
+    def refuse(*_):
+        raise refusal
+
+    with monkeypatch.context() as patch:
+        patch.setattr(accept, "check_obstacles", refuse)
+        for _ in range(paying.MOST_TRIES + 2):
+            await db.run(BudgetPayment.objects.update, next_try_at=task.created_at)
+            await paying.pay_due()
+    assert (await row_of(task)).state == State.DUE
+    await db.run(BudgetPayment.objects.update, next_try_at=task.created_at)
+    assert words(await paid(task)) == "Paid by 0xBuyer."
+    assert (await row_of(task)).state == State.PAID
+    assert len(facilitator.settled) == 1
+
+
+async def test_settled_payment_of_canceled_task_is_closed(ada, seller, budget, said, monkeypatch):
+    task = await asked(ada, seller, said())
+
+    def refuse(*_):
+        raise NotAccepting
+
+    with monkeypatch.context() as patch:
+        patch.setattr(accept, "check_obstacles", refuse)
+        await paying.pay_due()
+    await db.run(cancel.cancel_for, ada.principal, task)
+    await db.run(BudgetPayment.objects.update, next_try_at=task.created_at)
+    await paying.pay_due()
+    row = await row_of(task)
+    assert (row.state, row.sealed, row.receipt["transaction"]) == (State.PAID, None, "0xtx1")
+    assert row.reason
+    assert "description" not in row.requirements
 
 
 async def test_failed_payment_is_left_to_people(ada, seller, budget, facilitator, said):
@@ -217,6 +284,44 @@ async def test_wallet_that_signs_otherwise_pays_nothing(ada, seller, budget, fac
 
 async def sign_for_thief(requirements, key):
     return await x402.sign({**requirements, "payTo": "0xThief"}, key)
+
+
+async def test_wallet_that_hangs_is_asked_again(ada, seller, budget, said, settings):
+    settings.PAYMENT_WALLETS = {"test": "tests.engine.test_payment_budgets.sign_never"}
+    settings.PAYMENT_SECONDS = 0.01
+    task = await paid(await asked(ada, seller, said()))
+    row = await row_of(task)
+    assert (row.state, row.tries, row.authorization) == (State.DUE, 1, "")
+    assert row.reason
+
+
+async def sign_never(requirements, key):
+    await asyncio.Event().wait()
+
+
+async def test_late_signature_stays_out_of_closed_payment(ada, seller, budget, facilitator, said, settings):
+    settings.PAYMENT_WALLETS = {"test": "tests.engine.test_payment_budgets.sign_after_close"}
+    task = await paid(await asked(ada, seller, said()))
+    row = await row_of(task)
+    assert (row.state, row.sealed) == (State.FAILED, None)
+    assert not facilitator.asked
+
+
+async def sign_after_close(requirements, key):
+    await db.run(BudgetPayment.objects.filter(pk=key).update, state=State.FAILED)
+    return await x402.sign(requirements, key)
+
+
+@pytest.mark.parametrize(("success", "state"), [(True, State.PAID), (False, State.UNKNOWN)])
+def test_late_receipt_counts_as_it_says(ada, echo, budget, said, success, state):
+    task = Task.objects.get(pk=accept.accept(ada.principal, echo, said()).task)
+    receipt = {"success": success, "errorReason": "", "transaction": "0xtx"}
+    sent = {"state": Payment.State.SENT, "claimed_until": timezone.now(), "asked": 1}
+    Payment.objects.create(task=task, authorization="0x1", receipt=receipt, **sent)
+    row = BudgetPayment.objects.create(task=task.pk, asked=1, amount="1", authorization="0x1", state=State.PAID)
+    paying.publish_due()
+    row.refresh_from_db()
+    assert (row.state, row.receipt) == (state, receipt)
 
 
 async def test_budget_leaves_a_paid_task_alone(ada, seller, budget, facilitator, said):

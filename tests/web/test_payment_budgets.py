@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 
 import pytest
+from django.db.models.signals import pre_save
 from django.test import Client
 
 from agentkit import PaymentRequired
@@ -43,7 +45,7 @@ def address_of(budget: PaymentBudget) -> str:
 
 
 def test_person_makes_and_changes_a_budget(ada: User, ada_browser: Client, echo: Agent) -> None:
-    budget = made(ada_browser, agents=str(echo.pk))
+    budget = made(ada_browser, only_named="on", agents=str(echo.pk))
     assert (budget.owner, budget.workspace_id, budget.secret) == (ada, ada.principal.workspace_id, "sealed-token")
     assert list(budget.agents.all()) == [echo]
     assert "Answers" in ada_browser.get("/settings/payments").text
@@ -55,6 +57,42 @@ def test_person_makes_and_changes_a_budget(ada: User, ada_browser: Client, echo:
     assert ada_browser.post(f"{address_of(budget)}/delete").status_code == 302
     assert not PaymentBudget.objects.exists()
     assert AuditEntry.objects.filter(object_type="payments.paymentbudget").count() == 3
+
+
+def test_saving_keeps_retired_agents_named(ada_browser: Client, echo: Agent) -> None:
+    budget = made(ada_browser, only_named="on", agents=str(echo.pk))
+    Agent.objects.filter(pk=echo.pk).update(is_enabled=False)
+    named = {"only_named": "on", "agents": str(echo.pk)}
+    assert ada_browser.post(address_of(budget), FIELDS | named).status_code == 302
+    assert list(budget.agents.all()) == [echo]
+
+
+def test_all_agents_and_named_ones_are_refused(ada_browser: Client, echo: Agent) -> None:
+    assert ada_browser.post(NEW, FIELDS | {"agents": str(echo.pk)}).status_code == 422
+
+
+@pytest.fixture
+def reserving() -> Iterator[None]:
+    """Something is reserved after a page has read a budget, and before it saves it."""
+
+    def reserve(instance: PaymentBudget, **_: object) -> None:
+        instance.reserve(1)
+
+    pre_save.connect(reserve, PaymentBudget)
+    yield
+    pre_save.disconnect(reserve, PaymentBudget)
+
+
+@pytest.mark.usefixtures("reserving")
+def test_saving_keeps_what_is_reserved_meanwhile(ada: User, ada_browser: Client, admin_client: Client) -> None:
+    budget = made(ada_browser)
+    admin = {"new_secret": "", "workspace": budget.workspace_id, "owner": ada.pk}
+    assert ada_browser.post(address_of(budget), FIELDS).status_code == 302
+    budget.refresh_from_db()
+    assert budget.spent_now == 1
+    assert admin_client.post(f"/admin/payments/paymentbudget/{budget.pk}/change/", FIELDS | admin).status_code == 302
+    budget.refresh_from_db()
+    assert budget.spent_now == 2
 
 
 def test_secret_is_for_its_wallet_alone(ada_browser: Client) -> None:

@@ -86,9 +86,10 @@ class PaymentBudget(models.Model):
         "most in a period", validators=[MinValueValidator(1)], help_text="Also in the smallest unit."
     )
     period = models.CharField(max_length=5, choices=Period, default=Period.DAY, help_text="Periods begin in UTC.")
-    agents = models.ManyToManyField(
-        Agent, blank=True, related_name="+", help_text="Only these agents are paid. Empty: all."
+    only_named = models.BooleanField(
+        "only the agents chosen below", default=False, help_text="Off: all agents are paid."
     )
+    agents = models.ManyToManyField(Agent, blank=True, related_name="+")
     wallet = models.CharField(
         max_length=500,
         validators=[check_wallet],
@@ -115,14 +116,19 @@ class PaymentBudget(models.Model):
         return self.name
 
     def is_for(self, agent: int) -> bool:
-        """Does it pay this agent? One query."""
-        named = set(self.agents.values_list("pk", flat=True))
-        return not named or agent in named
+        """Does it pay this agent? A query if it is for named agents."""
+        return not self.only_named or self.agents.filter(pk=agent).exists()
+
+    def save_terms(self) -> None:
+        """Save what people change, and leave alone what is reserved meanwhile."""
+        kept = {"id", "spent", "period_began"}
+        terms = [field.name for field in self._meta.concrete_fields if field.name not in kept]
+        self.save(update_fields=terms if self.pk else None)
 
     @property
     def spent_now(self) -> int:
         """In the current period."""
-        return self.spent if self.period_began == self.Period(self.period).began else 0
+        return self.spent if self.period_began >= self.Period(self.period).began else 0
 
     @property
     def left(self) -> int:
@@ -143,16 +149,27 @@ class PaymentBudget(models.Model):
             return f"only {self.left} of its {self.period_limit} for this {self.period} are left"
         return ""
 
-    def reserve(self, amount: int) -> bool:
-        """Take an amount from what is left. False if others were faster, or if the budget was changed meanwhile."""
+    def reserve(self, amount: int) -> datetime.date | None:
+        """Take an amount from what is left. Returns when its period began.
+
+        None if others were faster, or if the budget was changed meanwhile. Call it in a transaction.
+        """
         rows, began = PaymentBudget.objects.filter(pk=self.pk, is_on=True), self.Period(self.period).began
-        rows.exclude(period_began=began).update(period_began=began, spent=0)
-        fits = rows.filter(period_began=began, payment_limit__gte=amount, spent__lte=F("period_limit") - amount)
-        return bool(fits.update(spent=F("spent") + amount))
+        rows.filter(period_began__lt=began).update(period_began=began, spent=0)
+        fits = rows.filter(period_began__gte=began, payment_limit__gte=amount, spent__lte=F("period_limit") - amount)
+        is_reserved = fits.update(spent=F("spent") + amount)
+        return rows.values_list("period_began", flat=True).first() if is_reserved else None
 
     def give_back(self, amount: int, period_began: datetime.date) -> None:
         """Undo `reserve`, in the period in which it was."""
-        PaymentBudget.objects.filter(pk=self.pk, period_began=period_began).update(spent=F("spent") - amount)
+        rows = PaymentBudget.objects.filter(pk=self.pk, period_began=period_began, spent__gte=amount)
+        rows.update(spent=F("spent") - amount)
+
+
+def check_agents(terms: JSON) -> None:
+    """Raises ValidationError if a form chooses agents, and yet lets the budget pay all."""
+    if terms.get("agents") and not terms.get("only_named"):
+        raise ValidationError({"only_named": "Check this, or choose no agents: then all are paid."})
 
 
 def amount_of(choice: JSON) -> int | None:

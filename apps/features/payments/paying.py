@@ -3,7 +3,8 @@
 The row of the reservation is also the work to be done. A crash leaves it due, and the sweep publishes it again:
 
 - before the signature is stored, nothing was paid, and the wallet signs the same for the same key;
-- afterwards the same signature is sent again, which counts once (see `engine.payments`, and `messageId`).
+- afterwards the same signature is sent again, which counts once (see `engine.payments`, and `messageId`);
+- what was settled is sent until the task takes it or no longer asks for it.
 
 An amount is given back only where it is certain that nothing was paid.
 """
@@ -21,13 +22,12 @@ from typing import Any
 from celery import current_app
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import OuterRef, Subquery
 from kombu.exceptions import OperationalError
 
 import db
 from apps.accounts.principals import Principal
 from apps.engine import payments
-from apps.engine.payments import NotPaid
 from apps.engine.questions import asking_task
 from apps.engine.send import send
 from apps.features.payments import wallets
@@ -35,11 +35,14 @@ from apps.features.payments.models import UNREADABLE, BudgetPayment, PaymentBudg
 from apps.features.payments.wallets import NotSigned
 from apps.record.errors import (
     UNFORESEEN,
+    BudgetSpent,
     FacilitatorUnreachable,
     InvalidParams,
+    NotAccepting,
     PaymentMissing,
     PaymentUnderWay,
     Refusal,
+    StorageFull,
 )
 from apps.record.events import JSON
 from apps.record.execution import Payment
@@ -54,9 +57,13 @@ PAID_AT_ONCE = 20  # by one job
 MOST_TRIES = 8
 LONGEST_WAIT = datetime.timedelta(minutes=10)
 RECEIPT_DAYS = 30  # in which a remote agent may still give a receipt
+MOST_RECEIPTS = 500  # in one sweep
 MAX_REASON = 1000
 MOST_BUDGETS, MOST_CHOICES = 20, 10  # that are looked at for one question
 GONE = "The task no longer takes a payment."
+PASSING = (NotAccepting, PaymentUnderWay, BudgetSpent, StorageFull)
+"""Refusals that may end by themselves, also after the facilitator has settled."""
+TERMS = ("scheme", "network", "asset", "payTo", "maxAmountRequired")
 State = BudgetPayment.State
 
 
@@ -66,8 +73,7 @@ def consider(task: Task, asked: int, choices: Sequence[JSON]) -> None:
     for budget in PaymentBudget.objects.for_task(task)[:MOST_BUDGETS] if task.owner_id is not None else ():
         refusals = _refusals(budget, task, choices[:MOST_CHOICES])
         chosen = next((choice for why, choice in refusals if not why), None)
-        if chosen is not None and budget.reserve(amount_of(chosen) or 0):
-            began = budget.Period(budget.period).began
+        if chosen is not None and (began := budget.reserve(amount_of(chosen) or 0)):
             due = {"budget": budget, "period_began": began, "next_try_at": sql.database_time()}
             _row(task, asked, chosen, **due).save(force_insert=True)
             transaction.on_commit(publish, robust=True)
@@ -76,7 +82,9 @@ def consider(task: Task, asked: int, choices: Sequence[JSON]) -> None:
         reasons.append(f"The budget “{budget.name}” does not pay this: {why}.")
     if reasons:
         price = choices[0] if choices else {}
-        _row(task, asked, price, state=State.DECLINED, reason=" ".join(reasons)[:MAX_REASON]).save(force_insert=True)
+        _row(task, asked, _kept(price), state=State.DECLINED, reason=" ".join(reasons)[:MAX_REASON]).save(
+            force_insert=True
+        )
 
 
 def _refusals(budget: PaymentBudget, task: Task, choices: Sequence[JSON]) -> list[tuple[str, JSON]]:
@@ -90,6 +98,11 @@ def _row(task: Task, asked: int, choice: JSON, **more: Any) -> BudgetPayment:
     whose = {"workspace_id": task.workspace_id, "owner_id": task.owner_id, "agent_id": task.agent_id, "task": task.pk}
     amount = str(amount_of(choice) or "")
     return BudgetPayment(asked=asked, requirements=choice, amount=amount, **whose, **more)
+
+
+def _kept(choice: JSON) -> JSON:
+    """What stays of a choice when nothing is signed for it any more: no words of the session."""
+    return {name: choice[name] for name in TERMS if name in choice}
 
 
 def publish() -> None:
@@ -110,7 +123,9 @@ def publish_due() -> None:
 async def pay_due() -> int:
     """Make the payments that are due, side by side. Returns how many were tried."""
     claimed = await db.run(_claim_due)
-    await asyncio.gather(*map(_pay, claimed))
+    for error in await asyncio.gather(*map(_pay, claimed), return_exceptions=True):
+        if error is not None:
+            log.error("what became of a payment by a budget could not be recorded; it is tried again", exc_info=error)
     return len(claimed)
 
 
@@ -121,8 +136,8 @@ def _claim_due() -> list[BudgetPayment]:
     for row in due[:PAID_AT_ONCE]:
         wait = datetime.timedelta(seconds=5 * settings.PAYMENT_SECONDS) * 2 ** min(row.tries, MOST_TRIES)
         free = BudgetPayment.objects.due().filter(pk=row.pk, next_try_at=row.next_try_at)
-        if free.update(next_try_at=now + min(wait, LONGEST_WAIT), tries=F("tries") + 1):
-            row.tries += 1
+        row.tries = min(row.tries, MOST_TRIES) + 1  # a settled payment may be tried more often
+        if free.update(next_try_at=now + min(wait, LONGEST_WAIT), tries=row.tries):
             claimed.append(row)
     return claimed
 
@@ -135,9 +150,11 @@ async def _pay(row: BudgetPayment) -> None:
             await db.run(_close, row, GONE)
             return
         payload = json.loads(row.sealed) if row.sealed else await _signed(row)
+        if payload is None:
+            return
         await send(_principal_of(task), task.agent, _message(row, task, payload), question_index=row.asked)
         await db.run(_close, row, GONE)
-    except (FacilitatorUnreachable, PaymentUnderWay, NotPaid) as passing:
+    except PASSING as passing:
         await db.run(_try_again, row, str(passing))
     except NotSigned as problem:
         await db.run(_close if problem.is_final else _try_again, row, str(problem))
@@ -148,8 +165,8 @@ async def _pay(row: BudgetPayment) -> None:
         await db.run(_try_again, row, UNFORESEEN[1])
 
 
-async def _signed(row: BudgetPayment) -> JSON:
-    """What the wallet signs, stored before anybody else sees it. Raises NotSigned."""
+async def _signed(row: BudgetPayment) -> JSON | None:
+    """What the wallet signs, stored before anybody else sees it. None if others were faster. Raises NotSigned."""
     budget = row.budget
     if budget is None or not budget.is_on:
         raise NotSigned("The budget was switched off or deleted.", is_final=True)
@@ -158,9 +175,10 @@ async def _signed(row: BudgetPayment) -> JSON:
         payments.check_payload(row.requirements, {"metadata": {payments.PAYLOAD: payload}})
     except (InvalidParams, PaymentMissing) as wrong:
         raise NotSigned(f"Its wallet signed something else. {wrong}", is_final=True) from wrong
-    row.authorization, row.sealed = payments.authorization_of(payload), json.dumps(payload)
-    await db.run(row.save, update_fields=["authorization", "sealed"])
-    return payload
+    unsigned = BudgetPayment.objects.due().filter(pk=row.pk, sealed__isnull=True)
+    row.authorization = payments.authorization_of(payload)
+    stored = await db.run(unsigned.update, authorization=row.authorization, sealed=json.dumps(payload))
+    return payload if stored else None
 
 
 def _principal_of(task: Task) -> Principal:
@@ -180,34 +198,55 @@ def _try_again(row: BudgetPayment, problem: str) -> None:
     if row.tries >= MOST_TRIES:
         _close(row, problem)
     else:
-        BudgetPayment.objects.due().filter(pk=row.pk).update(reason=problem[:MAX_REASON])
+        _note(row, problem)
+
+
+def _note(row: BudgetPayment, problem: str) -> None:
+    BudgetPayment.objects.due().filter(pk=row.pk).update(reason=problem[:MAX_REASON])
 
 
 def _close(row: BudgetPayment, reason: str) -> None:
-    """Record what became of a payment. `reason` counts if it was not made; then its amount is left again."""
+    """Record what became of a payment. `reason` counts if it was not made; then its amount is left again.
+
+    A settled payment that the task still waits for stays due: the money must reach the task.
+    """
     paid = Payment.objects.filter(authorization=row.authorization).first() if row.authorization else None
-    values: dict[str, Any] = {"state": State.FAILED, "reason": reason[:MAX_REASON], "sealed": None}
-    if paid is not None and paid.state in (Payment.State.USED, Payment.State.SENT, Payment.State.SETTLED):
-        is_lost = paid.state == Payment.State.SETTLED  # it was paid, and the task no longer takes it
-        values |= {"state": State.PAID, "receipt": paid.receipt or None, "reason": values["reason"] if is_lost else ""}
+    values: dict[str, Any] = {"state": State.FAILED, "reason": reason[:MAX_REASON]}
+    if paid is not None and paid.state == Payment.State.SETTLED:
+        if Task.objects.filter(pk=row.task, status_event=row.asked).exists():
+            _note(row, reason)
+            return
+        values |= {"state": State.PAID, "receipt": paid.receipt or None}  # the reason says why the task lacks it
+    elif paid is not None and paid.state in (Payment.State.USED, Payment.State.SENT):
+        values |= _made(paid.receipt)
     elif paid is not None and (paid.state == Payment.State.UNKNOWN or payments.PAID_BEFORE in paid.error):
         values |= {"state": State.UNKNOWN, "reason": FacilitatorUnreachable.__doc__ or ""}
     elif paid is not None and paid.error:
         values |= {"reason": f"The payment failed: {paid.error}."[:MAX_REASON], "receipt": paid.receipt or None}
+    values |= {"sealed": None, "requirements": _kept(row.requirements)}
     with write_transaction():
-        closed = BudgetPayment.objects.due().filter(pk=row.pk).update(**values)
+        # Unless another process has signed meanwhile.
+        closed = BudgetPayment.objects.due().filter(pk=row.pk, authorization=row.authorization).update(**values)
         if closed and values["state"] == State.FAILED and row.budget and row.period_began:
             row.budget.give_back(int(row.amount), row.period_began)
+
+
+def _made(receipt: JSON | None) -> JSON:
+    """The fields of a payment that was handed over. That it failed is only a remote agent's word."""
+    if not receipt or receipt.get("success") is not False:
+        return {"state": State.PAID, "receipt": receipt or None, "reason": ""}
+    why = f"The agent says that the payment failed: {receipt.get('errorReason') or 'it does not say why'}."
+    return {"state": State.UNKNOWN, "receipt": receipt, "reason": why[:MAX_REASON]}
 
 
 def _note_receipts() -> None:
     """Copy the receipts that remote agents gave meanwhile."""
     since = sql.database_time() - datetime.timedelta(days=RECEIPT_DAYS)
+    receipts = Payment.objects.filter(authorization=OuterRef("authorization")).exclude(receipt={}).values("receipt")
     waiting = BudgetPayment.objects.filter(state=State.PAID, receipt__isnull=True, created_at__gt=since)
-    for key, authorization in waiting.values_list("pk", "authorization")[:500]:
-        receipt = Payment.objects.filter(authorization=authorization).values_list("receipt", flat=True).first()
-        if receipt:
-            BudgetPayment.objects.filter(pk=key).update(receipt=receipt)
+    given = waiting.annotate(given=Subquery(receipts)).filter(given__isnull=False).order_by("created_at")
+    for key, receipt in given.values_list("pk", "given")[:MOST_RECEIPTS]:
+        waiting.filter(pk=key).update(**_made(receipt))
 
 
 def note_of(task: uuid.UUID | None, asked: int, slot: JSON | None) -> str:

@@ -13,6 +13,7 @@ with the key also in the header `Idempotency-Key`. For one key a wallet signs on
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -26,6 +27,7 @@ from apps.record.events import JSON
 from outbound.targets import allowed_hosts
 
 MAX_ANSWER = 64 * 1024  # bytes
+PASSING = (408, 409, 425, 429)  # statuses after which a wallet may sign later
 
 
 class NotSigned(Exception):
@@ -41,7 +43,8 @@ async def sign(budget: PaymentBudget, requirements: JSON, key: str) -> JSON:
     named = settings.PAYMENT_WALLETS.get(budget.wallet, "")
     try:
         if named and "://" not in named:
-            return dict(await import_string(named)(requirements, key))
+            async with asyncio.timeout(settings.PAYMENT_SECONDS):
+                return dict(await import_string(named)(requirements, key))
         also = allowed_hosts(named)  # an operator's wallet may be in a private network
         return await _ask(named or budget.wallet, budget.secret, requirements, key, also)
     except NotSigned:
@@ -63,7 +66,7 @@ async def _ask(url: str, secret: str, requirements: JSON, key: str, also: list[s
         way.send("POST", url, headers, json.dumps(body).encode()) as answer,
     ):
         content = await answer.read()
-    if 400 <= answer.status < 500:
+    if 400 <= answer.status < 500 and answer.status not in PASSING:
         raise NotSigned(f"Its wallet refuses to sign (HTTP {answer.status}).", is_final=True)
     signed: Any = json.loads(content)
     if answer.status != 200 or not isinstance(signed, dict):

@@ -8,7 +8,7 @@ from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 
-from apps.features.payments.models import BudgetPayment, PaymentBudget
+from apps.features.payments.models import BudgetPayment, PaymentBudget, check_agents
 from apps.operators import columns
 from apps.record.execution import Payment
 from apps.record.models import Task
@@ -60,8 +60,13 @@ class PaymentBudgetForm(forms.ModelForm):  # type: ignore[type-arg]
         model = PaymentBudget
         fields = (
             *("name", "is_on", "workspace", "owner", "network", "asset", "payment_limit", "period_limit", "period"),
-            *("agents", "wallet"),
+            *("only_named", "agents", "wallet"),
         )
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        check_agents(cleaned)
+        return cleaned
 
 
 @admin.register(PaymentBudget)
@@ -81,7 +86,7 @@ class PaymentBudgetAdmin(ConsoleAdmin):
             obj.secret = given
         elif "wallet" in form.changed_data:
             obj.secret = ""  # it was for another wallet
-        super().save_model(request, obj, form, change)
+        obj.save_terms()
 
 
 @admin.register(BudgetPayment)

@@ -7,14 +7,14 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db.models import F
+from django.db.models import F, Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from apps.accounts.permissions import Permission, Role
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.features.payments.models import BudgetPayment, BudgetPaymentQuerySet, PaymentBudget
+from apps.features.payments.models import BudgetPayment, BudgetPaymentQuerySet, PaymentBudget, check_agents
 from apps.web.settings.account import saved
 from apps.web.settings.sections import person_of, private_view, settings_page
 from db.sql import write_transaction
@@ -47,14 +47,19 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = PaymentBudget
-        fields = ("name", "is_on", "network", "asset", "payment_limit", "period_limit", "period", "agents", "wallet")
+        fields = (
+            *("name", "is_on", "network", "asset", "payment_limit", "period_limit", "period"),
+            *("only_named", "agents", "wallet"),
+        )
         widgets = {"period": forms.RadioSelect, "agents": forms.CheckboxSelectMultiple}
 
     def __init__(self, principal: Principal, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.principal = principal
         self.stored_wallet, self.stored_secret = self.instance.wallet, self.instance.secret
-        self.fields["agents"].queryset = Agent.objects.visible_to(principal).order_by("name")  # type: ignore[attr-defined]
+        visible = Q(pk__in=Agent.objects.visible_to(principal).values("pk"))
+        chosen = Q(pk__in=self.instance.agents.values("pk") if self.instance.pk else ())  # retired ones, too
+        self.fields["agents"].queryset = Agent.objects.filter(visible | chosen).order_by("name")  # type: ignore[attr-defined]
         if self.instance.pk or principal.role != Role.OWNER:
             del self.fields["is_for_all"]
         if self.stored_secret:
@@ -73,6 +78,7 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        check_agents(cleaned)
         if not self.instance.pk:
             self.instance.workspace_id = self.principal.workspace_id
             self.instance.owner_id = None if cleaned.get("is_for_all") else self.principal.user_id
@@ -114,7 +120,7 @@ def change(request: HttpRequest, number: int) -> HttpResponse:
 
 @private_view
 def delete(request: HttpRequest, number: int) -> HttpResponse:
-    """What it reserved already is still paid."""
+    """What its wallet has signed already is still paid; what it has only reserved is not."""
     budget = _own(request, number)
     if request.method != "POST":
         return redirect("web:settings-payment-budget", number)
@@ -142,7 +148,9 @@ def _form_page(request: HttpRequest, budget: PaymentBudget) -> HttpResponse:
         form.instance.secret = form.cleaned_data["secret"]
         noted = admin.site.get_model_admin(PaymentBudget)
         with write_transaction():
-            row = form.save()
+            row = form.save(commit=False)
+            row.save_terms()
+            form.save_m2m()
             if is_new:
                 noted.log_addition(request, row, [{"added": {}}])
             else:
