@@ -23,6 +23,7 @@ from apps.record.execution import Run
 from apps.record.models import Feedback, Message, Task
 from apps.remote.models import RemoteAgent
 from console.cells import list_url, page_url
+from tests.emptying import rewrite
 from tests.working import begin, end, state_of
 
 pytestmark = pytest.mark.django_db
@@ -372,7 +373,7 @@ def test_a_rated_message_becomes_an_example_by_who_may_view_messages(operator_wi
 
 def test_a_rating_without_a_task_becomes_no_example(admin_client, rated):
     Message.objects.update(task=None)
-    Feedback.objects.update(task=None)
+    rewrite(Feedback.objects.all(), task=None)
     assert press(admin_client, Feedback, "add_example", rated).status_code == 404
     assert not Example.objects.exists()
 

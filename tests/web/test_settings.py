@@ -4,10 +4,10 @@ import re
 
 import pytest
 
+from apps.accounts import quotas
 from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import READ, SCOPES, WRITE
-from apps.accounts.quotas import key_counter
 from apps.web.settings.sections import SECTIONS
 
 PASSWORD = "correct horse"
@@ -17,8 +17,8 @@ KEY = {"name": "laptop", "scopes": [READ], "days": "30", "current_password": PAS
 
 
 @pytest.fixture(autouse=True)
-def fresh_counts(db):
-    key_counter._own.clear()
+def fresh_counts(db, monkeypatch):
+    monkeypatch.setattr(quotas, "key_counter", quotas.RequestCounter())
 
 
 def key_in(answer) -> str:
