@@ -13,9 +13,10 @@ from apps.features.analytics import rollup
 from apps.features.analytics.counting import RUNS, percentile, time_bucket
 from apps.features.analytics.models import CountedHour, Figure, Position
 from apps.record.execution import Run
-from apps.record.models import Context
+from apps.record.models import Context, Event
 from tests.analytics import worlds
 from tests.analytics.worlds import HOUR, ago, counted_by_sums, counted_directly, hour_of, make_run, random_run, rate
+from tests.emptying import remove
 
 pytestmark = [pytest.mark.django_db, pytest.mark.services("dates and conflicts are each database's own")]
 
@@ -57,7 +58,9 @@ def assert_sums_are_right() -> None:
 
 def delete(runs: list[Run]) -> None:
     """With their sessions, as people do."""
-    Context.objects.filter(pk__in=[run.task.context_id for run in runs]).delete()
+    contexts = Context.objects.filter(pk__in=[run.task.context_id for run in runs])
+    remove(Event.objects.filter(context__in=contexts))
+    contexts.delete()
 
 
 def test_they_equal_the_rows_before_between_and_after_the_jobs(rows):

@@ -175,6 +175,7 @@ def test_pages_show_and_find_everything_but_the_secrets(admin_client, given, ask
     assert "mail box" not in admin_client.get(reverse(CREDENTIALS), {"q": "nothing"}).content.decode()
 
 
+@pytest.mark.django_db(transaction=True)  # the service is told on the event loop
 def test_an_operator_revokes_and_the_secret_is_erased(admin_client, given):
     assert "1 revoked" in revoke(admin_client, given).content.decode()
     given.refresh_from_db()
