@@ -85,7 +85,7 @@ def make_key(
     wanted, slugs = list(dict.fromkeys(scopes)), list(dict.fromkeys(agents))
     if maker.user_id != user.pk:
         raise KeyRefused("You can make keys only for yourself.")
-    if maker.key and user.is_staff and not user.is_proven:  # the new key would be younger than their second factor
+    if maker.key and user.needs_proof:  # the new key would be younger than their second factor
         raise KeyRefused("This key is older than your second factor. Sign in, and make the new key there.")
     if not wanted:
         raise KeyRefused("Choose at least one thing that the key may do.")

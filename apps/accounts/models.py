@@ -126,6 +126,11 @@ class User(AbstractBaseUser, PermissionsMixin):
         since = None if self.acts_by_program else self.second_factor_since
         return since is not None and (self.key_made_at is None or self.key_made_at >= since)
 
+    @property
+    def needs_proof(self) -> bool:
+        """Would they be an operator, if how they came were enough?"""
+        return self.is_staff and not self.is_proven
+
     @cached_property
     def second_factor_since(self) -> datetime.datetime | None:
         """When the oldest of their authenticator apps and passkeys was added; None without one."""

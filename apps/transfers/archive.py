@@ -25,6 +25,7 @@ from apps.agents.models import DRAFT_PREFIX, Agent, AgentVersion
 from apps.automation.models import Schedule
 from apps.features.credentials.models import Credential
 from apps.features.notifications.models import Channel, Notification, WebhookSigning
+from apps.features.payments.models import PaymentBudget
 from apps.features.sharing.downloads import UniqueNames, bundle_of_session, write_entry
 from apps.features.sharing.models import Share
 from apps.features.sharing.transcripts import markdown_of
@@ -51,6 +52,7 @@ workspaces.json your workspaces and roles
 activity.json   what the audit says that you did, the newest {most_acts:,} acts
 elsewhere.json  what you wrote in sessions of others
 made.json       the agents and plans whose newest version you wrote
+payments.json   your budgets that pay by themselves, without wallets and their secrets
 schedules.json  what starts by itself for you
 webhooks.json   what events of other systems start for you
 notifications.json where you are told of your sessions, without addresses and secrets, and what was sent lately
@@ -184,6 +186,10 @@ SHARE_FIELDS = ("upto", "title", "with_artifacts", "with_branches", "created_at"
 WEBHOOK_FIELDS = (
     "name", "agent__slug", "scheme", "text", "inputs", "only_if", "paused_at", "last_event_at", "created_at",
 )  # fmt: skip
+BUDGET_FIELDS = (
+    "name", "is_on", "network", "asset", "payment_limit", "period_limit", "period", "spent", "period_began",
+    "created_at",
+)  # fmt: skip
 SCHEDULE_FIELDS = (
     "name", "agent__slug", "text", "inputs", "kind", "cron", "every_seconds", "at", "time_zone", "overlap", "catch_up",
     "next_at", "paused_at", "created_at",
@@ -249,6 +255,7 @@ def _about(person: User) -> dict[str, Any]:
         "elsewhere.json": _written_elsewhere(person),
         "made.json": _made(person),
         "schedules.json": list(Schedule.objects.filter(owner=person).order_by("created_at").values(*SCHEDULE_FIELDS)),
+        "payments.json": list(PaymentBudget.objects.filter(owner=person).order_by("created_at").values(*BUDGET_FIELDS)),
         "webhooks.json": list(person.incoming_webhooks.order_by("created_at").values(*WEBHOOK_FIELDS)),
         "notifications.json": _notifications(person),
         "shares.json": list(

@@ -12,9 +12,10 @@ from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.webhooks import MASK
 from apps.features.sessions import deletion
 from apps.record import lookup
-from apps.record.models import Context, Task
+from apps.record.models import Context, Event, Task
 from outbound import Guard
 from tests.a2a.calling import message
+from tests.emptying import remove
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.services("webhooks are kept under a lock")]
 HOOK = "https://hooks.invalid/hook"
@@ -121,6 +122,7 @@ async def test_deleting_is_idempotent_and_takes_what_waits_along(hooks, task):
         assert (await hooks("Delete", taskId=task, id="mine")).result == {}
     assert [one["id"] for one in (await hooks("List", taskId=task)).result["configs"]] == ["other"]
     assert await db.run(Delivery.objects.count) == 0
+    await db.run(lambda: remove(Event.objects.filter(context__tasks=task)))
     await db.run(lambda: Context.objects.get(tasks=task).delete())
     assert await db.run(Task.objects.count) == await db.run(PushConfig.objects.count) == 0
 

@@ -153,6 +153,7 @@ IN_THE_EXPORT = {
     "usersessions.usersession.user": "sign_in.json",
     "credentials.credential.user": "credentials.json",
     "remote.remotecredential.user": "credentials.json",
+    "payments.paymentbudget.owner": "payments.json",
     "record.context.owner": "sessions/",
     "record.task.owner": "sessions/",
     "record.message.author": "elsewhere.json",

@@ -163,7 +163,7 @@ def confirmation_problem(person: User, password: str) -> str:
 
 def needs_second_factor(person: User) -> bool:
     """Does a rule of the installation (`MFA_FOR_OPERATORS`) ask for a second factor that the person does not have?"""
-    return person.is_staff and not person.is_proven
+    return person.needs_proof
 
 
 def sign_out_everywhere(person: User) -> None:
