@@ -231,7 +231,7 @@ def connect_audit() -> None:
 def _factor_changed(
     action: AuditAction, request: HttpRequest, user: User, authenticator: Authenticator, **_: object
 ) -> None:
-    if action == AuditAction.FACTOR_ADDED:
+    if action == AuditAction.FACTOR_ADDED and user.is_staff:
         sign_out_everywhere(user)  # a browser that knew the password alone gets no rights by it
         update_session_auth_hash(request, user)
     kind = authenticator.get_type_display()
