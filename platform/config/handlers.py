@@ -323,7 +323,8 @@ async def handle_async(scope: Scope, receive: Receive, send: Send) -> None:
         watcher = watcher or asyncio.create_task(watch())
 
     body.when_complete = begin_to_watch
-    if scope["method"] in ("GET", "HEAD") or not _says_more(scope, 0):
+    is_bodiless = str(scope.get("http_version", "")).startswith("1") and not _says_more(scope, 0)  # HTTP/2 need not say
+    if scope["method"] in ("GET", "HEAD") or is_bodiless:
         begin_to_watch()
     try:
         await _respond(scope, body, send, begin_to_watch)

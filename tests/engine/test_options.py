@@ -143,17 +143,17 @@ def test_an_agent_without_code_takes_what_its_definition_could_have(ada, said, e
 
 
 async def test_a_conversation_may_do_without_some_credentials(ada, echo, said):
-    def lent(**options):
+    def begun(**options):
         talk = accept.accept(ada.principal, echo, said())
         switch_agent(ada.principal, talk.context, echo, options)
-        return lending._lend(begin(talk.run), "calendar")
+        return begin(talk.run)
 
     def give():
         kept = {"agent": echo, "user": ada, "service": "calendar", "auth_type": "api_key", "secret": "s3cret"}
         Credential.objects.create(**kept)
-        return [lent(), lent(credentials=["calendar", "mail"]), lent(credentials=["mail"]), lent(credentials=[])]
+        return [begun(), begun(credentials=["calendar", "mail"]), begun(credentials=["mail"]), begun(credentials=[])]
 
-    with_all, with_both, without, with_none = await db.run(give)
+    with_all, with_both, without, with_none = [await lending.lend(run, "calendar") for run in await db.run(give)]
     assert (with_all.secret, with_both.secret, without, with_none) == ("s3cret", "s3cret", None, None)
 
 
