@@ -209,7 +209,7 @@ def worker(world: World) -> None:
         world.pause()
         return
     with suppress(LeaseLost):
-        assignment = claim.claim(run, f"worker {uuid.uuid4()}")
+        assignment = claim.claim(run, f"worker {uuid.uuid4()}", alone=True)
         if assignment is None:
             return
         for number in range(world.dice.randrange(3)):
