@@ -23,6 +23,8 @@ REASONS = {
     ("apps/remote/federation/tokens.py", "httpx"): A_SIGNATURE,
     ("apps/remote/transport.py", "httpx"): A_LINE,
     ("apps/remote/a2a_client.py", "a2a.client"): A_LINE,
+    ("apps/features/credentials/oauth.py", "httpx2"): "errors of an OAuth client whose transport is outbound's",
+    ("platform/templating/processes.py", "socket"): "a pair of sockets, to its own child process",
     ("apps/engine/worker.py", "socket"): "the machine's own name",
     ("platform/config/serving.py", "socket"): "whether the port to listen on is free",
     ("apps/features/housekeeping/processes.py", "socket"): "the machine's name",

@@ -11,11 +11,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from apps.engine.isolation import Told
 from apps.engine.jobs import DRAIN_SECONDS
 from apps.engine.worker import RunSlots, WorkerProcess
+from console.commands import QuickCommand
 
 DEAD = 70  # the exit code of a process whose event loop does not answer: EX_SOFTWARE
 
@@ -33,9 +34,8 @@ class ToldSlots(RunSlots):
             yield
 
 
-class Command(BaseCommand):
+class Command(QuickCommand):
     help = "Executes one run alone in this process. Workers start it; there is no need to."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("run", type=uuid.UUID, help="its id")
