@@ -79,7 +79,7 @@ async def _never() -> dict[str, Any]:
     raise AssertionError
 
 
-async def test_a_body_without_a_form_is_seen_as_such():
+async def test_head_of_a_request_has_no_form():
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-type", b"multipart/form-data")]}
     request = ASGIRequest({**scope, "body": bodies.IncomingBody(_never)}, io.BytesIO())
     assert not bodies.head_of(request).POST

@@ -109,7 +109,7 @@ def test_operators_right_needs_second_factor_at_each_door(door, boss, asks):
     assert DOORS[door](browser_of(boss), asks)
 
 
-def test_key_older_than_second_factor_has_no_operators_right(boss, asks):
+def test_older_key_has_no_operators_right(boss, asks):
     older = Caller(ApiKey.issue(boss, "older")[1])
     assert approvable(older) == []
     add_factor(boss)
@@ -124,7 +124,7 @@ def test_program_has_no_operators_right(boss, asks, program):
     assert approvable(Caller(by_itself())) == []
 
 
-def test_rights_count_without_second_factor_where_none_is_asked(boss, asks, settings):
+def test_rights_count_where_no_factor_is_asked(boss, asks, settings):
     settings.MFA_FOR_OPERATORS = False
     assert approvable(Caller(ApiKey.issue(boss, "key")[1])) == [str(asks.pk)]
 

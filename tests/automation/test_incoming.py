@@ -116,7 +116,7 @@ def test_a_condition_and_a_template_decide_and_say_why(made: Make, fields: dict[
     assert Task.objects.count() == (state == State.STARTED)
 
 
-def test_an_event_whose_template_takes_long_fails_and_says_so(made: Make) -> None:
+def test_event_with_a_slow_template_fails(made: Make) -> None:
     webhook = made(text="{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}")
     event = receive(webhook)
     assert event.state == State.FAILED

@@ -89,7 +89,7 @@ async def test_two_runs_renew_one_token_once(server, expired, accepted):
     assert again.secret == server.issued[4]
 
 
-async def test_a_service_that_keeps_refresh_tokens_is_asked_with_it_again(server, expired, accepted):
+async def test_kept_refresh_token_is_used_again(server, expired, accepted):
     server.rotates = False
     run = await db.run(begin, (await accepted()).run)
     for _ in range(2):

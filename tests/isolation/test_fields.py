@@ -98,7 +98,7 @@ def test_what_a_field_of_a2a_names_of_theirs_never_was(
 
 
 @pytest.mark.parametrize("field", NAMING_AT_DOORS, ids=str)
-def test_what_a_field_of_a_door_names_of_theirs_never_was(
+def test_field_of_a_door_names_nothing_of_theirs(
     field: DoorField, two: World, everybody: list[Caller], theirs_unchanged: None
 ) -> None:
     theirs = ids_of(two.theirs)[field.kind or ""]
@@ -122,7 +122,7 @@ LASTING_FIRST = sorted(
 
 
 @pytest.mark.parametrize("field", LASTING_FIRST, ids=str)
-def test_whose_it_is_gets_another_answer_by_a_door(field: DoorField, two: World, their_owner: Caller) -> None:
+def test_owner_gets_another_answer_by_a_door(field: DoorField, two: World, their_owner: Caller) -> None:
     theirs = ids_of(two.theirs)[field.kind or ""]
     named = (theirs, made_up(theirs))
     answers = [ask_door(their_owner, field, ids_of(two.theirs), one) for one in named]

@@ -179,7 +179,7 @@ def test_fork_keeps_the_chain_of_a_deleted_parent(ada, echo, talk):
     assert differences(talk.pk) != []
 
 
-def test_chain_of_an_old_log_begins_with_its_next_event(talk):
+def test_old_log_begins_its_chain_with_next_event(talk):
     without_hashes()
     rename(talk.pk)
     assert differences(talk.pk) == []

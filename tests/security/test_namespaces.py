@@ -54,7 +54,7 @@ def test_subjects_cannot_spell_another_installations_person(echo: Agent) -> None
             installation.caller(subject)
 
 
-def test_a_name_that_is_claimed_makes_nobody_of_here(ada: User, echo: Agent) -> None:
+def test_claimed_name_makes_nobody_of_here(ada: User, echo: Agent) -> None:
     caller = Installation("did:web:a.example").caller("ada", name=ada.email)
     assert caller.user_id != ada.pk
     assert User.objects.get(pk=caller.user_id).email.endswith("@peer.invalid")
@@ -73,7 +73,7 @@ def test_sessions_of_one_name_are_each_persons_own(ada: User, bob: User, echo: A
     assert Context.objects.filter(context_id=name).count() == 2
 
 
-def test_a_message_id_of_another_answers_nothing_of_theirs(ada: User, bob: User, echo: Agent) -> None:
+def test_foreign_message_id_answers_nothing(ada: User, bob: User, echo: Agent) -> None:
     message = said("hello")
     ours, theirs = (accept.accept(person.principal, echo, message) for person in (ada, bob))
     assert ours.task != theirs.task

@@ -217,7 +217,7 @@ async def test_a_body_at_the_limit_is_taken_and_one_beyond_is_not() -> None:
     assert (status, json.loads(body)["error"]["code"]) == (413, 413)
 
 
-async def test_no_view_gets_a_body_before_it_asks_for_it() -> None:
+async def test_no_view_gets_a_body_unasked() -> None:
     assert (await answered("/a2a/hasty", method="POST", body=b"x"))[0] == 500
 
 

@@ -144,7 +144,7 @@ def test_second_use_of_refresh_token_ends_its_grant(program, bob_browses):
 
 
 @pytest.mark.services("of two uses at once, the database's locks let one through")
-def test_two_uses_at_once_of_refresh_token_end_its_grant(program, bob_browses):
+def test_simultaneous_uses_of_refresh_token_end_grant(program, bob_browses):
     first = exchange(code_of(allow(bob_browses, ask(bob_browses), [READ]))).json()
 
     def renew(_: int):
@@ -302,7 +302,7 @@ def test_a_device_gets_a_token_once_its_person_has_confirmed_the_code(device, bo
     assert post("/oauth/token", **asked).status_code == 400
 
 
-def test_a_token_for_an_agent_does_not_find_another(program, echo, countdown):
+def test_token_for_an_agent_finds_no_other(program, echo, countdown):
     access_token = by_itself(f"{READ} agent:echo")
     assert authenticate(f"Bearer {access_token}", "echo", RequestFactory().get("/"))[1] == echo
     with pytest.raises(AgentNotFound):
