@@ -15,6 +15,7 @@ from django.db import connection
 from django.test import TestCase, TransactionTestCase, override_settings
 from kombu import Queue
 from pytest_django import DjangoDbBlocker
+from structlog.contextvars import clear_contextvars
 
 import db as database
 from apps.accounts.models import User
@@ -125,6 +126,7 @@ def _nothing_is_collected_or_hashed_for_long() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _what_is_remembered_is_of_the_test() -> None:
     """Caches last for seconds; clear them, because each test has an empty database, or none."""
+    clear_contextvars()  # a request bound its id
     signing.clear_signers()
     circuit_breaker.clear_cache()
     known.forget()

@@ -105,7 +105,7 @@ class History(RuleBasedStateMachine):
         """Mostly an available run, sometimes an ended one."""
         runs = Run.objects.filter(task__in=self.tasks)
         keys = list((runs.unfinished() if pick % 4 else runs).order_by("queued_at", "pk").values_list("pk", flat=True))
-        if keys and (assignment := claim(keys[pick % len(keys)], f"worker {pick}")):
+        if keys and (assignment := claim(keys[pick % len(keys)], f"worker {pick}", alone=True)):
             self.held.append(assignment)
 
     @precondition(lambda self: self.held)

@@ -108,17 +108,19 @@ class World:
 
     def run(self, actors: dict[str, Actor], until: Callable[[], bool]) -> None:
         """Let the actors work in an order of chance. One that ends or is killed begins again."""
-        while not until():
-            name = self.dice.choice(list(actors))
-            if name not in self._actors or self._actors[name].dead:
-                self._actors[name] = greenlet(lambda act=actors[name]: self._act(act), self._hub)
-            self._actors[name].switch()
-            if self.dice.random() < 0.02:
-                self.now += datetime.timedelta(seconds=self.dice.choice([0.1, 2, settings.RUN_LEASE_SECONDS + 1]))
-        for actor in self._actors.values():
-            if not actor.dead:
-                actor.throw(Killed)
-        self._actors.clear()
+        try:
+            while not until():
+                name = self.dice.choice(list(actors))
+                if name not in self._actors or self._actors[name].dead:
+                    self._actors[name] = greenlet(lambda act=actors[name]: self._act(act), self._hub)
+                self._actors[name].switch()
+                if self.dice.random() < 0.02:
+                    self.now += datetime.timedelta(seconds=self.dice.choice([0.1, 2, settings.RUN_LEASE_SECONDS + 1]))
+        finally:  # also when an actor failed: those that stand in a transaction hold the writer's lock
+            for actor in self._actors.values():
+                if not actor.dead:
+                    actor.throw(Killed)
+            self._actors.clear()
 
     def _act(self, actor: Actor) -> None:
         try:
