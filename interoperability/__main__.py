@@ -6,6 +6,7 @@ It exits with 1 if something differs from what `packages.py` declares.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from interoperability import page, running
 from interoperability.packages import PACKAGES, Package
-from interoperability.tries import Caller, Outcome, judged
+from interoperability.tries import Outcome, judged, outcomes
 from tests import stack
 
 CARDS = {"agno": "/a2a/agents/turns/.well-known/agent-card.json"}
@@ -45,9 +46,9 @@ def tried(package: Package, environments: Path, parley: stack.Stack) -> Iterator
         place: Path | None = running.install(package, environments.resolve())
     except subprocess.CalledProcessError:
         place = None
-    for role, outcomes in (("client", calls), ("server", is_called)):
+    for role, trying in (("client", calls), ("server", is_called)):
         if package.path(role).exists():
-            found = outcomes(package, place, parley) if place else [Outcome("install", "its installer failed")]
+            found = trying(package, place, parley) if place else [Outcome("install", "its installer failed")]
             row = page.Row(package, role == "client", found)
             print(row, *row.unexpected, sep="\n  ", flush=True)
             yield row
@@ -64,7 +65,7 @@ def is_called(package: Package, place: Path, parley: stack.Stack) -> list[Outcom
             done = parley.manage("register_agent", slug, "--card", f"{url}{card}", "--access=public", check=False)
             if done.returncode:
                 return [Outcome("register", done.stderr.strip())]
-            return list(Caller(f"{parley.url}/a2a/{slug}", parley.demo_key).outcomes())
+            return asyncio.run(outcomes(parley, slug))
     except RuntimeError as error:
         return [Outcome("start", str(error))]
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+from a2a.types import StreamResponse
+from a2a.utils.errors import A2AError
+
+from tests.a2a.talking import client, request, text_of, updates
+from tests.stack import Stack
 
 JSON = dict[str, Any]
-HELLO, AGAIN = "Hello, agent", "Once more"
+HELLO = "Hello, agent"
 
 
 @dataclass(frozen=True)
@@ -51,67 +54,27 @@ def failure_of(line: JSON) -> str:
 # Parley calls
 
 
-class Caller:
-    """Sends messages to a remote agent through Parley."""
-
-    def __init__(self, url: str, key: str) -> None:
-        headers = {"Authorization": f"Bearer {key}", "A2A-Version": "1.0"}
-        self._url, self._http = url, httpx.Client(headers=headers, timeout=60, trust_env=False)
-
-    def outcomes(self) -> Iterator[Outcome]:
-        context = ""
-        for tried, text, send in (
-            ("message", HELLO, self.sent),
-            ("second turn", AGAIN, self.sent),
-            ("stream", HELLO, self.streamed),
-        ):
-            turn = 2 if tried == "second turn" else 1
-            try:
-                context, got = send(text, context if turn == 2 else "")
-                yield Outcome(tried, "" if got == f"{turn}: {text}" else f"got {json.dumps(got)}")
-            except (httpx.HTTPError, KeyError, ValueError) as error:
-                yield Outcome(tried, f"{type(error).__name__}: {error}")
-
-    def sent(self, text: str, context: str) -> tuple[str, str]:
-        """Context and text of the answer. Raises ValueError with Parley's error."""
-        result = result_of(self._http.post(self._url, json=self._body("SendMessage", text, context)).json())
-        if message := result.get("message"):
-            return message["contextId"], joined(message)
-        task = result["task"]
-        return task["contextId"], self._answer(task["status"], task.get("artifacts", []))
-
-    def streamed(self, text: str, context: str) -> tuple[str, str]:
-        pieces: list[JSON] = []
-        status: JSON = {}
-        with self._http.stream("POST", self._url, json=self._body("SendStreamingMessage", text, context)) as response:
-            for line in response.iter_lines():
-                if line.startswith("data:"):
-                    [(kind, event)] = result_of(json.loads(line[5:])).items()
-                    context = event.get("contextId", context)
-                    if kind == "message":
-                        return context, joined(event)
-                    status = event.get("status", status)
-                    pieces += [event["artifact"]] if kind == "artifactUpdate" else []
-        return context, self._answer(status, pieces)
-
-    def _answer(self, status: JSON, artifacts: list[JSON]) -> str:
-        if status["state"] != "TASK_STATE_COMPLETED":
-            raise ValueError(f"{status['state']}: {joined(status.get('message', {}))}")
-        return "".join(map(joined, artifacts)) or joined(status.get("message", {}))
-
-    def _body(self, method: str, text: str, context: str) -> JSON:
-        message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
-        params = {"message": message | ({"contextId": context} if context else {})}
-        return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+async def outcomes(parley: Stack, slug: str) -> list[Outcome]:
+    """What a remote agent that says "TURN: TEXT" answers through Parley."""
+    found, context = [], ""
+    for tried, wanted, streaming in (
+        ("message", f"1: {HELLO}", False),
+        ("second turn", f"2: {HELLO}", False),
+        ("stream", f"1: {HELLO}", True),
+    ):
+        try:
+            async with client(parley.url, slug, parley.demo_key, streaming=streaming) as agent:
+                events = await updates(agent, request(HELLO, context_id=context if tried == "second turn" else ""))
+            context, got = events[0].task.context_id or events[0].message.context_id, answer(events)
+            found.append(Outcome(tried, "" if got == wanted else f"got {json.dumps(got)}"))
+        except A2AError as error:
+            found.append(Outcome(tried, f"{type(error).__name__}: {error}"))
+    return found
 
 
-def result_of(answer: JSON) -> JSON:
-    """Raises ValueError with Parley's error."""
-    if "error" in answer:
-        raise ValueError(answer["error"]["message"])
-    result: JSON = answer["result"]
-    return result
-
-
-def joined(holder: JSON) -> str:
-    return "".join(part.get("text", "") for part in holder.get("parts", []))
+def answer(events: list[StreamResponse]) -> str:
+    """The text of a message, or of a task's artifacts, or else of its status."""
+    artifacts = [artifact for event in events for artifact in event.task.artifacts]
+    artifacts += [event.artifact_update.artifact for event in events]
+    last = events[-1].status_update.status if events[-1].HasField("status_update") else events[-1].task.status
+    return "".join(map(text_of, artifacts)) or text_of(events[-1].message) or text_of(last.message)

@@ -10,16 +10,13 @@ from crewai.a2a import A2AServerConfig
 from crewai.a2a.utils.task import cancel, execute
 from serving import URL, serve
 
-told: list[str] = []
-
 
 class Repeating(BaseLLM):
-    """In place of a language model: says how many texts it can see of those that it was told, and the last one."""
+    """In place of a language model: says how often it can see what it was told, and the text."""
 
     def call(self, messages: Any, *args: Any, **kwargs: Any) -> str:
-        told.append(messages[-1]["content"].partition("Current Task:")[2].strip().splitlines()[0])
-        seen = [text for text in set(told) if text in str(messages)]
-        return f"Thought: I know the answer.\nFinal Answer: {len(seen)}: {told[-1]}"
+        told = messages[-1]["content"].partition("Current Task:")[2].strip().splitlines()[0]
+        return f"Thought: I know the answer.\nFinal Answer: {str(messages).count(told)}: {told}"
 
 
 class Executor(AgentExecutor):
