@@ -44,7 +44,7 @@ async def test_a_question_is_final_and_the_answer_goes_on(worker, old_at, asking
     assert events[-1]["status"]["message"]["metadata"]["slot"] == {"name": "word"}
     task = (await old_at("asking").send(said("blue", taskId=events[0]["id"]))).result
     assert task["status"]["state"] == "completed"
-    assert text_of(task["status"]["message"]) == "It was blue."
+    assert text_of(task["history"][-1]) == "It was blue."
 
 
 async def test_a_sign_in_elsewhere_is_not_final(worker, old_at, asking):
