@@ -232,6 +232,9 @@ async def test_a_request_without_id_gets_the_error_of_its_content_and_does_nothi
     for caller, content, code in (
         (old_at("echo"), {"method": "message/send", "params": "hi"}, -32602),
         (old_at("echo"), {"method": "message/send", "params": part({})}, -32602),
+        (old_at("echo"), {"method": "message/send", "params": {"": "no message"}}, -32602),
+        (old_at("echo"), {"method": "tasks/get", "params": {}}, -32602),
+        (old_at("echo"), {"method": "tasks/get", "params": {"id": MISSING}}, -32600),
         (old_at("echo"), {"method": "message/sent", "params": {}}, -32601),
         (old_at("echo"), {"method": "message/send", "params": asked()}, -32600),
         (ada_at("echo"), {"method": "SendMessage", "params": "hi"}, -32600),
