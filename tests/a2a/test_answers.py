@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+import db
+from apps.a2a.models import PushConfig
+from apps.a2a.webhooks import delivery_body, is_delivered
+from apps.record.models import Event, Task
 from tests.a2a.agents import steps
 from tests.a2a.calling import message, text_of
 from tests.a2a.old_calling import said, told
@@ -59,6 +63,16 @@ async def test_a_resumed_stream_has_it_once(worker, echo, ada_at):
     events = [pair async for pair in ada_at("echo").stream("SendStreamingMessage", {"message": message(WORD)})]
     task, after = events[0][1]["task"]["id"], {"Last-Event-ID": str(events[0][0])}
     assert count(await of(ada_at("echo").stream("SubscribeToTask", {"id": task}, after))) == 1
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+async def test_webhooks_have_it_once(worker, echo, ada_at, version):
+    key = (await ada_at("echo").send(message(WORD))).result["task"]["id"]
+    task = await Task.objects.select_related("context").aget(pk=key)
+    told = [event async for event in Event.objects.filter(task=task).order_by("index") if is_delivered(event)]
+    config = PushConfig(task=task, version=version)
+    bodies = [json.loads(await db.run(delivery_body, event, task.context, config)) for event in told]
+    assert count(bodies if version == "1.0" else bodies[-1]) == 1
 
 
 async def test_words_beside_the_deliverable_are_its_status_message(worker, stepping, ada_at):
