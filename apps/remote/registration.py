@@ -83,7 +83,7 @@ class Preview:
     @property
     def notes(self) -> list[str]:
         """What operators should know before they register the agent."""
-        told = []
+        told = list(self.found.notes)
         if self.found.url and cards.checked_origin(self.found.url) != self.origin:
             told.append(f"The card is at {cards.checked_origin(self.found.url)}, the agent itself at {self.origin}.")
         if self.origin.startswith("http:"):
@@ -170,7 +170,7 @@ def save(
     remote = RemoteAgent.objects.filter(agent=agent).first() or RemoteAgent(agent=agent, registered_by=author)
     remote.card_url = preview.found.url
     remote.proposed = remote.declined = None
-    remote.note_fetched(preview.found.etag, preview.found.last_modified)
+    remote.note_fetched(preview.found.etag, preview.found.last_modified, preview.found.notes)
     trust_card(remote, preview.content)
     remote.save()
     return agent
@@ -207,7 +207,7 @@ def apply_card(agent: Agent, card: JSON, **policies: Any) -> None:
 def trust_card(remote: RemoteAgent, content: JSON) -> None:
     """Trust the origin and the key of a version's card; the caller saves."""
     signature = content["signature"]
-    remote.origin = cards.card_origin(content["card"])
+    remote.origin, remote.spoken_version = cards.card_origin(content["card"]), ""
     remote.signature = signature["state"]
     remote.pinned_keys = [signature["key"]] if "key" in signature else []
 
@@ -300,7 +300,7 @@ def _apply_preview(read: RemoteAgent, found: Preview | None) -> RefreshResult:
         remote.note_fetched(remote.etag, remote.last_modified)
         outcome = RefreshOutcome.WAITING if remote.proposed else RefreshOutcome.UNCHANGED
     else:
-        remote.note_fetched(found.found.etag, found.found.last_modified)
+        remote.note_fetched(found.found.etag, found.found.last_modified, found.found.notes)
         outcome = _apply_or_propose(agent, remote, found.content)
     remote.save()
     return RefreshResult(outcome)
