@@ -140,7 +140,7 @@ class Peer:
         self.interface = interface
         self._on_other_version = on_other_version
         self._tried_version = ""  # the other one
-        self._is_understood = False  # in the other one
+        self._is_understood = False
         self.streams: bool = card.capabilities.streaming
         self.calls_webhooks: bool = card.capabilities.push_notifications
         self.is_authenticated = auth is not None and auth.has_credential
@@ -166,6 +166,7 @@ class Peer:
         try:
             async with aclosing(self._send(body, streaming)) as events:
                 async for event in events:
+                    self._understood()
                     yield event
         except Refused as refusal:
             with self._other_version(refusal, *(UNKNOWN_PATH if self.interface.binding == HTTP_JSON else ())):
@@ -198,7 +199,7 @@ class Peer:
     @contextmanager
     def _other_version(self, refusal: Refused, *also: str) -> Iterator[None]:
         """Speak the other version once. Raises the first refusal if the agent does not know that one either."""
-        if self._tried_version or refusal.reason not in (*UNKNOWN_VERSION, *also):
+        if self._is_understood or self._tried_version or refusal.reason not in (*UNKNOWN_VERSION, *also):
             raise refusal
         stated, self._tried_version = self.interface, OTHER_VERSION[self.interface.version]
         self.interface = replace(stated, version=self._tried_version)
@@ -212,9 +213,9 @@ class Peer:
             raise refusal from None
 
     def _understood(self) -> None:
-        if not self._is_understood:
-            self._is_understood = True
+        if self._tried_version and not self._is_understood:
             self._on_other_version(self._tried_version)
+        self._is_understood = True
 
     async def subscribe(self, task_id: str, *, after: str = "") -> AsyncGenerator[JSON]:
         """The events of a task from now on, or after the event `after` if the agent supports that."""
@@ -227,12 +228,12 @@ class Peer:
 
     async def get(self, task_id: str, history_length: int | None = None) -> JSON:
         try:
-            return await self._get(task_id, history_length)
+            task = await self._get(task_id, history_length)
         except Refused as refusal:
             with self._other_version(refusal):
                 task = await self._get(task_id, history_length)
-                self._understood()
-                return task
+        self._understood()
+        return task
 
     async def _get(self, task_id: str, history_length: int | None) -> JSON:
         client, sdk = self._make_client()

@@ -6,7 +6,7 @@ import asyncio
 import codecs
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -85,11 +85,12 @@ async def fetch_card(
 
 async def _find_card(way: Exchange, url: str, etag: str, last_modified: str, also: Sequence[str]) -> FetchedCard | None:
     if etag or last_modified:
-        return await _fetch_at(way, url, {"If-None-Match": etag, "If-Modified-Since": last_modified}, also)
+        conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
+        return await fetch_at(way, url, conditions, also)
     problems: list[Exception] = []
-    for candidate in _candidate_urls(url):
+    for candidate in card_urls(url):
         try:
-            return await _fetch_at(way, candidate, {}, also)
+            return await fetch_at(way, candidate, also=also)
         except (BadCard, outbound.Misleading) as error:  # some servers redirect instead of a 404
             problems.append(error)
     if wrong := next((one for one in problems if isinstance(one, BadCard) and not isinstance(one, NoCard)), None):
@@ -101,7 +102,8 @@ class NoCard(BadCard):
     """The server answers, but not with a card."""
 
 
-def _candidate_urls(url: str) -> list[str]:
+def card_urls(url: str) -> list[str]:
+    """Where a card may be, if this is its URL or an agent's base URL."""
     split = urlsplit(url)
     if split.path.endswith(".json") or split.query:
         return [url]
@@ -109,7 +111,11 @@ def _candidate_urls(url: str) -> list[str]:
     return [*(base + path for path in WELL_KNOWN_PATHS), url]
 
 
-async def _fetch_at(way: Exchange, url: str, conditions: dict[str, str], also: Sequence[str]) -> FetchedCard | None:
+async def fetch_at(
+    way: Exchange, url: str, conditions: Mapping[str, str] | None = None, also: Sequence[str] = ()
+) -> FetchedCard | None:
+    """The card at exactly this URL; None if it meets the conditions of HTTP. Raises as `fetch_card`."""
+    conditions = conditions or {}
     headers = {"Accept": "application/json", "User-Agent": "Parley"} | {k: v for k, v in conditions.items() if v}
     async with way.send("GET", url, headers) as answer:
         if answer.status == 304 and conditions:
@@ -171,7 +177,7 @@ def read_card(card: JSON, also: Sequence[str] = (), base: str = "") -> tuple[JSO
         told = card_schema.read_fields(MessageToDict(ParseDict(told, AgentCard())), card_schema.Notes())
     refusals = _refused_addresses(told, also)
     if refusals:
-        problems = [f"{name}: {refusal}" for name, refusal in refusals.items()]
+        problems = [f"{place}: {refusal}" for place, refusal in refusals.items()]
         more = f" And {len(problems) - PROBLEMS_SHOWN} more." if len(problems) > PROBLEMS_SHOWN else ""
         entry = next((one.entry for one in refusals.values() if isinstance(one, outbound.Private)), "")
         raise BadCard(f"The card cannot be used. {' '.join(problems[:PROBLEMS_SHOWN])}{more}", entry=entry)
@@ -253,7 +259,7 @@ def _refused_addresses(card: JSON, also: Sequence[str]) -> dict[str, outbound.Fo
             try:
                 outbound.guard().opening(also).check(one["url"])
             except outbound.Forbidden as error:
-                wrong[f"supportedInterfaces[{index}].url"] = error
+                wrong[f"supportedInterfaces[{index}].url ({one['url']})"] = error
     return wrong
 
 

@@ -47,6 +47,14 @@ def preview(client, source):
     return page, dict(page.context["form"].initial)
 
 
+def test_a_card_near_by_is_offered(cards_at, admin_client):
+    cards_at.pages[WELL_KNOWN] = cards_at.card()
+    page = admin_client.post(ADD, {"source": f"{cards_at.url}/a/b"})
+    [offer] = page.context["offers"]
+    assert f'value="{offer}"' in page.text
+    assert "sha256" in preview(admin_client, ["wrong", offer])[1]
+
+
 def test_notes_on_the_card_are_shown(cards_at, admin_client, translator):
     cards_at.pages[WELL_KNOWN] = {"name": "A", "url": f"{cards_at.url}/a2a", "skills": ["Tell jokes"]}
     note = "The card does not say its version; 1.0 is assumed."

@@ -36,7 +36,7 @@ from apps.remote import registration
 from apps.remote.authentication import credentials
 from apps.remote.card_shapes import is_supported
 from apps.remote.cards import card_origin
-from apps.remote.errors import RemoteError
+from apps.remote.errors import BadCard, RemoteError
 from apps.remote.models import Checkup, RemoteAgent, SignatureStatus
 from apps.remote.registration import Preview, RefreshOutcome, RefreshResult
 from console import cells
@@ -160,6 +160,7 @@ class RegistrationWizard:
         except (RemoteError, OutboundError) as error:
             form.add_error("source", str(error))
             self._ask(form)
+            self.context["offers"] = error.offers if isinstance(error, BadCard) else ()
             if isinstance(error, Private) and not source.startswith("{"):
                 self.context["allow"] = allow_url(source)
             return None
