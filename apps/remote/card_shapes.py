@@ -35,7 +35,10 @@ CALLABLE = {"A2A", "JSONRPC", "HTTP", "HTTPS", "REST", "HTTPJSON", "RPC", "API",
 UNSPECIFIED_HOSTS = frozenset({"0.0.0.0", "::"})  # noqa: S104 compared, not bound
 HOST = re.compile(r"(localhost|\[[0-9a-fA-F:]+\]|[\w-]+(\.[\w-]+)+)(:\d+)?(/|$)")
 
+PLACEHOLDER = re.compile(r"(https?://)?(\$?\{[^{}]*\}|<[^<>]*>)(?=/|$)")
+
 FLOWS = ("clientCredentials", "authorizationCode", "deviceCode", "password", "implicit")  # 1.0 allows one
+REQUIREMENTS = ("securityRequirements", "security_requirements", "security")
 SCHEME_KINDS = {
     "apikey": "apiKeySecurityScheme",
     "http": "httpAuthSecurityScheme",
@@ -50,9 +53,11 @@ def is_card_like(value: JSON) -> bool:
 
 
 def unwrapped(value: JSON) -> JSON:
-    """The card itself, where something else is around it."""
-    inner = next((value[name] for name in WRAPPERS if isinstance(value.get(name), dict)), None)
-    return inner if inner is not None and "name" not in value and is_card_like(inner) else value
+    """The card itself, where it is a field of something else, whose other fields it takes."""
+    wrapper = next((name for name in WRAPPERS if isinstance(value.get(name), dict)), "")
+    if not wrapper or "name" in value or not is_card_like(inner := value[wrapper]):
+        return value
+    return {**{name: one for name, one in value.items() if name != wrapper}, **inner}
 
 
 def is_card_03(card: JSON) -> bool:
@@ -63,7 +68,7 @@ def is_card_03(card: JSON) -> bool:
 def as_card_10(card: JSON, base: str, notes: Notes) -> JSON:
     """The card in the shape of 1.0. `base` is where it was found, or ""."""
     interfaces = usable_or_nearest(_interfaces(card, base, notes), notes)
-    shaped = {**card, "supportedInterfaces": interfaces} | _security(card)
+    shaped = {**card, "supportedInterfaces": interfaces} | _security(card, notes)
     shaped.pop("supported_interfaces", None)
     capabilities = card.get("capabilities")
     extended = card.get("supportsAuthenticatedExtendedCard", card.get("supports_authenticated_extended_card"))
@@ -102,9 +107,14 @@ def _interfaces(card: JSON, base: str, notes: Notes) -> list[JSON]:
     listed: Any = next((card[name] for name in INTERFACE_LISTS if card.get(name)), [])
     listed = listed if isinstance(listed, list) else [listed]
     found = [_interface(one, base, version, notes) for one in map(_as_object, listed) if one]
-    if any(is_supported(one) and one["url"] for one in found):
-        return found
+    if any(_is_whole(one) and is_supported(one) for one in found):
+        return [one for one in found if _is_whole(one)]
     return found + _old_interfaces(card, base, version or SUPPORTED_VERSIONS[1], notes)
+
+
+def _is_whole(interface: JSON) -> bool:
+    """Is its address a URL? Other bindings have other forms of addresses."""
+    return "://" in interface["url"] or interface["protocolBinding"] not in SUPPORTED_BINDINGS
 
 
 def _as_object(entry: Any) -> JSON:
@@ -153,6 +163,13 @@ def _addresses(card: JSON, notes: Notes) -> list[str]:
     return []
 
 
+def linked_cards(card: JSON) -> list[str]:
+    """Cards at other addresses that it names, as registrations of ERC-8004 do."""
+    listed = [one for name in ENDPOINT_LISTS if isinstance(card.get(name), list) for one in map(_as_object, card[name])]
+    urls = [_first(one, ADDRESSES) for one in listed if _first(one, ("name", "type")).upper() == "A2A"]
+    return [url for url in urls if url.endswith(".json")]
+
+
 def _endpoints(given: Any) -> Iterator[str]:
     """The addresses in a list or an object of endpoints that may be of A2A."""
     entries = given if isinstance(given, list) else []
@@ -195,12 +212,15 @@ def _absolute(url: str, base: str, notes: Notes) -> str:
     if host in UNSPECIFIED_HOSTS and base:
         notes.add("url", f"names the host {host}, which is none; {split.hostname} is taken")
         return re.sub(r"://[^/:]*|://\[[^\]]*\]", f"://{split.netloc.rpartition(':')[0] or split.netloc}", url, count=1)
+    if PLACEHOLDER.match(url) and base:
+        notes.add("url", f"begins with a placeholder; {split.netloc} is taken")
+        return PLACEHOLDER.sub(f"{split.scheme}://{split.netloc}", url, count=1)
     if host or re.match(r"[a-zA-Z][\w+.-]*:(?!\d)", url):
         return url
     if HOST.match(url) and not url.startswith(("/", ".")):
         notes.add("url", f"has no scheme; {split.scheme or 'https'} is assumed")
         return f"{split.scheme or 'https'}://{url}"
-    if not base:
+    if not base or re.search(r"\s", url):
         return url
     notes.add("url", "is relative to the card's own address")
     return urljoin(base, url)
@@ -240,11 +260,11 @@ def _skills(card: JSON, notes: Notes) -> list[JSON] | None:
         given = capabilities.get("skills")
     if isinstance(given, dict):
         given = [{"id": name, **one} if isinstance(one, dict) else name for name, one in given.items()]
-    if given and not isinstance(given, list):
-        notes.add("skills", "must be a list and was left out")
-        return []
     if given is None:
         return None
+    if not isinstance(given, list):
+        notes.add("skills", "must be a list and was left out")
+        return []
     if given is capabilities:
         notes.add("skills", "is missing; the entries of capabilities are shown instead")
     return [_skill(one, number, notes) for number, one in enumerate(given, 1) if isinstance(one, dict | str)]
@@ -272,12 +292,18 @@ def _skill(given: JSON | str, number: int, notes: Notes) -> JSON:
     return skill
 
 
-def _security(card: JSON) -> JSON:
+def _security(card: JSON, notes: Notes) -> JSON:
     schemes = card.get("securitySchemes", card.get("security_schemes"))
     if isinstance(schemes, list):
         named = [(_first(one, ("name", "scheme", "type")), one) for one in schemes if isinstance(one, dict)]
         schemes = {name: one for name, one in named if name}
-    shaped: JSON = {"securityRequirements": wanted} if (wanted := _requirements(card)) else {}
+    wanted: Any = _requirements(card)
+    if any(isinstance(card.get(name), dict) for name in REQUIREMENTS):
+        declared = schemes.keys() if isinstance(schemes, dict) else ()
+        if any(name not in declared for one in wanted for name in one["schemes"]):
+            notes.add("security", "must be a list of requirements and was left out")
+            wanted = None
+    shaped: JSON = {} if wanted == [] else {"securityRequirements": wanted}
     if isinstance(schemes, dict):
         shaped["securitySchemes"] = {name: _scheme(one) for name, one in schemes.items()}
     return shaped
@@ -304,8 +330,7 @@ def _with_one_flow(scheme: Any) -> Any:
 
 
 def _requirements(holder: JSON) -> list[JSON]:
-    names = ("securityRequirements", "security_requirements", "security")
-    given: Any = next((holder[name] for name in names if holder.get(name) is not None), [])
+    given: Any = next((holder[name] for name in REQUIREMENTS if holder.get(name) is not None), [])
     return [_requirement(one) for one in (given if isinstance(given, list) else [given])]
 
 

@@ -91,7 +91,7 @@ async def _find_card(way: Exchange, url: str, etag: str, last_modified: str, als
     for candidate in card_urls(url):
         try:
             return await fetch_at(way, candidate, also=also)
-        except (BadCard, outbound.Misleading) as error:  # some servers redirect instead of a 404
+        except (BadCard, outbound.Misleading, outbound.TooLarge) as error:  # some redirect instead of a 404
             problems.append(error)
     if wrong := next((one for one in problems if isinstance(one, BadCard) and not isinstance(one, NoCard)), None):
         raise wrong
@@ -124,6 +124,8 @@ async def fetch_at(
             raise NoCard(f"{url} wants credentials ({answer.status}). Paste the card instead.")
         if answer.status != 200:
             raise NoCard(f"{url} answers with status {answer.status}.")
+        if any(name.lower() == b"content-type" and b"event-stream" in value.lower() for name, value in answer.headers):
+            raise NoCard(f"{url} answers with a stream of events.")
         content = await answer.read()
     content = content.removeprefix(codecs.BOM_UTF8)
     if content.lstrip()[:1] != b"{":
@@ -182,7 +184,9 @@ def read_card(card: JSON, also: Sequence[str] = (), base: str = "") -> tuple[JSO
         entry = next((one.entry for one in refusals.values() if isinstance(one, outbound.Private)), "")
         raise BadCard(f"The card cannot be used. {' '.join(problems[:PROBLEMS_SHOWN])}{more}", entry=entry)
     if not told["supportedInterfaces"]:
-        raise BadCard("The card names no address at which the agent is called.")
+        linked = [url for url in card_shapes.linked_cards(card) if url != base]
+        more = f" It names a card at {linked[0][:300]}." if linked else ""
+        raise BadCard(f"The card names no address at which the agent is called.{more}", offers=linked)
     if not usable_interfaces(told):
         offered = ", ".join(f"{one['protocolBinding']} {one['protocolVersion']}" for one in told["supportedInterfaces"])
         raise BadCard(

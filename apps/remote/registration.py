@@ -128,6 +128,8 @@ async def _fetch_new(url: str, also: Sequence[str]) -> FetchedCard | None:
     limits = replace(cards.FETCH_LIMITS, seconds=ADDING_SECONDS, connect_seconds=ADDING_SECONDS)
     try:
         return await cards.fetch_card(url, also=also, limits=limits)
+    except outbound.Untrusted:
+        raise  # who is not to be trusted is not called by http instead
     except (cards.NoCard, outbound.Misleading, outbound.Unreachable) as error:
         left = max(deadline - loop.time(), SHORTEST_LOOK)
         raise await wrong_address.explain(url, error, left, also) or error from error

@@ -33,6 +33,7 @@ INITIALIZE = {
     "method": "initialize",
     "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "Parley", "version": "1"}},
 }
+MCP_PATHS = ("/mcp", "/sse")
 RUN_FIELDS = (re.compile("thread_?id", re.IGNORECASE), re.compile("run_?id", re.IGNORECASE))
 
 
@@ -65,7 +66,10 @@ async def explain(url: str, error: Exception, seconds: float, also: Sequence[str
         findings = [finding async for finding in _within(seconds, looks)]
     if not findings:
         return None
-    cards_found = {finding.card.card["supportedInterfaces"][0]["url"]: finding for finding in findings if finding.card}
+    cards_found: dict[str, Finding] = {}  # by the agent's address: the first of each
+    for finding in findings:
+        if finding.card:
+            cards_found.setdefault(finding.card.card["supportedInterfaces"][0]["url"], finding)
     told = dict.fromkeys(one.sentence for one in [*cards_found.values(), *(one for one in findings if not one.card)])
     opening = f"There is no agent card at {url} or below it." if answers else str(error)
     offers = [one.card.url for one in cards_found.values() if one.card]
@@ -159,8 +163,10 @@ async def _posted(way: Exchange, url: str) -> Finding | None:
     text = content.decode(errors="replace")
     if answer.status in (400, 422) and all(field.search(text) for field in RUN_FIELDS):
         return Finding("It is an AG-UI endpoint, which front ends of agents call.")
-    if answer.status == 401 and "resource_metadata" in _header(answer, b"www-authenticate"):
-        return Finding("It is an MCP server that wants a credential: connect it as tools.")
+    if answer.status == 401 and url.rstrip("/").endswith(MCP_PATHS):
+        return Finding("It seems to be an MCP server that wants a credential: connect it as tools.")
+    if answer.status == 401:
+        return Finding("It wants a credential, so it cannot be seen what it is. If it is an agent, paste its card.")
     if any(value.get("jsonrpc") == "2.0" for value in _values(content)):
         return Finding("It answers by JSON-RPC and publishes no card. If it is an agent, paste its card.")
     return None

@@ -146,6 +146,7 @@ def test_skills_of_other_shapes_are_taken(fields, expected):
         ({"url": URL, "supportedInterfaces": [{"url": "mcp", "protocolBinding": "MCP"}]}, (URL, "JSONRPC", "0.3")),
         ({"supportedInterfaces": [{"url": URL}]}, (URL, "JSONRPC", "1.0")),
         ({"supportedInterfaces": [URL, {"protocolBinding": "JSONRPC"}]}, (URL, "JSONRPC", "1.0")),
+        ({"supportedInterfaces": [{"url": "see our page"}, {"url": URL}]}, (URL, "JSONRPC", "1.0")),
         ({"supportedInterfaces": {"url": URL, "transport": "JSONRPC", "version": 1}}, (URL, "JSONRPC", "1.0")),
         ({"supportedInterfaces": [{"url": URL, "protocol": "HTTP"}]}, (URL, "JSONRPC", "1.0")),
         ({"supportedInterfaces": [{"url": URL, "protocolVersion": "2.7"}]}, (URL, "JSONRPC", "1.0")),
@@ -158,6 +159,8 @@ def test_skills_of_other_shapes_are_taken(fields, expected):
         ({"communication": {"endpoints": [{"type": "http", "url": URL}]}}, (URL, "JSONRPC", "0.3")),
         ({"url": "agents.example/a2a"}, (URL, "JSONRPC", "0.3")),
         ({"url": "/a2a"}, (URL, "JSONRPC", "0.3")),
+        ({"url": "{BASE_URL}/a2a"}, (URL, "JSONRPC", "0.3")),
+        ({"url": "https://<your-host>/a2a"}, (URL, "JSONRPC", "0.3")),
         ({"url": "https://0.0.0.0:443/a2a"}, ("https://agents.example:443/a2a", "JSONRPC", "0.3")),
     ],
 )
@@ -179,6 +182,20 @@ def test_addresses_of_other_shapes_are_taken(told, expected):
 )
 def test_cards_without_a_safe_address_are_refused(told, sentence):
     assert sentence in refusal(cards.read_card, told)
+
+
+def test_a_registration_offers_its_card():
+    link = "https://agents.example/.well-known/agent-card.json"
+    with pytest.raises(BadCard) as refused:
+        cards.read_card({"name": "A", "services": [{"name": "A2A", "endpoint": link}, {"name": "web"}]})
+    assert refused.value.offers == (link,)
+
+
+def test_security_that_is_no_requirement_is_dropped():
+    assert "securityRequirements" not in read_card(card(URL, security={"audit": True, "ttl": 300}))
+    schemes = {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}}
+    read = read_card(card(URL, security={"key": []}, securitySchemes=schemes))
+    assert read["securityRequirements"] == [{"schemes": {"key": {"list": []}}}]
 
 
 def test_a_card_inside_an_object_is_taken():

@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 import outbound
 from apps.remote import registration
 from apps.remote.errors import BadCard
+from tests.outbound import certificates
 from tests.outbound.receiving import answer, server
 from tests.remote.card_server import WELL_KNOWN, card
 
@@ -55,6 +56,9 @@ MISSING_FIELDS = {"detail": [{"loc": ["body", "threadId"], "msg": "m"}, {"loc": 
         ("x", {"GET /x": ("404 Not Found", b"<title>Oops</title>")}, ["web page (status 404", "Oops"]),
         ("mcp", {"POST /mcp": ("200 OK", MCP)}, ["MCP server", "files"]),
         ("", {"POST /mcp": ("200 OK", MCP)}, ["MCP server at", "/mcp"]),
+        ("mcp", {"POST /mcp": ("401 No", {})}, ["seems to be an MCP server", "credential"]),
+        ("run", {"POST /run": ("401 No", {})}, ["wants a credential"]),
+        ("", {"GET /": ("200 OK", b"<title>Large</title>" + b" " * 600_000)}, ["web page", "Large"]),
         ("run", {"POST /run": ("422 Unprocessable", MISSING_FIELDS)}, ["AG-UI"]),
         ("v1", {"GET /v1/models": ("200 OK", {"data": [{"id": "tiny"}]})}, ["OpenAI-compatible", "tiny"]),
         ("", {"GET /v1/models": ("401 No", {"error": {"message": "key"}})}, ["OpenAI-compatible", "key"]),
@@ -65,6 +69,18 @@ MISSING_FIELDS = {"detail": [{"loc": ["body", "threadId"], "msg": "m"}, {"loc": 
 async def test_what_is_there_instead_is_named(path, pages, words):
     sentence = await told_of(pages, path)
     assert all(word in sentence for word in words), sentence
+
+
+async def test_a_stream_of_an_mcp_server_is_recognized():
+    async def stream(request: bytes, writer: asyncio.StreamWriter) -> None:
+        if request.startswith(b"GET /sse "):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent: endpoint\ndata: /m\n\n")
+            await writer.wait_closed()
+        writer.write(answer(b"no", "404 Not Found"))
+
+    async with server(stream) as at:
+        with pytest.raises(BadCard, match="MCP server"):
+            await registration.preview(f"{at.url}sse")
 
 
 @pytest.mark.parametrize("at", ["", "/a2a", "/team"])
@@ -102,6 +118,13 @@ def test_a_card_for_another_address_says_so(cards_at):
 )
 def test_why_nothing_answers_is_said(url, words):
     assert words in told(url)[0]
+
+
+async def test_a_wrong_certificate_is_not_evaded(tmp_path):
+    theirs, _ = certificates.tls(tmp_path, "agents.example")
+    async with server(answer(), theirs) as at:
+        with pytest.raises(outbound.Untrusted, match="certificate"):
+            await registration.preview(at.url.replace("http:", "https:"))
 
 
 @pytest.fixture
