@@ -3,6 +3,10 @@
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 import db
 from apps.agents.models import Agent
@@ -14,7 +18,7 @@ from apps.remote.models import RemoteAgent
 from tests.remote.conversing import until
 from tests.remote.reaching import card_at, said
 from tests.remote.registered import remote_agent
-from tests.remote.scripted import Scripted, events, refusing, serving, task
+from tests.remote.scripted import Scripted, events, refusing, serving, serving_app, task
 
 pytestmark = [pytest.mark.usefixtures("outward"), pytest.mark.django_db(transaction=True)]
 
@@ -52,6 +56,16 @@ async def test_a_card_of_0_3_may_mean_1_0(old):
     old.sent, old.others = events({"task": task("COMPLETED")}), {}
     async with a2a_client.connect(card_at(old.url, version="0.3", streams=False)) as peer:
         assert await states(peer) == ["TASK_STATE_COMPLETED"]
+
+
+async def test_the_paths_of_the_other_version_are_tried():
+    async def answer(_: Request) -> Response:
+        return JSONResponse({"task": task("COMPLETED")})
+
+    app = Starlette(routes=[Route("/v1/message:send", answer, methods=["POST"])])
+    with serving_app(app) as url:
+        async with a2a_client.connect(card_at(url.rstrip("/"), "HTTP+JSON", streams=False)) as peer:
+            assert await states(peer) == ["TASK_STATE_COMPLETED"]
 
 
 @pytest.mark.parametrize("code", [-32601, -32600, -32009])
