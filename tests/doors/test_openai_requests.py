@@ -86,6 +86,13 @@ CHATTING = {"model": "speaking", "messages": HELLO}
         (CHAT, {"model": "speaking", "messages": [*HELLO, {"role": "assistant", "content": "x"}]}, "messages"),
         (CHAT, {**CHATTING, "n": 2}, "n"),
         (CHAT, {**CHATTING, "tool_choice": "required"}, "tool_choice"),
+        (CHAT, {**CHATTING, "tool_choice": {"type": "odd"}}, "tool_choice"),
+        (CHAT, {**CHATTING, "max_tokens": 0}, "max_tokens"),
+        (CHAT, {**CHATTING, "response_format": {"type": "json_object"}}, "response_format"),
+        (CHAT, {**CHATTING, "response_format": {"type": "odd"}}, "response_format"),
+        (RESPONSES, {"model": "speaking", "input": "x", "text": {"format": {"type": "json_schema"}}}, "text.format"),
+        (RESPONSES, {"model": "speaking", "input": "x", "conversation": 5}, "conversation"),
+        (RESPONSES, {"model": "speaking", "input": [{"role": "odd", "content": "x"}]}, "input[0].role"),
         (CHAT, {**CHATTING, "metadata": {"session": 1}}, "metadata.session"),
         (CHAT, {**CHATTING, "stream": True, "metadata": {"session": "a\nb"}}, "metadata.session"),
         (RESPONSES, {"model": "speaking", "input": "x", "user": f"session:{'a' * 300}"}, "metadata.session"),
@@ -116,8 +123,8 @@ ANYTHING = some.recursive(
     lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-NAMES = """messages input stream metadata user tool_choice n stream_options instructions role content type text
-    image_url file input_audio previous_response_id"""
+NAMES = """messages input stream metadata user tools tool_choice tool_calls n stream_options instructions role content
+    type text image_url file input_audio previous_response_id call_id output conversation"""
 FIELDS = some.sampled_from(NAMES.split())
 PART = some.dictionaries(FIELDS, ANYTHING, max_size=4)
 ROLE = some.sampled_from(["user", "assistant", "tool"])
@@ -133,5 +140,6 @@ def test_whatever_a_body_holds_is_read_or_refused(ada, speaking, kind, body):
     with suppress(Refusal):
         request = kind.read({"model": "speaking", **body})
         assert isinstance(request.session, str)
+        request.wishes(body)
         assert threads.message_of(speaking, request.messages)["parts"]
         threads.session_of(ada.principal, speaking, request.messages)
