@@ -6,6 +6,7 @@ which the response's header `Warning` says, or is refused where the client could
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -109,19 +110,30 @@ async def honored_by(agent: Agent) -> Sequence[Wish]:
         return ()
 
 
-def results_message(principal: Principal, agent: Agent, results: Mapping[str, Any]) -> JSON | None:
+def json_or_text(text: str) -> Any:
+    """What a tool gave, as JSON if it is."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def results_message(
+    principal: Principal, agent: Agent, results: Mapping[str, Any], message_id: str = ""
+) -> JSON | None:
     """The fields of the message that answers a task's calls; None if no task waits for one of these results.
 
-    `results`: by the calls' ids. A repeated request has the same message's id.
+    `results`: by the calls' ids; `message_id`: by default the same for the same calls, so that a request that is sent
+    again is told from another.
     """
     named = {found: result for one, result in results.items() if (found := CALL_ID.fullmatch(one))}
     for task_id in {found[1] for found in named}:
         own = {found[2]: result for found, result in named.items() if found[1] == task_id}
-        message_id = f"results-{task_id}-{digest_of(sorted(own))[:16]}"
-        if _waits(principal, agent, task_id, own) or turns.sent_before(principal, agent, message_id):
+        key = message_id or f"results-{task_id}-{digest_of(sorted(own))[:16]}"
+        if _waits(principal, agent, task_id, own) or turns.sent_before(principal, agent, key):
             data = [{"callId": call, "result": result} for call, result in own.items()]
             return {
-                "messageId": message_id,
+                "messageId": key,
                 "taskId": str(uuid.UUID(task_id)),
                 "parts": [{"data": {RESULTS: data}}],
             }

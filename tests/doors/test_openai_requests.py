@@ -85,6 +85,9 @@ CHATTING = {"model": "speaking", "messages": HELLO}
         (CHAT, {"model": "speaking", "messages": []}, "messages"),
         (CHAT, {"model": "speaking", "messages": [*HELLO, {"role": "assistant", "content": "x"}]}, "messages"),
         (CHAT, {**CHATTING, "n": 2}, "n"),
+        (CHAT, {**CHATTING, "stop": 5}, "stop"),
+        (CHAT, {"model": "speaking", "messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
+        (CHAT, {"model": "speaking", "messages": [{"role": "user", "content": [{}]}]}, "messages[0].content[0].type"),
         (CHAT, {**CHATTING, "tool_choice": "required"}, "tool_choice"),
         (CHAT, {**CHATTING, "tool_choice": {"type": "odd"}}, "tool_choice"),
         (CHAT, {**CHATTING, "max_tokens": 0}, "max_tokens"),
@@ -106,7 +109,7 @@ CHATTING = {"model": "speaking", "messages": HELLO}
 async def test_a_wrong_field_is_named(post, speaking, path, body, param):
     status, error = await post(path, body)
     assert (status, error["type"]) == (400, "invalid_request_error")
-    assert param in error["param"]
+    assert error["param"].endswith(param)
     assert await db.run(Context.objects.count) == 0
 
 

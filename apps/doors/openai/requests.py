@@ -35,12 +35,25 @@ class Content(Body):
     type: str
     text: Text | None = None
     refusal: Text | None = None
-    image_url: Text | Struct | None = None
+    image_url: Value = None
     file: Struct | None = None
     input_audio: Struct | None = None
     file_data: Text | None = None
     file_url: Text | None = None
     filename: Text | None = None
+
+
+def _contents(given: Any) -> Any:
+    """A text is a list of one part."""
+    if isinstance(given, str):
+        return [{"type": "text", "text": given}]
+    if given is None or isinstance(given, list):
+        return given
+    raise ValueError("Must be a text, or a list of parts.")
+
+
+def _listed(given: Any) -> Any:
+    return [given] if isinstance(given, str) else given
 
 
 class Function(Body):
@@ -59,7 +72,7 @@ class Message(Body):
     """A message of a thread, or an item of a response's input."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: Text | list[Content] | None = None
+    content: Annotated[list[Content] | None, BeforeValidator(_contents)] = None
     type: Text = "message"
     tool_calls: list[Call] | None = None
     tool_call_id: Text = ""
@@ -67,8 +80,6 @@ class Message(Body):
 
     @property
     def contents(self) -> list[Content]:
-        if isinstance(self.content, str):
-            return [Content(type="text", text=self.content)]
         return self.content or []
 
     @property
@@ -87,6 +98,10 @@ class Message(Body):
         return "\n".join(filter(None, [words, *calls]))
 
 
+def spoken(role: str, text: str) -> Message:
+    return Message.model_validate({"role": role, "content": text})
+
+
 class StreamOptions(Body):
     include_usage: bool = False
 
@@ -102,7 +117,7 @@ class Common(Body):
     tool_choice: Value = None
     temperature: Annotated[Number, Field(ge=0, le=2)] | None = None
     top_p: Annotated[Number, Field(ge=0, le=1)] | None = None
-    stop: Text | Annotated[list[Text], Field(max_length=16)] | None = None
+    stop: Annotated[list[Text] | None, BeforeValidator(_listed), Field(max_length=16)] = None
     parallel_tool_calls: bool | None = None
 
     @property
@@ -120,8 +135,6 @@ class Common(Body):
             for field, name in wishes.SETTINGS.items()
             if (value := getattr(self, field, None)) is not None
         }
-        if isinstance(self.stop, str):
-            settings["stop_sequences"] = "stop", [self.stop]
         tools, no_effect = wishes.function_tools(self.tools)
         if tools and self.parallel_tool_calls is False:
             settings["parallel_tool_calls"] = "parallel_tool_calls", False
@@ -216,7 +229,7 @@ class ResponseRequest(Common):
     @property
     def messages(self) -> list[Message]:
         """The input, and the instructions as a message."""
-        return [*self.input, *([Message(role="developer", content=self.instructions)] if self.instructions else [])]
+        return [*self.input, *([spoken("developer", self.instructions)] if self.instructions else [])]
 
     @property
     def session(self) -> str:

@@ -7,20 +7,18 @@ generated again, an older message was edited), a new session begins with a copy 
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile
-from typing import Any
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.api.framework.views import IDEMPOTENCY_HEADER
 from apps.doors import turns
-from apps.doors.clients import results_message
-from apps.doors.openai.requests import Content, Message, checked_message, parts_of, user_message
+from apps.doors.clients import json_or_text, results_message
+from apps.doors.openai.requests import Content, Message, checked_message, parts_of, spoken, user_message
 from apps.engine import accept, activity
 from apps.engine.send import Sent
 from apps.record import ledger, lineage, lookup
@@ -58,7 +56,7 @@ def answer_of(principal: Principal, agent: Agent, messages: Sequence[Message], s
     Raises InvalidParams.
     """
     said = newest(messages)
-    results = {one.tool_call_id: _result(one) for one in said if one.is_result}
+    results = {one.tool_call_id: json_or_text(one.words) for one in said if one.is_result}
     answer = results_message(principal, agent, results) if results else None
     if answer is None:
         return None
@@ -67,17 +65,10 @@ def answer_of(principal: Principal, agent: Agent, messages: Sequence[Message], s
     return checked_message(agent, {**answer, **place, **metadata_of(messages, told)})
 
 
-def _result(message: Message) -> Any:
-    try:
-        return json.loads(message.words)
-    except ValueError:
-        return message.words
-
-
 def _in_words(result: Message, messages: Sequence[Message]) -> Message:
     calls = {call.id: call.function.name for one in messages for call in one.tool_calls or ()}
     name = calls.get(result.tool_call_id) or "the tool"
-    return Message(role="user", content=f"The result of {name}: {result.words}")
+    return spoken("user", f"The result of {name}: {result.words}")
 
 
 def sent_before(principal: Principal, agent: Agent, message: JSON) -> Sent | None:
@@ -127,7 +118,7 @@ def _resolved(principal: Principal, message: Message) -> Message:
         return message
     said = Recorded.objects.filter(context=context, role=Recorded.Role.AGENT, index__gte=int(found[2]))
     row = said.order_by("index").first()
-    return message.model_copy(update={"content": _words_in(row)}) if row else message
+    return spoken("assistant", _words_in(row)) if row else message
 
 
 def _words_in(row: Recorded) -> str:
