@@ -167,7 +167,7 @@ def _message(principal: Principal, agent: Agent, asked: types.RunAgentInput, wis
     told |= {"forwardedProps": asked.forwarded_props}
     given, prompts = {name: value for name, value in told.items() if value}, _instructions(asked)
     metadata = wished | ({"agui": given} if given else {}) | ({"instructions": prompts} if prompts else {})
-    said = {"messageId": asked.run_id, "contextId": asked.thread_id, "role": "ROLE_USER"}
+    said: JSON = {"messageId": asked.run_id, "contextId": asked.thread_id, "role": "ROLE_USER"}
     said |= {"metadata": metadata} if metadata else {}
     try:
         message = SendMessageRequest.read({"message": said | _said(principal, agent, asked)}, agent).message.stored()
