@@ -26,7 +26,7 @@ from apps.record.errors import InvalidParams, TaskNotFound
 from apps.record.events import JSON
 from apps.record.models import Task, TaskState
 
-TOOL_NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
+TOOL_NAME = re.compile(r"[\w-]{1,64}", re.ASCII)
 MAX_TOOLS = 128
 CALL_ID = re.compile(r"call_([0-9a-f]{32})_(\w{1,32})", re.ASCII)
 """The id of a `turns.ClientCall`: the task, and the call's id in it."""
@@ -89,7 +89,7 @@ class Wishes:
 def _checked_tool(at: int, tool: Any) -> JSON:
     name = tool.get("name") if isinstance(tool, dict) else None
     if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
-        raise InvalidParams("Must have 1 to 64 letters, digits, and . _ -.", f"tools[{at}].name")
+        raise InvalidParams("Must have 1 to 64 letters, digits, _ and -.", f"tools[{at}].name")
     description, parameters = tool.get("description") or "", tool.get("parameters") or {}
     if not isinstance(description, str):
         raise InvalidParams("Must be a string.", f"tools[{at}].description")

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 import db
 from apps.record import projection
 from apps.record.models import Context, Task
+from tests.agents.definitions import clerk
 from tests.llm.conftest import endpoint as endpoint
 from tests.llm.endpoint import calls, says
 
@@ -143,6 +144,16 @@ async def test_settings_reach_the_model(client, modeled, worker, endpoint):
     first, second = endpoint.requests
     assert (first["stop"], first["seed"], first["temperature"]) == (["END"], 7, 0.5)
     assert [one.get("max_tokens") or one.get("max_completion_tokens") for one in (first, second)] == [50, 60]
+
+
+async def test_agents_without_code_honor_clients(client, worker, endpoint):
+    await db.run(clerk, max_tokens=40)
+    endpoint.replies = [calls(ROME), says("20°.")]
+    first = (await chat(client, HELLO, "clerk", tools=[CHAT_TOOL], max_tokens=50)).choices[0].message
+    thread = [*HELLO, first.model_dump(exclude_none=True), result(first.tool_calls[0])]
+    assert (await chat(client, thread, "clerk")).choices[0].message.content == "20°."
+    asked = endpoint.requests[0]
+    assert (asked.get("max_tokens") or asked.get("max_completion_tokens")) == 40
 
 
 async def test_what_has_no_effect_is_a_warning(client, speaking, worker):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import CallClient, Completed, Message, SkillHandler, TaskContext, testing
+from agentkit import CallClient, Completed, Message, ResponseType, SkillHandler, TaskContext, runner, testing, tool
 from agentkit.llm import LlmWorker
 from tests.llm.endpoint import Endpoint, calls, says
 
@@ -56,6 +56,38 @@ async def test_own_tools_work_beside_the_clients(endpoint: Endpoint):
     assert third.outcome.message == "Done."
     results = " ".join(one["content"] for one in endpoint.requests[2]["messages"] if one["role"] == "tool")
     assert all(word in results for word in ("cold", "8", "warm"))
+
+
+@tool(needs_approval=True)
+def erase(name: str) -> str:
+    """Erases a file."""
+    return f"{name} is gone"
+
+
+async def test_people_approve_before_the_client_is_asked(endpoint: Endpoint):
+    endpoint.replies = [calls(("erase", {"name": "a.txt"}), ("weather", {})), says("Done.")]
+    worker = LlmWorker("Help.", [erase])
+    first = await testing.run(lambda task: worker.sync(task), said("Both.", tools=[TOOL]))
+    assert not isinstance(first.outcome, CallClient)
+    second = await first.answer("approve")
+    assert isinstance(second.outcome, CallClient)
+    third = await second.answer(given((second.outcome.calls[0], "cold")))
+    assert third.said == "Done."
+    results = " ".join(one["content"] for one in endpoint.requests[1]["messages"] if one["role"] == "tool")
+    assert all(word in results for word in ("a.txt is gone", "cold"))
+
+
+class Brief(SkillHandler):
+    response_type = ResponseType.MESSAGE
+
+    async def on_request(self, task: TaskContext) -> str:
+        return await LlmWorker("Help.").run(task)
+
+
+async def test_a_clients_tool_takes_a_task(endpoint: Endpoint):
+    endpoint.replies = [calls(("weather", {}))]
+    with pytest.raises(runner.NeedsTask):
+        await runner.answer(Brief(), said("Weather?", tools=[TOOL]))
 
 
 async def test_words_instead_of_results_reach_the_model(endpoint: Endpoint):

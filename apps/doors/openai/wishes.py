@@ -38,7 +38,8 @@ WITHOUT_EFFECT = (
 
 
 def fields_without_effect(body: JSON) -> list[str]:
-    return [name for name in WITHOUT_EFFECT if body.get(name)]
+    found = [name for name in WITHOUT_EFFECT if body.get(name)]
+    return found + (["modalities"] if body.get("modalities") not in (None, [], ["text"]) else [])
 
 
 def function_tools(tools: Any) -> tuple[list[Any], list[str]]:
