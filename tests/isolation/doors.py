@@ -49,6 +49,7 @@ KINDS: dict[str, dict[str, str]] = {
     OPENAI: {
         "model": "agent",
         "metadata.session": "contextId",
+        "conversation": "contextId",
         "conversation.id": "contextId",
         "previous_response_id": "response",
         "user": "contextId",
