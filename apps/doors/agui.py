@@ -187,10 +187,11 @@ def _said(principal: Principal, agent: Agent, asked: types.RunAgentInput) -> JSO
     newest = _newest(asked.messages)
     results = {one.tool_call_id: _result(one) for one in newest if isinstance(one, types.ToolMessage)}
     answer = results_message(principal, agent, results, run_key(asked)) if results else None
-    if answer is None:
-        return {"parts": [part for one in newest for part in _parts(one)]}
-    spoken = [part for one in newest if isinstance(one, types.UserMessage) for part in _parts(one)]
-    return {"parts": [*answer["parts"], *spoken], "taskId": answer["taskId"]}
+    spoken = [one for one in newest if isinstance(one, types.UserMessage)]
+    if answer is None:  # other results are the agent's own, unless nothing else is said
+        return {"parts": [part for one in spoken or newest for part in _parts(one)]}
+    parts = [part for one in spoken for part in _parts(one)]
+    return {"parts": [*answer["parts"], *parts], "taskId": answer["taskId"]}
 
 
 def _result(message: types.ToolMessage) -> Any:

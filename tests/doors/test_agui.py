@@ -241,6 +241,13 @@ async def test_a_result_for_somebody_elses_call_is_words(events, modeled, worker
     assert await db.run(Task.objects.filter(state="input-required").count) == 1
 
 
+async def test_results_of_the_agents_tools_are_not_said_again(events, speaking, worker):
+    call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    made = {"id": "a", "role": "assistant", "toolCalls": [call]}
+    told = {"id": "t", "role": "tool", "toolCallId": "c", "content": "3 degrees"}
+    assert text(await events(run(user("tool"), made, told, user("again")))) == "again"
+
+
 async def test_tools_that_an_agent_does_not_use_are_a_warning(post, speaking, worker):
     response = await post(run(user("hello"), tools=[TOOL]))
     assert "tools" in response["Warning"]
