@@ -62,7 +62,7 @@ class CallClient(InputRequired):
         super().__post_init__()
         if self.message is None:
             names = ", ".join(str(one["name"]) for one in self.calls)
-            parts = [text_part(f"It waits for what the client does: {names}."), data_part({CALLS: list(self.calls)})]
+            parts = [text_part(f"Waiting for your program to run {names}."), data_part({CALLS: list(self.calls)})]
             object.__setattr__(self, "message", parts)
 
 
