@@ -16,6 +16,7 @@ import db
 from agentkit import (
     Artifact,
     AuthRequired,
+    CallClient,
     Completed,
     Failed,
     InputRequired,
@@ -48,6 +49,7 @@ STATES: dict[type[Outcome], TaskState] = {
     Completed: TaskState.COMPLETED,
     InputRequired: TaskState.INPUT_REQUIRED,
     PaymentRequired: TaskState.INPUT_REQUIRED,
+    CallClient: TaskState.INPUT_REQUIRED,
     AuthRequired: TaskState.AUTH_REQUIRED,
     Failed: TaskState.FAILED,
     Rejected: TaskState.REJECTED,
@@ -114,7 +116,7 @@ class Ending:
     @property
     def is_repeated(self) -> bool:
         """Will the turn start again, after the answer to a child's question or about a tool call?"""
-        return self.child is not None or (isinstance(self.outcome, InputRequired) and bool(self.outcome.calls))
+        return self.child is not None or (isinstance(self.outcome, InputRequired) and self.outcome.repeats)
 
     @property
     def result(self) -> str:
