@@ -33,6 +33,14 @@ async def test_a_webhook_is_made_changed_paused_and_deleted_and_its_secret_shown
     assert (await ada_calls.get(address)).status == 404
 
 
+async def test_how_another_sender_signs_is_kept_and_changed(ada_calls: Caller, echo: Agent) -> None:
+    signature = {"header": "X-Sign", "timestampHeader": "X-Time", "encoding": "base64"}
+    made = (await ada_calls.post("/webhooks", NEW | {"scheme": "hmac", "signature": signature})).body
+    assert made["signature"] == signature
+    changed = await ada_calls.patch(f"/webhooks/{made['id']}", {"signature": {"header": "X-Other"}})
+    assert changed.body["signature"] == {"header": "X-Other"}
+
+
 async def test_events_are_listed_and_sent_again(ada_calls: Caller, echo: Agent) -> None:
     address = f"/webhooks/{(await ada_calls.post('/webhooks', NEW)).body['id']}"
     webhook = await IncomingWebhook.objects.select_related("agent").aget()
@@ -73,6 +81,9 @@ async def test_wrong_webhooks_are_refused_by_field(ada_calls: Caller, echo: Agen
         ({"onlyIf": "="}, "onlyIf"),
         ({"scheme": "other"}, "scheme"),
         ({"scheme": "standard", "secret": "whsec_x"}, "secret"),
+        ({"scheme": "hmac"}, "signature.header"),
+        ({"scheme": "hmac", "signature": {"header": "X-Sign", "signed": "{time}"}}, "signature.signed"),
+        ({"signature": {"header": "X-Sign"}}, "signature"),
         ({"pausedAt": None}, "pausedAt"),
     ):
         refused = await ada_calls.post("/webhooks", {**NEW, **wrong})
