@@ -63,7 +63,7 @@ class WebhookForm(forms.Form):
         choices=[(name, name) for name in webhook_signatures.ENCODINGS],
         widget=forms.Select({"data-schemes": "hmac"}),
     )
-    prefix = forms.CharField(label="Before the signature", required=False, max_length=50, widget=_option())
+    prefix = forms.CharField(label="Before the signature", required=False, max_length=50, widget=_option())  # type: ignore[assignment]
     timestamp_header = forms.CharField(
         label="Header with the time",
         required=False,
