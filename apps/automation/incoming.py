@@ -139,7 +139,7 @@ def check_templates(webhook: IncomingWebhook) -> None:
 def _checked_sources(webhook: IncomingWebhook) -> dict[Path, Source]:
     """All templates. Raises InvalidFields if they are too many or too large."""
     problems, sources = [], _sources(webhook)
-    if len(strict_json.canonical(webhook.inputs)) > targets.MAX_INPUT_BYTES:
+    if strict_json.size_of(webhook.inputs) > targets.MAX_INPUT_BYTES:
         problems.append(("inputs", f"Must have at most {targets.MAX_INPUT_BYTES // 1024} KiB."))
     if sum(path[:1] == INPUTS for path in sources) > MOST_TEMPLATES:
         problems.append(("inputs", f"Must have at most {MOST_TEMPLATES} texts."))
@@ -212,7 +212,7 @@ def _filled(webhook: IncomingWebhook, values: Mapping[Path, Any], names: JSON) -
         inputs = {"event": kind, "body": names["body"]} if kind else {"body": names["body"]}
     try:
         filled = Filled(strict_json.to_storable(text), strict_json.to_storable(inputs))
-        size = len(strict_json.canonical(filled.inputs))
+        size = strict_json.size_of(filled.inputs)
     except ValueError as error:  # such as NaN
         raise TemplateProblem(f"The inputs cannot be kept: {error}") from None
     if size > targets.MAX_INPUT_BYTES:

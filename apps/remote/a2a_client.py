@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -39,7 +40,8 @@ from apps.remote import cards
 from apps.remote.authentication import credentials
 from apps.remote.authentication.http_auth import SigningAuth
 from apps.remote.cards import HTTP_JSON, JSONRPC, Interface, choose_interface
-from apps.remote.errors import BadCard, Misbehaved, Refused
+from apps.remote.errors import BadCard, Misbehaved, Refused, Unsendable
+from apps.remote.exact_numbers import NONE, Indistinct, large_integers, whole_numbers
 from apps.remote.transport import CallClient, pooled_transport
 from outbound.transports import Transport
 
@@ -133,11 +135,13 @@ class Peer:
         """
         request = SendMessageRequest()
         body = {"message": message, "configuration": configuration or {}, "metadata": metadata or {}}
-        json_format.ParseDict(
-            {name: value for name, value in body.items() if value or name == "configuration"}, request
-        )
+        with sendable_numbers():
+            rewrite_body = self._exact_body(message, metadata)
+            json_format.ParseDict(
+                {name: value for name, value in body.items() if value or name == "configuration"}, request
+            )
         check = EventCheck(message.get("taskId", ""), message.get("contextId", ""))
-        client, sdk = self._make_client(with_exact_message(message))
+        client, sdk = self._make_client(rewrite_body)
         used = {self._extensions_header: ", ".join(message["extensions"])} if message.get("extensions") else {}
         if streaming and self.streams:
             try:
@@ -152,7 +156,7 @@ class Peer:
             request.configuration.return_immediately = True
         with sdk_failures():
             answer = await sdk.send_message(request, context=self._context(used))
-        yield check.check_event(to_json(answer, self._original_json(client)))
+        yield check.check_event(self._json_of(answer, client))
 
     async def subscribe(self, task_id: str, *, after: str = "") -> AsyncGenerator[JSON]:
         """The events of a task from now on, or after the event `after` if the agent supports that."""
@@ -168,20 +172,20 @@ class Peer:
         request = GetTaskRequest(id=self._path_id(task_id), history_length=history_length)
         with sdk_failures():
             task = await sdk.get_task(request, context=self._context())
-        return EventCheck(task_id).check_task(to_json(task, self._original_json(client)))
+        return EventCheck(task_id).check_task(self._json_of(task, client))
 
     async def cancel(self, task_id: str) -> JSON:
         client, sdk = self._make_client()
         with sdk_failures():
             task = await sdk.cancel_task(CancelTaskRequest(id=self._path_id(task_id)), context=self._context())
-        return EventCheck(task_id).check_task(to_json(task, self._original_json(client)))
+        return EventCheck(task_id).check_task(self._json_of(task, client))
 
     async def set_webhook(self, task_id: str, config: Mapping[str, Any]) -> JSON:
         client, sdk = self._make_client()
         request = json_format.ParseDict({**config, "taskId": self._path_id(task_id)}, TaskPushNotificationConfig())
         with sdk_failures():
             answer = await sdk.create_task_push_notification_config(request, context=self._context())
-        kept = to_json(answer, self._original_json(client))
+        kept = self._json_of(answer, client)
         if kept.get("taskId", task_id) != task_id:
             raise Misbehaved("The agent answers with the webhook of another task.")
         return kept
@@ -198,11 +202,15 @@ class Peer:
             async with aclosing(call(request, context=self._context(headers))) as events:
                 async for event in events:
                     self.event_id = client.event_id
-                    yield check.check_event(to_json(event, self._original_json(client)))
+                    yield check.check_event(self._json_of(event, client))
 
-    def _make_client(self, rewrite_body: Callable[[JSON], JSON] | None = None) -> tuple[CallClient, ClientTransport]:
-        if rewrite_body is None or self.interface.is_old:
-            rewrite_body = whole_numbers
+    def _exact_body(self, message: JSON, metadata: Mapping[str, Any] | None) -> Callable[[JSON], JSON]:
+        """Restores in a request what protobuf changes. Raises Indistinct for numbers that it cannot restore."""
+        if not self.interface.is_old:
+            return with_exact_message(message, metadata)
+        return partial(whole_numbers, large=large_integers([message, metadata and dict(metadata)]))
+
+    def _make_client(self, rewrite_body: Callable[[JSON], JSON] = whole_numbers) -> tuple[CallClient, ClientTransport]:
         client = CallClient(self._transport, self.interface, self._auth, rewrite_body)
         sdk = TRANSPORTS[self.interface.binding, self.interface.version](client, self.card, self.interface.url)
         return client, TenantTransportDecorator(sdk, self.interface.tenant) if self.interface.tenant else sdk
@@ -210,9 +218,12 @@ class Peer:
     def _context(self, headers: Mapping[str, str] | None = None) -> ClientCallContext:
         return ClientCallContext(service_parameters={**self._headers, **(headers or {})})
 
-    def _original_json(self, client: CallClient) -> Any:
-        """The agent's own JSON of its last answer or event; None for 0.3, which has another shape."""
-        return None if self.interface.is_old else client.value
+    def _json_of(self, message: Message, client: CallClient) -> JSON:
+        """With the numbers of the agent's own JSON, its last answer or event; 0.3 has another shape."""
+        if not self.interface.is_old:
+            return to_json(message, client.value)
+        with sdk_failures():
+            return to_json(message, large=large_integers(client.value))
 
     @property
     def _extensions_header(self) -> str:
@@ -227,8 +238,20 @@ class Peer:
 def sdk_failures() -> Iterator[None]:
     try:
         yield
-    except (A2AError, json_format.ParseError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except Indistinct as error:
+        raise Misbehaved(f"{error}, which this version of A2A cannot keep.") from error
+    except (A2AError, json_format.ParseError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise Misbehaved("The agent's answer does not have the form that A2A gives it.") from error
+
+
+@contextmanager
+def sendable_numbers() -> Iterator[None]:
+    """Raises Unsendable for numbers that would reach the agent as other ones."""
+    try:
+        yield
+    except (Indistinct, OverflowError) as error:
+        reason = str(error) if isinstance(error, Indistinct) else "A number is beyond 10^308"
+        raise Unsendable(f"{reason}, so the agent would get another one. Send such numbers as text.") from error
 
 
 class EventCheck:
@@ -292,16 +315,16 @@ def _check_artifact(artifact: Any) -> None:
     _check_id(artifact["artifactId"], "an artifact")
 
 
-def to_json(message: Message, sent: Any = None) -> JSON:
+def to_json(message: Message, sent: Any = None, large: Mapping[float, int] = NONE) -> JSON:
     """The message as A2A 1.0 JSON.
 
     The original JSON, `sent`, adds what protobuf loses: unknown fields and states, and exact numbers. Whole numbers are
-    integers: many agents get `[1]`, and make `[1.0]` of it on the way through protobuf.
+    integers: many agents get `[1]`, and make `[1.0]` of it on the way through protobuf. `large`: those beyond 2**53.
     """
     value: JSON = json_format.MessageToDict(message)
     if isinstance(sent, dict):
         _complete(value, sent, message.DESCRIPTOR)
-    whole: JSON = whole_numbers(value)
+    whole: JSON = whole_numbers(value, large)
     return whole
 
 
@@ -330,23 +353,15 @@ def _complete_inner(value: JSON, given: Any, field: FieldDescriptor) -> None:
         _complete(value[name], given, kind)
 
 
-def with_exact_message(message: JSON) -> Callable[[JSON], JSON]:
-    """Puts the message into the body of a 1.0 request unchanged."""
+def with_exact_message(message: JSON, metadata: Mapping[str, Any] | None = None) -> Callable[[JSON], JSON]:
+    """Puts message and metadata into the body of a 1.0 request unchanged."""
 
     def put(body: JSON) -> JSON:
         inner = body.get("params", body)
         if "message" in inner:
             inner["message"] = message
+            if metadata:
+                inner["metadata"] = dict(metadata)
         return body
 
     return put
-
-
-def whole_numbers(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return int(value)
-    if isinstance(value, dict):
-        return {name: whole_numbers(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [whole_numbers(inner) for inner in value]
-    return value
