@@ -499,7 +499,7 @@ SPECTACULAR_SETTINGS = {
 }
 
 # A2A
-CARDS_FOR_OLD_CLIENTS = env.bool("CARDS_FOR_OLD_CLIENTS", default=False)  # whether agent-card.json serves 0.3 too
+CARDS_FOR_OLD_CLIENTS = env.bool("CARDS_FOR_OLD_CLIENTS", default=True)  # whether agent-card.json serves 0.3 too
 A2A_PREVIEW = env.bool("A2A_PREVIEW", default=False)  # whether A2A 1.1, which is a draft, is served
 A2A_POLL_SECONDS = 25.0  # the longest wait of a GetTask with `currentGeneration`
 

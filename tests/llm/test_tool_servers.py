@@ -5,12 +5,14 @@ import logging
 import shlex
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 import outbound
 from agentkit import AgentFailure, Completed, HandlerError, TaskContext, ToolResult, testing
-from agentkit.llm import LlmWorker, McpServer
+from agentkit.llm import LlmWorker, McpServer, mcp_servers
+from agentkit.llm.toolsets import connected
 from tests.llm import tool_servers
 from tests.llm.endpoint import Endpoint, calls, says
 
@@ -127,6 +129,45 @@ async def test_a_program_is_started_where_settings_name_it_and_no_other(endpoint
     assert "MCP_STDIO_ALLOW" in run.outcome.message
     with pytest.raises(AgentFailure, match="MCP_STDIO_ALLOW"):
         await LlmWorker("Help.", [McpServer(command=["true"])]).run(message="x")
+
+
+def programs() -> list[str]:
+    """Command lines of this process's children that are tool servers."""
+    children = [*Path("/proc/self/task").glob("*/children")]
+    ids = [each for one in children for each in one.read_text().split()]
+    lines = [Path(f"/proc/{one}/cmdline").read_bytes().decode() for one in ids if Path(f"/proc/{one}").exists()]
+    return [line for line in lines if "tests.llm.tool_servers" in line or "sleep" in line]
+
+
+async def test_a_turns_program_ends_with_it(endpoint: Endpoint, settings):
+    settings.MCP_STDIO_ALLOW = [shlex.join(PROGRAM)]
+    endpoint.replies = [calls(("add", {"a": 2, "b": 3})), says("5")]
+    assert isinstance((await worked(McpServer(command=PROGRAM))).outcome, Completed)
+    assert programs() == []
+
+
+async def test_a_stopped_turns_program_ends(endpoint: Endpoint, settings):
+    settings.MCP_STDIO_ALLOW = [shlex.join(PROGRAM)]
+    is_connected = asyncio.Event()
+
+    async def turn() -> None:
+        async with connected([McpServer(command=PROGRAM)]):
+            is_connected.set()
+            await asyncio.Event().wait()
+
+    running = asyncio.create_task(turn())
+    await is_connected.wait()
+    assert len(programs()) == 1
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert programs() == []
+
+
+async def test_a_program_that_never_greets_is_ended(endpoint: Endpoint, settings, monkeypatch):
+    settings.MCP_STDIO_ALLOW = ["sleep 1000"]
+    monkeypatch.setattr(mcp_servers, "START_SECONDS", 0.1)
+    assert (await worked(McpServer(command=["sleep", "1000"]))).outcome.code == "tools_unreachable"
+    assert programs() == []
 
 
 def test_a_server_has_either_a_url_or_a_command_its_name_shows_no_query_and_its_keys_are_known():

@@ -65,4 +65,4 @@ def _transport(server: McpServer) -> ClientTransport:
             "tools_forbidden",
         )
     program, *arguments = server.command
-    return StdioTransport(program, arguments)
+    return StdioTransport(program, arguments, keep_alive=False)  # it ends with the connection
