@@ -13,10 +13,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 import db
-from apps.accounts import quotas
+from apps.accounts import quotas, webhook_signatures
 from apps.api.framework.problems import NotFound
 from apps.api.framework.schema import documented
-from apps.api.framework.serializers import Body, Choice, Line, Listing, Shape, Struct, page_of
+from apps.api.framework.serializers import AnyValue, Body, Choice, Line, Listing, Shape, Struct, camel, page_of
 from apps.api.framework.views import Endpoint
 from apps.api.messages import MAX_TEXT
 from apps.api.shapes import JSON, optional_timestamp, timestamp
@@ -35,6 +35,22 @@ EXAMPLE = {
 NAMES = "It may use `body`, `headers` (by lower-case names), `event.id` and `event.type`."
 
 
+@extend_schema_serializer(component_name="WebhookSignature")
+class Signature(Body):
+    header = Line(max_length=100, help_text="The header with the signature, such as `X-Signature`.")
+    algorithm = Choice(webhook_signatures.ALGORITHMS, required=False, help_text="By default sha256.")
+    encoding = Choice(webhook_signatures.ENCODINGS, required=False, help_text="By default hex.")
+    prefix = Line(required=False, max_length=50, allow_blank=True, help_text="Before the signature: `sha256=`.")
+    timestamp_header = Line(
+        required=False, max_length=100, allow_blank=True,
+        help_text="The header with the time, in seconds or milliseconds since 1970, which may be five minutes off.",
+    )  # fmt: skip
+    signed = Line(
+        required=False, max_length=100, allow_blank=True,
+        help_text="What is signed. By default `{body}`, or with a time, `{timestamp}.{body}`.",
+    )  # fmt: skip
+
+
 class Templates(Body):
     agent = Line(max_length=63, help_text="The slug of the agent or the plan.")
     text = serializers.CharField(
@@ -45,6 +61,7 @@ class Templates(Body):
         required=False,
         help_text="A plan's inputs, or data that an agent gets with the text. Its texts are templates, too.",
     )
+    signature = Signature(required=False, help_text="How the sender signs; only of the scheme `hmac`.")
     only_if = Line(
         required=False, max_length=1000, allow_blank=True,
         help_text=f"An expression: events for which it does not hold start nothing. {NAMES}",
@@ -53,7 +70,7 @@ class Templates(Body):
 
 class NewWebhook(Templates):
     name = Line()
-    scheme = Choice(IncomingWebhook.Scheme.choices, help_text="How the sender shows that it knows the secret.")
+    scheme = Choice(webhook_signatures.CHOICES, help_text="How the sender shows that it knows the secret.")
     secret = Line(
         required=False, max_length=500, allow_blank=True, help_text="The sender's own. By default one is made."
     )
@@ -75,7 +92,7 @@ class NewSecret(Body):
 
 
 class Sample(Templates):
-    body = serializers.JSONField(help_text="The event's body.")
+    body = AnyValue(help_text="The event's body.")
     headers = Struct(required=False, help_text="The event's headers.")
     type = Line(required=False, allow_blank=True, max_length=200, help_text="What happened, as the sender names it.")
 
@@ -88,7 +105,8 @@ class IncomingWebhookShape(Shape):
     name = serializers.CharField()
     address = serializers.URLField(help_text="Where the sender posts its events.")
     agent = serializers.CharField(allow_null=True, help_text="The slug. Null if the agent was deleted.")
-    scheme = serializers.ChoiceField(IncomingWebhook.Scheme.choices)
+    scheme = serializers.ChoiceField(webhook_signatures.CHOICES)
+    signature = Struct(allow_null=True, help_text="Only of the scheme `hmac`.")
     text = serializers.CharField()
     inputs = Struct()
     only_if = serializers.CharField()
@@ -280,6 +298,7 @@ def webhook_json(row: IncomingWebhook) -> JSON:
         "address": incoming.address_of(row),
         "agent": row.agent.slug if row.agent else None,
         "scheme": row.scheme,
+        "signature": {camel(name): value for name, value in (row.signature or {}).items()} or None,
         "text": row.text,
         "inputs": row.inputs,
         "onlyIf": row.only_if,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -35,16 +36,27 @@ EXAMPLE = {
 }
 
 
+class LocalTime(serializers.DateTimeField):
+    """Without an offset, a time of the schedule's zone, which `schedules.preview` knows."""
+
+    def enforce_timezone(self, value: datetime.datetime) -> datetime.datetime:
+        return value
+
+
 class Timing(Body):
     kind = Choice(Schedule.Kind.choices)
     cron = Line(
-        required=False, allow_blank=True, help_text="Five fields: minute, hour, day of month, month, day of week."
+        required=False,
+        allow_blank=True,
+        help_text="Five fields: minute, hour, day of month, month, day of week. Or a name, such as `@daily`.",
     )
     every_seconds = serializers.IntegerField(
         required=False, allow_null=True, min_value=1, max_value=2_000_000_000, help_text="The interval."
     )
-    at = serializers.DateTimeField(
-        required=False, allow_null=True, help_text="When to run once, or when the interval begins."
+    at = LocalTime(
+        required=False,
+        allow_null=True,
+        help_text="When to run once, or when the interval begins. Without an offset, it is in the schedule's zone.",
     )
     time_zone = Line(required=False, max_length=64, help_text="An IANA name. By default UTC.")
 

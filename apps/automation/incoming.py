@@ -51,14 +51,13 @@ SECRET_HEADER = re.compile(r"authorization|cookie|signature|token|secret|api-?ke
 
 type Path = tuple[str | int, ...]
 State = IncomingEvent.State
-Scheme = IncomingWebhook.Scheme
 
 
 class TooManyWebhooks(UnsupportedOperation):
     """You have as many incoming webhooks as one person may have. Delete one first."""
 
 
-EDITED = ("agent", "name", "text", "inputs", "only_if", "updated_at")
+EDITED = ("agent", "name", "text", "inputs", "only_if", "signature", "updated_at")
 
 
 def save(principal: Principal, webhook: IncomingWebhook, secret: str = "") -> IncomingWebhook:
@@ -68,6 +67,8 @@ def save(principal: Principal, webhook: IncomingWebhook, secret: str = "") -> In
     """
     if webhook.agent is None or principal.user_id is None or principal.workspace_id is None:
         raise InvalidFields([("agent", targets.NO_AGENT)])
+    if problems := webhook_signatures.option_problems(webhook.scheme, webhook.signature or {}):
+        raise InvalidFields([(f"signature.{name}".rstrip("."), sentence) for name, sentence in problems])
     check_templates(webhook)
     if not webhook._state.adding:
         webhook.save(update_fields=EDITED)
@@ -138,7 +139,7 @@ def check_templates(webhook: IncomingWebhook) -> None:
 def _checked_sources(webhook: IncomingWebhook) -> dict[Path, Source]:
     """All templates. Raises InvalidFields if they are too many or too large."""
     problems, sources = [], _sources(webhook)
-    if len(strict_json.canonical(webhook.inputs)) > targets.MAX_INPUT_BYTES:
+    if strict_json.size_of(webhook.inputs) > targets.MAX_INPUT_BYTES:
         problems.append(("inputs", f"Must have at most {targets.MAX_INPUT_BYTES // 1024} KiB."))
     if sum(path[:1] == INPUTS for path in sources) > MOST_TEMPLATES:
         problems.append(("inputs", f"Must have at most {MOST_TEMPLATES} texts."))
@@ -211,7 +212,7 @@ def _filled(webhook: IncomingWebhook, values: Mapping[Path, Any], names: JSON) -
         inputs = {"event": kind, "body": names["body"]} if kind else {"body": names["body"]}
     try:
         filled = Filled(strict_json.to_storable(text), strict_json.to_storable(inputs))
-        size = len(strict_json.canonical(filled.inputs))
+        size = strict_json.size_of(filled.inputs)
     except ValueError as error:  # such as NaN
         raise TemplateProblem(f"The inputs cannot be kept: {error}") from None
     if size > targets.MAX_INPUT_BYTES:
@@ -238,19 +239,28 @@ def find_webhook(key: uuid.UUID | None) -> IncomingWebhook | None:
 
 
 def may_be_signed(webhook: IncomingWebhook, headers: Mapping[str, str]) -> bool:
-    """Before a body is received: is the bearer token right, or is there a signature to be checked?"""
-    if webhook.scheme == Scheme.BEARER:
-        return is_signed(webhook, headers, b"")
-    return webhook_signatures.has_signature(webhook.scheme, headers)
+    """Before a body is received: is the token right, or is there a signature to be checked?"""
+    keys = _keys(webhook, sql.database_time())
+    return webhook_signatures.may_be_signed(webhook.scheme, keys, headers, webhook.signature)
 
 
 def is_signed(webhook: IncomingWebhook, headers: Mapping[str, str], body: bytes) -> bool:
     """Did one of the webhook's secrets sign the request?"""
     now = sql.database_time()
-    keys = [webhook.secret]
-    if webhook.old_secret_until is not None and webhook.old_secret_until > now:
-        keys.append(webhook.old_secret)
-    return webhook_signatures.is_signed(webhook.scheme, keys, headers, body, now.timestamp())
+    keys, at = _keys(webhook, now), now.timestamp()
+    return webhook_signatures.is_signed(webhook.scheme, keys, headers, body, at, webhook.signature)
+
+
+def _keys(webhook: IncomingWebhook, now: datetime.datetime) -> list[str]:
+    is_old_one_valid = webhook.old_secret_until is not None and webhook.old_secret_until > now
+    return [webhook.secret, *([webhook.old_secret] if is_old_one_valid else [])]
+
+
+def challenge_of(webhook: IncomingWebhook, body: Any) -> str | None:
+    """What Slack wants to have repeated before it sends events to the address."""
+    is_asked = webhook.scheme == webhook_signatures.SLACK and isinstance(body, dict)
+    challenge = body.get("challenge") if is_asked and body.get("type") == "url_verification" else None
+    return challenge if isinstance(challenge, str) else None
 
 
 def receive(webhook: IncomingWebhook, headers: Mapping[str, str], body: Any, own_id: str = "") -> IncomingEvent | None:
@@ -264,10 +274,10 @@ def receive(webhook: IncomingWebhook, headers: Mapping[str, str], body: Any, own
     fields = {"kind": kind, "body": body, "headers": kept_headers(headers), "received_at": sql.database_time()}
     if webhook.paused_at is not None:
         fields |= {"state": State.IGNORED, "reason": PAUSED}
-    elif webhook.scheme == Scheme.GITHUB and kind == "ping":
+    elif webhook.scheme == webhook_signatures.GITHUB and kind == "ping":
         fields |= {"state": State.IGNORED, "reason": "GitHub tried the address."}
     is_same = Q(event_id=event_id)
-    if webhook.scheme == Scheme.GITHUB:  # which signs no id: whoever has a delivery can send it with another one
+    if webhook_signatures.scheme_of(webhook.scheme, webhook.secret, webhook.signature).signs_body_alone:
         fields["digest"] = strict_json.digest_of(body)
         is_same |= Q(digest=fields["digest"], state__in=(State.WAITING, State.STARTED))
     same = IncomingEvent.objects.filter(is_same, webhook=webhook, is_repeat=False).order_by("received_at")
@@ -285,17 +295,14 @@ def receive(webhook: IncomingWebhook, headers: Mapping[str, str], body: Any, own
 
 def _identity(webhook: IncomingWebhook, headers: Mapping[str, str], body: Any) -> tuple[str, str]:
     """The sender's id of an event, or "", and what it says happened."""
+    scheme = webhook_signatures.scheme_of(webhook.scheme, webhook.secret, webhook.signature)
     about = body if isinstance(body, dict) else {}
-    kind: Any = about.get("type", "")
-    match webhook.scheme:
-        case Scheme.GITHUB:
-            event_id, kind = headers.get("X-GitHub-Delivery", ""), headers.get("X-GitHub-Event", "")
-        case Scheme.STRIPE:
-            event_id = about.get("id", "")
-        case Scheme.STANDARD:
-            event_id = headers.get("webhook-id", "")
-        case _:
-            event_id = headers.get("Idempotency-Key", "") or headers.get("webhook-id", "")
+    ids = [headers.get(name) for name in scheme.id_headers] + [about.get(name) for name in scheme.id_fields]
+    event_id = next(filter(None, ids), "")
+    kind: Any = headers.get(scheme.kind_header, "") if scheme.kind_header else about.get("type", "")
+    if webhook.scheme == webhook_signatures.SLACK:
+        inner = about.get("event")  # in an envelope
+        kind = inner.get("type", "") if isinstance(inner, dict) else kind or about.get("command", "")
     known = event_id.replace("\0", "") if isinstance(event_id, str) else ""
     if len(known) > LONGEST_ID:
         known = hashlib.sha256(known.encode()).hexdigest()

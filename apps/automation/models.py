@@ -14,6 +14,7 @@ from django.utils import timezone
 from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import Workspace
 from apps.accounts.principals import Principal
+from apps.accounts.webhook_signatures import CHOICES
 from apps.agents.models import Agent
 from apps.record.models import Context, Task
 
@@ -137,18 +138,13 @@ class IncomingWebhookQuerySet(models.QuerySet["IncomingWebhook"]):
 class IncomingWebhook(models.Model):
     """An address at which events of another system start an agent or a plan, as its owner."""
 
-    class Scheme(models.TextChoices):
-        STANDARD = "standard", "Standard Webhooks"
-        GITHUB = "github", "GitHub"
-        STRIPE = "stripe", "Stripe"
-        BEARER = "bearer", "a bearer token"
-
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="incoming_webhooks")
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="incoming_webhooks")
     agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="incoming_webhooks")
     name = models.CharField(max_length=200)
-    scheme = models.CharField(max_length=10, choices=Scheme, help_text="How senders sign.")
+    scheme = models.CharField(max_length=10, choices=CHOICES, help_text="How senders sign.")
+    signature = models.JSONField(null=True, blank=True, help_text="Options of the scheme hmac.")
     secret = EncryptedTextField(blank=True)
     old_secret = EncryptedTextField(blank=True, help_text="The secret before, which counts for a while.")
     old_secret_until = models.DateTimeField(null=True, blank=True)

@@ -18,10 +18,11 @@ from cronsim import CronSim, CronSimError
 from django.conf import settings
 from django.core.mail import send_mail
 from django.db.models import Min, OuterRef, Q, QuerySet, Subquery
+from django.utils import timezone
 
 from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded
-from apps.automation import targets
+from apps.automation import cron, targets
 from apps.automation.models import Schedule, ScheduledRun
 from apps.engine.cancel import cancel_task
 from apps.record.errors import (
@@ -71,9 +72,12 @@ def times(schedule: Schedule, at: datetime.datetime, *, backward: bool = False) 
     """
     if schedule.kind == Schedule.Kind.CRON:
         try:
-            local = CronSim(schedule.cron, at.astimezone(zone_of(schedule.time_zone)), reverse=backward)
+            local = CronSim(cron.plain(schedule.cron), at.astimezone(zone_of(schedule.time_zone)), reverse=backward)
         except CronSimError as error:
-            raise InvalidFields([("cron", f"This is not a cron expression that ever fires: {error}.")]) from None
+            sentence = f"This is not a cron expression that ever fires: {error}. {cron.TAKEN}"
+            raise InvalidFields([("cron", sentence)]) from None
+        except ValueError as error:
+            raise InvalidFields([("cron", str(error))]) from None
         for due in local:
             yield due.astimezone(datetime.UTC)
     elif schedule.kind == Schedule.Kind.INTERVAL:
@@ -102,8 +106,13 @@ def next_times(schedule: Schedule, count: int = SHOWN) -> list[datetime.datetime
 
 
 def preview(schedule: Schedule, now: datetime.datetime, count: int = SHOWN) -> list[datetime.datetime]:
-    """The next times of a schedule that need not be saved. Raises InvalidFields if it is wrong or never runs."""
-    zone_of(schedule.time_zone)
+    """The next times of a schedule that need not be saved. Raises InvalidFields if it is wrong or never runs.
+
+    A time without offset becomes one of the schedule's zone.
+    """
+    zone = zone_of(schedule.time_zone)
+    if schedule.at is not None and timezone.is_naive(schedule.at):
+        schedule.at = schedule.at.replace(tzinfo=zone)
     shortest = settings.SCHEDULE_MIN_SECONDS
     if schedule.at is not None and abs(schedule.at - now) > FARTHEST:
         raise InvalidFields([("at", "Give a time within ten years.")])
@@ -115,8 +124,6 @@ def preview(schedule: Schedule, now: datetime.datetime, count: int = SHOWN) -> l
         if schedule.at is None or schedule.at <= now:
             raise InvalidFields([("at", "Give a time in the future.")])
         return [schedule.at]
-    if len(schedule.cron.split()) != 5:
-        raise InvalidFields([("cron", "Give five fields: minute, hour, day of month, month, day of week.")])
     found = list(islice(times(schedule, now), max(CHECKED_TIMES, count)))
     if not found:
         raise InvalidFields([("cron", "This expression never fires. Change it.")])

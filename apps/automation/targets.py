@@ -27,7 +27,7 @@ def find_target(principal: Principal, slug: str) -> Agent:
 
 def check_content(agent: Agent, text: str, inputs: JSON) -> None:
     """Whether an agent or a plan can be started with this. Raises InvalidFields."""
-    if len(strict_json.canonical(inputs)) > MAX_INPUT_BYTES:
+    if strict_json.size_of(inputs) > MAX_INPUT_BYTES:
         raise InvalidFields([("inputs", f"Must have at most {MAX_INPUT_BYTES // 1024} KiB.")])
     if agent.kind != Agent.Kind.PLAN:
         if not text.strip() and not inputs:

@@ -17,10 +17,10 @@ from django.views.decorators.csrf import csrf_exempt
 import db
 from apps.a2a import http
 from apps.a2a.errors import MethodNotAllowed, ParseError, problem
-from apps.accounts import bodies, quotas
+from apps.accounts import bodies, quotas, webhook_signatures
 from apps.accounts.principals import ANONYMOUS, address_key
 from apps.automation import incoming
-from apps.automation.models import IncomingEvent
+from apps.automation.models import IncomingEvent, IncomingWebhook
 from apps.record.content import strict_json
 from apps.record.errors import Kind, Refusal
 from apps.record.events import JSON
@@ -39,15 +39,14 @@ async def hook(request: HttpRequest, key: str) -> HttpResponse:
     try:
         if request.method != "POST":
             raise MethodNotAllowed(["POST"])
-        event = await _accept(request, key)
+        return await _accept(request, key)
     except Exception as error:
         refused = problem(error)
         body = {"error": {"code": refused.row.reason or refused.row.status, "message": refused.message}}
         return http.json_response(body, refused.row.http, refused.http_headers)
-    return http.json_response(_answer(event), 202)
 
 
-async def _accept(request: HttpRequest, key: str) -> IncomingEvent:
+async def _accept(request: HttpRequest, key: str) -> HttpResponse:
     """Raises QuotaExceeded, NotSigned, ParseError."""
     address = str(request.META.get("REMOTE_ADDR", ""))
     await db.run(quotas.count_request, ANONYMOUS, address)
@@ -60,12 +59,16 @@ async def _accept(request: HttpRequest, key: str) -> IncomingEvent:
         raise NotSigned
     db.caller.set(f"hook:{webhook.pk}")
     await db.run(quotas.count_event, str(webhook.pk))
-    body = await _read(request, content)
+    body = await _read(request, content, webhook)
+    if (challenge := incoming.challenge_of(webhook, body)) is not None:
+        return http.json_response({"challenge": challenge})
     # Chosen here, because `db.run` may try again.
     event = await db.run(incoming.receive, webhook, request.headers, body, str(uuid.uuid4()))
     if event is None:
         raise NotSigned
-    return event
+    if webhook.scheme == webhook_signatures.SLACK and _is_form(request):
+        return HttpResponse(status=200)  # Slack shows a body to whoever wrote the command
+    return http.json_response(_answer(event), 202)
 
 
 def _uuid(text: str) -> uuid.UUID | None:
@@ -75,11 +78,21 @@ def _uuid(text: str) -> uuid.UUID | None:
         return None
 
 
-async def _read(request: HttpRequest, content: bytes) -> Any:
-    """The event: JSON, or a form with it as `payload`, which GitHub can send. Raises ParseError."""
-    if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() == FORM:
+def _is_form(request: HttpRequest) -> bool:
+    return request.headers.get("Content-Type", "").partition(";")[0].strip().lower() == FORM
+
+
+async def _read(request: HttpRequest, content: bytes, webhook: IncomingWebhook) -> Any:
+    """The event: JSON, or a form with it as `payload`, which GitHub can send. Slack's commands are the form itself.
+
+    Raises ParseError.
+    """
+    if _is_form(request):
         try:
-            content = parse_qs(content.decode(), max_num_fields=10)["payload"][0].encode()
+            fields = {name: values[0] for name, values in parse_qs(content.decode(), max_num_fields=50).items()}
+            if webhook.scheme == webhook_signatures.SLACK and "payload" not in fields:
+                return strict_json.received(fields)
+            content = fields["payload"].encode()
         except (ValueError, KeyError):
             raise ParseError("The form has no field payload with JSON. Send the event as application/json.") from None
     try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -42,7 +43,8 @@ from apps.remote.authentication import credentials
 from apps.remote.authentication.http_auth import SigningAuth
 from apps.remote.card_shapes import HTTP_JSON, JSONRPC
 from apps.remote.cards import Interface, choose_interface
-from apps.remote.errors import BadCard, Misbehaved, Refused, RemoteError
+from apps.remote.errors import BadCard, Misbehaved, Refused, RemoteError, Unsendable
+from apps.remote.exact_numbers import NONE, Indistinct, large_integers, whole_numbers
 from apps.remote.federation.known import remember_version, special_remote
 from apps.remote.transport import CallClient, pooled_transport
 from outbound.transports import Transport
@@ -176,10 +178,12 @@ class Peer:
                         yield event
 
     async def _send(self, body: JSON, streaming: bool) -> AsyncGenerator[JSON]:
-        request = json_format.ParseDict(body, SendMessageRequest())
         message = body["message"]
+        with sendable_numbers():
+            rewrite_body = self._exact_body(message, body.get("metadata"))
+            request = json_format.ParseDict(body, SendMessageRequest())
         check = EventCheck(message.get("taskId", ""), message.get("contextId", ""))
-        client, sdk = self._make_client(with_exact_message(message))
+        client, sdk = self._make_client(rewrite_body)
         used = {self._extensions_header: ", ".join(message["extensions"])} if message.get("extensions") else {}
         if streaming and self.streams:
             try:
@@ -194,7 +198,7 @@ class Peer:
             request.configuration.return_immediately = True
         with sdk_failures():
             answer = await sdk.send_message(request, context=self._context(used))
-        yield check.check_event(to_json(answer, self._original_json(client)))
+        yield check.check_event(self._json_of(answer, client))
 
     @contextmanager
     def _other_version(self, refusal: Refused, *also: str) -> Iterator[None]:
@@ -240,20 +244,20 @@ class Peer:
         request = GetTaskRequest(id=self._path_id(task_id), history_length=history_length)
         with sdk_failures():
             task = await sdk.get_task(request, context=self._context())
-        return EventCheck(task_id).check_task(to_json(task, self._original_json(client)))
+        return EventCheck(task_id).check_task(self._json_of(task, client))
 
     async def cancel(self, task_id: str) -> JSON:
         client, sdk = self._make_client()
         with sdk_failures():
             task = await sdk.cancel_task(CancelTaskRequest(id=self._path_id(task_id)), context=self._context())
-        return EventCheck(task_id).check_task(to_json(task, self._original_json(client)))
+        return EventCheck(task_id).check_task(self._json_of(task, client))
 
     async def set_webhook(self, task_id: str, config: Mapping[str, Any]) -> JSON:
         client, sdk = self._make_client()
         request = json_format.ParseDict({**config, "taskId": self._path_id(task_id)}, TaskPushNotificationConfig())
         with sdk_failures():
             answer = await sdk.create_task_push_notification_config(request, context=self._context())
-        kept = to_json(answer, self._original_json(client))
+        kept = self._json_of(answer, client)
         if kept.get("taskId", task_id) != task_id:
             raise Misbehaved("The agent answers with the webhook of another task.")
         return kept
@@ -270,11 +274,15 @@ class Peer:
             async with aclosing(call(request, context=self._context(headers))) as events:
                 async for event in events:
                     self.event_id = client.event_id
-                    yield check.check_event(to_json(event, self._original_json(client)))
+                    yield check.check_event(self._json_of(event, client))
 
-    def _make_client(self, rewrite_body: Callable[[JSON], JSON] | None = None) -> tuple[CallClient, ClientTransport]:
-        if rewrite_body is None or self.interface.is_old:
-            rewrite_body = whole_numbers
+    def _exact_body(self, message: JSON, metadata: Mapping[str, Any] | None) -> Callable[[JSON], JSON]:
+        """Restores in a request what protobuf changes. Raises Indistinct for numbers that it cannot restore."""
+        if not self.interface.is_old:
+            return with_exact_message(message, metadata)
+        return partial(whole_numbers, large=large_integers([message, metadata and dict(metadata)]))
+
+    def _make_client(self, rewrite_body: Callable[[JSON], JSON] = whole_numbers) -> tuple[CallClient, ClientTransport]:
         client = CallClient(self._transport, self.interface, self._auth, rewrite_body)
         sdk = TRANSPORTS[self.interface.binding, self.interface.version](client, self.card, self.interface.url)
         return client, TenantTransportDecorator(sdk, self.interface.tenant) if self.interface.tenant else sdk
@@ -282,9 +290,12 @@ class Peer:
     def _context(self, headers: Mapping[str, str] | None = None) -> ClientCallContext:
         return ClientCallContext(service_parameters={**self._headers, **(headers or {})})
 
-    def _original_json(self, client: CallClient) -> Any:
-        """The agent's own JSON of its last answer or event; None for 0.3, which has another shape."""
-        return None if self.interface.is_old else client.value
+    def _json_of(self, message: Message, client: CallClient) -> JSON:
+        """With the numbers of the agent's own JSON, its last answer or event; 0.3 has another shape."""
+        if not self.interface.is_old:
+            return to_json(message, client.value)
+        with sdk_failures():
+            return to_json(message, large=large_integers(client.value))
 
     @property
     def _extensions_header(self) -> str:
@@ -299,8 +310,20 @@ class Peer:
 def sdk_failures() -> Iterator[None]:
     try:
         yield
-    except (A2AError, json_format.ParseError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except Indistinct as error:
+        raise Misbehaved(f"{error}, which this version of A2A cannot keep.") from error
+    except (A2AError, json_format.ParseError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise Misbehaved("The agent's answer does not have the form that A2A gives it.") from error
+
+
+@contextmanager
+def sendable_numbers() -> Iterator[None]:
+    """Raises Unsendable for numbers that would reach the agent as other ones."""
+    try:
+        yield
+    except (Indistinct, OverflowError) as error:
+        reason = str(error) if isinstance(error, Indistinct) else "A number is beyond 10^308"
+        raise Unsendable(f"{reason}, so the agent would get another one. Send such numbers as text.") from error
 
 
 class EventCheck:
@@ -364,16 +387,16 @@ def _check_artifact(artifact: Any) -> None:
     _check_id(artifact["artifactId"], "an artifact")
 
 
-def to_json(message: Message, sent: Any = None) -> JSON:
+def to_json(message: Message, sent: Any = None, large: Mapping[float, int] = NONE) -> JSON:
     """The message as A2A 1.0 JSON.
 
     The original JSON, `sent`, adds what protobuf loses: unknown fields and states, and exact numbers. Whole numbers are
-    integers: many agents get `[1]`, and make `[1.0]` of it on the way through protobuf.
+    integers: many agents get `[1]`, and make `[1.0]` of it on the way through protobuf. `large`: those beyond 2**53.
     """
     value: JSON = json_format.MessageToDict(message)
     if isinstance(sent, dict):
         _complete(value, sent, message.DESCRIPTOR)
-    whole: JSON = whole_numbers(value)
+    whole: JSON = whole_numbers(value, large)
     return whole
 
 
@@ -402,23 +425,15 @@ def _complete_inner(value: JSON, given: Any, field: FieldDescriptor) -> None:
         _complete(value[name], given, kind)
 
 
-def with_exact_message(message: JSON) -> Callable[[JSON], JSON]:
-    """Puts the message into the body of a 1.0 request unchanged."""
+def with_exact_message(message: JSON, metadata: Mapping[str, Any] | None = None) -> Callable[[JSON], JSON]:
+    """Puts message and metadata into the body of a 1.0 request unchanged."""
 
     def put(body: JSON) -> JSON:
         inner = body.get("params", body)
         if "message" in inner:
             inner["message"] = message
+            if metadata:
+                inner["metadata"] = dict(metadata)
         return body
 
     return put
-
-
-def whole_numbers(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return int(value)
-    if isinstance(value, dict):
-        return {name: whole_numbers(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [whole_numbers(inner) for inner in value]
-    return value

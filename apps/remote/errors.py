@@ -111,6 +111,13 @@ class Misbehaved(RemoteError):
     was_sent = True
 
 
+class Unsendable(RemoteError):
+    """The message has numbers that would reach the agent as other ones."""
+
+    code = "unsendable_numbers"
+    was_sent = False
+
+
 class BadCard(RemoteError):
     """The agent's card cannot be used, or is not there.
 

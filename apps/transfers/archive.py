@@ -184,7 +184,8 @@ CHANNEL_FIELDS = (
 NOTIFICATION_FIELDS = ("channel__name", "context", "task", "kind", "state", "reason", "created_at", "finished_at")
 SHARE_FIELDS = ("upto", "title", "with_artifacts", "with_branches", "created_at", "expires_at", "revoked_at")
 WEBHOOK_FIELDS = (
-    "name", "agent__slug", "scheme", "text", "inputs", "only_if", "paused_at", "last_event_at", "created_at",
+    "name", "agent__slug", "scheme", "signature", "text", "inputs", "only_if", "paused_at", "last_event_at",
+    "created_at",
 )  # fmt: skip
 BUDGET_FIELDS = (
     "name", "is_on", "network", "asset", "payment_limit", "period_limit", "period", "spent", "period_began",

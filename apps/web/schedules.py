@@ -95,7 +95,7 @@ class ScheduleForm(forms.Form):
         required=False,
         max_length=200,
         initial="0 9 * * *",
-        help_text="A cron expression: minute, hour, day of month, month, day of week.",
+        help_text="A cron expression: minute, hour, day of month, month, day of week. Or a name, such as @daily.",
         widget=forms.TextInput(
             {
                 "list": "cron-examples",

@@ -16,6 +16,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 import db
+from apps.accounts import webhook_signatures
 from apps.accounts.models import User
 from apps.accounts.quotas import QuotaExceeded, count_act, count_key_change
 from apps.agents.models import Agent
@@ -36,6 +37,10 @@ CODE = {"class": "code", "spellcheck": "false", "autocapitalize": "none", "autoc
 SAMPLE = {"action": "opened", "title": "An example"}
 
 
+def _option() -> forms.TextInput:
+    return forms.TextInput({**CODE, "data-schemes": "hmac"})
+
+
 class WebhookForm(forms.Form):
     """What a webhook starts, and for which events."""
 
@@ -43,14 +48,35 @@ class WebhookForm(forms.Form):
     agent = forms.ModelChoiceField(Agent.objects.none(), to_field_name="slug", label="Agent or plan")
     scheme = forms.ChoiceField(
         label="Who sends",
-        choices=[
-            ("bearer", "A program or a service that sends a token"),
-            ("github", "GitHub"),
-            ("stripe", "Stripe"),
-            ("standard", "A service with Standard Webhooks"),
-        ],
+        choices=webhook_signatures.CHOICES,
         initial="bearer",
         widget=forms.RadioSelect,
+    )
+    header = forms.CharField(label="Header with the signature", required=False, max_length=100, widget=_option())
+    algorithm = forms.ChoiceField(
+        required=False,
+        choices=[(name, name) for name in webhook_signatures.ALGORITHMS],
+        widget=forms.Select({"data-schemes": "hmac"}),
+    )
+    encoding = forms.ChoiceField(
+        required=False,
+        choices=[(name, name) for name in webhook_signatures.ENCODINGS],
+        widget=forms.Select({"data-schemes": "hmac"}),
+    )
+    prefix = forms.CharField(label="Before the signature", required=False, max_length=50, widget=_option())  # type: ignore[assignment]
+    timestamp_header = forms.CharField(
+        label="Header with the time",
+        required=False,
+        max_length=100,
+        help_text="If the sender signs one: seconds or milliseconds since 1970.",
+        widget=_option(),
+    )
+    signed = forms.CharField(
+        label="What is signed",
+        required=False,
+        max_length=100,
+        help_text="Usually {body}, or with a time, {timestamp}.{body}.",
+        widget=_option(),
     )
     text = forms.CharField(
         label="Message",
@@ -79,19 +105,23 @@ class WebhookForm(forms.Form):
         usable = startable(user.principal, self.initial.get("agent"))
         cast("forms.ModelChoiceField[Agent]", self.fields["agent"]).queryset = usable
         if not webhook._state.adding:
-            del self.fields["scheme"]
+            for name in ("scheme", *(() if webhook.scheme == webhook_signatures.HMAC else webhook_signatures.OPTIONS)):
+                del self.fields[name]
 
     def fill(self, webhook: IncomingWebhook) -> IncomingWebhook:
         """Set what the valid form says."""
-        for name in self.fields:
-            setattr(webhook, name, self.cleaned_data[name])
-        webhook.inputs = self.cleaned_data["inputs"] or {}
+        given = self.cleaned_data
+        for name in given.keys() - set(webhook_signatures.OPTIONS):
+            setattr(webhook, name, given[name])
+        webhook.inputs = given["inputs"] or {}
+        if webhook.scheme == webhook_signatures.HMAC:
+            webhook.signature = {name: given[name] for name in webhook_signatures.OPTIONS if given.get(name)}
         return webhook
 
     def refused(self, refusal: Exception) -> None:
         violations = refusal.violations if isinstance(refusal, InvalidFields) else [("", str(refusal))]
         for path, sentence in violations:
-            name = FORM_FIELDS.get(path, path.partition(".")[0])
+            name = FORM_FIELDS.get(path, path.removeprefix("signature.").partition(".")[0])
             self.add_error(name if name in self.fields else None, sentence)
 
 
@@ -112,6 +142,7 @@ def _webhook_page(request: HttpRequest, webhook: IncomingWebhook, secret: str = 
     newest = list(events.select_related("task__agent").order_by("-received_at", "-id")[:EVENTS_SHOWN])
     shown = [(event, _as_text(event.body)) for event in newest]
     about = {"webhook": webhook, "address": incoming.address_of(webhook), "events": shown, "secret": secret}
+    about["setup"] = webhook_signatures.SCHEMES[webhook.scheme].setup
     return page(request, "web/webhook.html", **about)
 
 
@@ -145,7 +176,8 @@ def _initial(request: HttpRequest, webhook: IncomingWebhook) -> dict[str, Any]:
     if webhook._state.adding:
         return {"agent": request.GET.get("agent")}
     given = {name: getattr(webhook, name) for name in ("name", "text", "only_if")}
-    return given | {"agent": webhook.agent.slug if webhook.agent else None, "inputs": webhook.inputs or None}
+    agent = webhook.agent.slug if webhook.agent else None
+    return given | (webhook.signature or {}) | {"agent": agent, "inputs": webhook.inputs or None}
 
 
 @require_POST

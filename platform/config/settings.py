@@ -492,7 +492,9 @@ SPECTACULAR_SETTINGS = {
         "ScheduleKind": "apps.automation.models.Schedule.Kind",
         "ExportState": "apps.transfers.models.Export.State",
         "ScheduledRunState": "apps.automation.models.ScheduledRun.State",
-        "IncomingWebhookScheme": "apps.automation.models.IncomingWebhook.Scheme",
+        "IncomingWebhookScheme": "apps.accounts.webhook_signatures.CHOICES",
+        "WebhookSignatureAlgorithm": "apps.accounts.webhook_signatures.ALGORITHMS",
+        "WebhookSignatureEncoding": "apps.accounts.webhook_signatures.ENCODINGS",
         "IncomingEventState": "apps.automation.models.IncomingEvent.State",
     },
 }

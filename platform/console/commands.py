@@ -1,16 +1,34 @@
 """Bases of commands."""
 
+import difflib
 import shutil
 import sys
 import time
 from contextvars import ContextVar
 from typing import Any
 
+from django.core.management import ManagementUtility, get_commands
 from django.core.management.base import BaseCommand
 
+import terminal
+
+WRONG_ARGUMENTS = 2
 PROGRESS_SECONDS = 0.2  # between two lines
 running_command: ContextVar[str] = ContextVar("running_command", default="")
 """The name of the command that runs in this thread, for the audit."""
+
+
+class Installation(ManagementUtility):
+    """The commands of this installation. An unknown one ends with exit code 2 and the name that may be meant."""
+
+    def fetch_command(self, subcommand: str) -> BaseCommand:
+        known = {*get_commands(), *terminal.COMMANDS}
+        if subcommand not in known:
+            near = difflib.get_close_matches(subcommand, known, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            print(f"{self.prog_name}: There is no command {subcommand!r}.{hint}", file=sys.stderr)
+            sys.exit(WRONG_ARGUMENTS)
+        return super().fetch_command(subcommand)
 
 
 class QuickCommand(BaseCommand):

@@ -4,6 +4,7 @@ import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import NoReturn
 
 import terminal
 
@@ -15,25 +16,39 @@ def main() -> None:
     words = sys.argv[1:]
     if words in (["version"], ["--version"]):
         print(f"Parley {version(DISTRIBUTION)}")
-    elif words and words[0] in terminal.COMMANDS:
-        from terminal.program import run
-
-        sys.exit(run(words))
+    elif words[:1] == ["help"] and words[1:2] and words[1] in terminal.COMMANDS:
+        _run_client([words[1], "--help"])
+    elif (words and words[0] in terminal.COMMANDS) or "_ARGCOMPLETE" in os.environ:
+        _run_client(words)
     else:
         _run_django_command(words)
 
 
+def _run_client(words: list[str]) -> NoReturn:
+    from terminal.program import run
+
+    sys.exit(run(words))
+
+
 def _run_django_command(words: list[str]) -> None:
     from django.core.exceptions import ImproperlyConfigured
-    from django.core.management import execute_from_command_line
 
-    if words in ([], ["help"], ["--help"], ["-h"]):
-        print(f"Client of any Parley: {', '.join(terminal.COMMANDS)} (see `{program()} chat --help`).")
+    from console.commands import Installation
+
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     try:
-        execute_from_command_line(sys.argv)
+        if words in ([], ["help"], ["--help"], ["-h"]):
+            _print_client_commands()
+        Installation(sys.argv).execute()
     except ImproperlyConfigured as error:  # a sentence for whoever wrote the settings
         sys.exit(f"{program()}: {error}")
+
+
+def _print_client_commands() -> None:
+    print("Talk to the agents of any Parley:\n")
+    for name, text in terminal.COMMANDS.items():
+        print(f"  {name:<12}{text}")
+    print(f"\nEach has --help, such as `{program()} chat --help`. The commands of this installation:", flush=True)
 
 
 def program() -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from terminal.client import JSON, Failure, Parley, path_of
-from terminal.questions import Form, attach, read_message
+from terminal.questions import Form, attach, joined, read_message
 from terminal.screen import Screen
 
 CONFLICT, INVALID, NOT_FOUND = 409, 422, 404
@@ -196,11 +196,12 @@ class Chat:
 
 
 def chat(parley: Parley, screen: Screen, options: Any, piped: str) -> int:
-    """`options`: slug, text, file, session. `piped`: from standard input. Returns the exit code."""
-    conversation = Chat(parley, screen, options.slug, options.session)
+    """`options`: slug, text, file, session, latest. `piped`: what is added to the text. Returns the exit code."""
+    session = _newest(parley, options.slug) if options.latest else options.session
+    conversation = Chat(parley, screen, options.slug, session)
     conversation.open()
     parts = [attach(parley, Path(path)) for path in options.file]
-    text = options.text if options.text is not None else piped
+    text = joined(options.text or "", piped)
     if options.text is None and screen.is_interactive:
         return conversation.talk(parts)
     if not (text.strip() or parts):
@@ -209,6 +210,14 @@ def chat(parley: Parley, screen: Screen, options: Any, piped: str) -> int:
     if screen.is_interactive:
         screen.note(f"Continue with: parley chat {options.slug} --session {conversation.session}")
     return CODES.get(state, FAILED)
+
+
+def _newest(parley: Parley, slug: str) -> str:
+    """Raises Failure if there is no session with the agent."""
+    found = parley.get("/sessions", agent=slug, limit=1)["items"]
+    if not found:
+        raise Failure(f"You have no session with {slug!r} yet. Leave out --continue to begin one.")
+    return str(found[0]["id"])
 
 
 def find(parley: Parley, kind: str, name: str, noun: str, way: str, **query: str) -> JSON:

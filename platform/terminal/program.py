@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import getpass
 import os
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import httpx
 
-from terminal import chat, work
+from terminal import COMMANDS, chat, work
 from terminal.client import (
     DEFAULT_URL,
     JSON,
@@ -23,17 +25,26 @@ from terminal.client import (
     login_file,
     store_login,
 )
+from terminal.questions import read_pipe
 from terminal.screen import Screen, one_line
 
+SHELLS = ("bash", "zsh", "fish")
 EXIT_CODES = f"""exit codes:
   0    done
   1    refused, or the task failed or was rejected
   2    wrong arguments
-  {chat.ASKS}    the agent waits for an answer; continue with --session
+  {chat.ASKS}    the agent waits for an answer; go on with --continue
   {UNREACHABLE}    no connection, no key or a wrong one, or no Parley of this version
   {chat.INTERRUPTED}  canceled, or left with Ctrl-C
 
-PARLEY_URL and PARLEY_API_KEY override what `parley login` has stored. NO_COLOR turns colors off."""
+PARLEY_URL and PARLEY_API_KEY override
+what `parley login` has stored.
+NO_COLOR turns colors off."""
+
+
+def main() -> None:
+    """The program `parley` of a machine that has this client alone."""
+    sys.exit(run(sys.argv[1:]))
 
 
 def run(words: list[str], transport: httpx.BaseTransport | None = None) -> int:
@@ -42,8 +53,7 @@ def run(words: list[str], transport: httpx.BaseTransport | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
-        options = _parser().parse_args(words)
-        return _run(options, transport)
+        return _run(_parse(words), transport)
     except Failure as failure:
         print(f"parley: {one_line(str(failure), most=1000)}", file=sys.stderr)
         return failure.code
@@ -57,7 +67,18 @@ def run(words: list[str], transport: httpx.BaseTransport | None = None) -> int:
         return chat.FAILED
 
 
+def _parse(words: list[str]) -> argparse.Namespace:
+    parser = _parser()
+    if "_ARGCOMPLETE" in os.environ:  # the shell asks what may come next
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+    return parser.parse_args(words)
+
+
 def _run(options: argparse.Namespace, transport: httpx.BaseTransport | None) -> int:
+    if options.command == "completion":
+        return _print_completion(options.shell)
     if options.command == "login":
         return _login(options.address, transport)
     if options.command == "logout":
@@ -66,11 +87,17 @@ def _run(options: argparse.Namespace, transport: httpx.BaseTransport | None) -> 
         return 0
     screen = Screen(as_json=options.json, save=getattr(options, "save", None))
     parley = Parley(find_login(), transport)
-    if options.command == "chat":
-        is_piped = options.text is None and not sys.stdin.isatty()
-        return chat.chat(parley, screen, options, sys.stdin.read() if is_piped else "")
+    if options.command in ("chat", "ask"):
+        return chat.chat(parley, screen, options, read_pipe(with_answers=options.answers))
     commands = {"agents": work.agents, "tasks": work.tasks, "plans": work.plans}
     return commands[options.command](parley, screen, options)
+
+
+def _print_completion(shell: str) -> int:
+    from argcomplete.shell_integration import shellcode
+
+    print(shellcode(["parley"], shell=shell))
+    return 0
 
 
 def _login(address: str | None, transport: httpx.BaseTransport | None) -> int:
@@ -108,32 +135,47 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"Parley {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, text: str, *, is_json: bool = True) -> argparse.ArgumentParser:
+    def command(name: str, *aliases: str, is_json: bool = True) -> argparse.ArgumentParser:
+        text, form = COMMANDS[name], argparse.RawDescriptionHelpFormatter
         added = commands.add_parser(
-            name, help=text, description=text, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
+            name, aliases=aliases, help=text, description=text, epilog=EXIT_CODES, formatter_class=form
         )
         if is_json:
             _add_json(added)
         return added
 
-    login = command("login", "Store an address and an API key, after trying them.", is_json=False)
+    login = command("login", is_json=False)
     login.add_argument("address", nargs="?", help=f"address of the installation, such as {DEFAULT_URL}")
-    command("logout", "Forget the stored key.", is_json=False)
-    listed = command("agents", "List the agents that you may use.")
+    command("logout", is_json=False)
+    listed = command("agents")
     listed.add_argument("--all", action="store_true", help="also those that only agents and plans use")
     _add_limit(listed)
-    _add_chat(command("chat", "Talk to an agent. Without text: a conversation, or one message from a pipe."))
-    _add_tasks(command("tasks", "List, show and cancel tasks."))
-    _add_plans(command("plans", "List and run plans."))
+    _add_chat(command("chat", "ask"))
+    _add_tasks(command("tasks"))
+    _add_plans(command("plans"))
+    command("completion", is_json=False).add_argument(
+        "shell", choices=SHELLS, help="such as: source <(parley completion bash)"
+    )
     return parser
+
+
+def _version() -> str:
+    for distribution in ("parley-platform", "parley-cli"):
+        with contextlib.suppress(PackageNotFoundError):
+            return version(distribution)
+    return "from source"
 
 
 def _add_chat(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("slug", help="name of the agent, as `parley agents` lists it")
-    parser.add_argument("text", nargs="?", help="one message; answers to questions come from standard input")
-    parser.add_argument("--session", default="", metavar="ID", help="the session to continue")
+    parser.add_argument("text", nargs="?", help="one message; what a pipe has is added to it")
+    parser.add_argument("--answers", action="store_true", help="the pipe has answers to questions, a line each")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--session", default="", metavar="ID", help="the session to continue")
+    which.add_argument("--continue", "-c", dest="latest", action="store_true", help="continue the newest session")
     _add_files(parser)
 
 

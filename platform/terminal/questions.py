@@ -34,6 +34,16 @@ def read_line(prompt: str) -> str:
     return line.rstrip("\n")
 
 
+def read_pipe(*, with_answers: bool = False) -> str:
+    """What another program or a file gives on standard input; "" from people, or if answers are to come from it."""
+    return "" if with_answers or sys.stdin.isatty() else sys.stdin.read()
+
+
+def joined(words: str, piped: str) -> str:
+    """One message: the words, then what they are about."""
+    return "\n\n".join(text for text in (words, piped) if text.strip())
+
+
 def read_message(parley: Parley, screen: Screen) -> tuple[str, list[JSON]]:
     """A line of words, and parts for the files that `/file PATH` named before."""
     parts: list[JSON] = []

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO
@@ -25,6 +26,7 @@ UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )  # control, direction, halves of characters
 LINE = 200  # characters of a note
+NARROW = 80  # columns, below which lines of a table are not cut
 NOT_FOUND = 404
 
 
@@ -76,11 +78,16 @@ class Screen:
             print(text, file=self._said, flush=True)
 
     def table(self, rows: Sequence[Sequence[str]]) -> None:
-        """Columns as wide as their content."""
+        """Columns as wide as their content. In a narrow terminal, what does not fit stands below its name."""
         shown = [[one_line(cell) for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-        most = shutil.get_terminal_size().columns if self._said.isatty() else None
+        most = shutil.get_terminal_size().columns if self._said.isatty() else sys.maxsize
+        is_narrow = most < NARROW and sum(widths) + 2 * len(widths) > most
         for row in shown:
+            if is_narrow:
+                about = textwrap.fill("  ".join(row[1:]), most, initial_indent="  ", subsequent_indent="  ")
+                print(f"{row[0]}\n{about}".rstrip(), file=self._said)
+                continue
             line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
             print(line[:most].rstrip(), file=self._said)
 

@@ -1,5 +1,6 @@
 """Signatures of webhooks, in each scheme."""
 
+import base64
 import datetime
 import hashlib
 import hmac
@@ -9,7 +10,7 @@ from django.test import RequestFactory
 from standardwebhooks import Webhook
 
 from apps.accounts import webhook_signatures
-from apps.accounts.webhook_signatures import BEARER, GITHUB, STANDARD, STRIPE, VERIFIERS, is_signed
+from apps.accounts.webhook_signatures import BEARER, GITLAB, HMAC, SCHEMES, STANDARD, STRIPE, is_signed, scheme_of
 
 BODY = b'{"id": "evt_1"}'
 NOW = 1_800_000_000.0
@@ -18,51 +19,125 @@ SECRET = webhook_signatures.new_secret()
 
 def signed(scheme: str, secret: str = SECRET, body: bytes = BODY, at: int = int(NOW)) -> dict[str, str]:
     """The headers that a sender of the scheme would send."""
+
+    def digest(text: bytes) -> str:
+        return hmac.digest(secret.encode(), text, hashlib.sha256).hex()
+
     match scheme:
+        case "gitlab":
+            return {"X-Gitlab-Token": secret, "X-Gitlab-Event": "Push Hook"}
+        case "sentry":
+            return {"Sentry-Hook-Signature": digest(body), "Sentry-Hook-Timestamp": str(at)}
+        case "slack":
+            text = f"v0:{at}:".encode() + body
+            return {"X-Slack-Signature": f"v0={digest(text)}", "X-Slack-Request-Timestamp": str(at)}
+        case "svix":
+            standard = signed(STANDARD, secret, body, at)
+            return {name.replace("webhook", "svix"): value for name, value in standard.items()}
+        case "hmac":
+            return {"X-Signature": digest(body)}
         case "standard":
             moment = datetime.datetime.fromtimestamp(at, datetime.UTC)
             signature = Webhook(secret).sign("msg_1", moment, body.decode())
             return {"webhook-id": "msg_1", "webhook-timestamp": str(at), "webhook-signature": f"v1a,x {signature}"}
         case "github":
-            return {"X-Hub-Signature-256": "sha256=" + hmac.digest(secret.encode(), body, hashlib.sha256).hex()}
+            return {"X-Hub-Signature-256": "sha256=" + digest(body)}
         case "stripe":
-            digest = hmac.digest(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hex()
-            return {"Stripe-Signature": f"t={at},v1={'0' * 64},v1={digest},v0=old"}
+            signature = digest(f"{at}.".encode() + body)
+            return {"Stripe-Signature": f"t={at},v1={'0' * 64},v1={signature},v0=old"}
         case _:
             return {"Authorization": f"Bearer {secret}"}
 
 
-def check(scheme: str, headers: dict[str, str], *keys: str, body: bytes = BODY, now: float = NOW) -> bool:
+def check(
+    scheme: str, headers: dict[str, str], *keys: str, body: bytes = BODY, now: float = NOW,
+    options: dict[str, str] | None = None,
+) -> bool:  # fmt: skip
     request = RequestFactory().post("/", headers=headers)
-    return is_signed(scheme, keys or [SECRET], request.headers, body, now)
+    return is_signed(scheme, keys or [SECRET], request.headers, body, now, options)
 
 
-@pytest.mark.parametrize("scheme", VERIFIERS)
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_secret_signs_and_another_does_not(scheme: str):
-    assert check(scheme, signed(scheme))
-    assert check(scheme, signed(scheme), webhook_signatures.new_secret(), SECRET), "the one before still counts"
-    assert not check(scheme, signed(scheme, webhook_signatures.new_secret()))
-    assert not check(scheme, signed(scheme), "")
-    assert not check(scheme, {})
+    secret, other = [webhook_signatures.new_secret(scheme) for _ in range(2)]
+    assert check(scheme, signed(scheme, secret), secret)
+    assert check(scheme, signed(scheme, secret), other, secret), "the one before still counts"
+    assert not check(scheme, signed(scheme, other), secret)
+    assert not check(scheme, signed(scheme, secret), "")
+    assert not check(scheme, {}, secret)
 
 
-@pytest.mark.parametrize("scheme", [STANDARD, GITHUB, STRIPE])
+@pytest.mark.parametrize("scheme", [name for name, one in SCHEMES.items() if one.signed])
 def test_another_body_is_not_signed(scheme: str):
     assert not check(scheme, signed(scheme), body=b"{}")
 
 
-@pytest.mark.parametrize("scheme", [STANDARD, STRIPE])
+@pytest.mark.parametrize("scheme", [name for name, one in SCHEMES.items() if "{timestamp}" in one.signed])
 @pytest.mark.parametrize("seconds", [-301, 301])
 def test_old_and_future_times_are_refused(scheme: str, seconds: int):
     assert not check(scheme, signed(scheme), now=NOW + seconds)
 
 
-@pytest.mark.parametrize("scheme", VERIFIERS)
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_nonsense_is_not_signed(scheme: str):
-    names = ["webhook-id", "webhook-timestamp", "webhook-signature", "Authorization"]
-    names += ["X-Hub-Signature-256", "Stripe-Signature"]
+    row = SCHEMES[scheme]
+    names = [name for name in (row.header, row.timestamp_header, *row.id_headers) if name]
     for text in ("", ",", "v1,", "t=,v1=", "t=x,v1=é", "Bearer", "Bearer é", "9" * 400, "v1,\x00 v1"):
         assert not check(scheme, dict.fromkeys(names, text))
+
+
+def test_slack_signs_as_its_documentation_shows():
+    secret, at = "8f742231b10e8888abcd99yyyzzz85a5", 1531420618
+    body = b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V"
+    body += b"&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text="
+    body += b"&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibI"
+    body += b"GlgcZRskXaIFfN&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c"
+    signature = "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503"
+    headers = {"X-Slack-Signature": signature, "X-Slack-Request-Timestamp": str(at)}
+    assert check("slack", headers, secret, body=body, now=at + 60)
+
+
+def test_gitlab_may_send_a_token_or_sign():
+    token = webhook_signatures.new_secret(GITLAB)
+    assert check(GITLAB, signed(GITLAB, token), token)
+    assert check(GITLAB, signed(STANDARD))
+    assert not check(GITLAB, signed(STANDARD), body=b"{}")
+    assert not check(GITLAB, {"X-Gitlab-Token": SECRET}), "a signing token is never sent itself"
+
+
+@pytest.mark.parametrize("algorithm", ["sha256", "sha1", "sha512"])
+@pytest.mark.parametrize("encoding", ["hex", "base64"])
+def test_another_sender_signs_as_it_declares(algorithm: str, encoding: str):
+    digest = hmac.digest(SECRET.encode(), b"v0:1800000000000:" + BODY, algorithm)
+    text = digest.hex().upper() if encoding == "hex" else base64.b64encode(digest).decode()
+    options = {"header": "X-Sign", "algorithm": algorithm, "encoding": encoding, "prefix": "sig="}
+    options |= {"timestamp_header": "X-Time", "signed": "v0:{timestamp}:{body}"}
+    headers = {"X-Sign": f"sig={text}", "X-Time": "1800000000000"}
+    assert not webhook_signatures.option_problems(HMAC, options)
+    assert check(HMAC, headers, options=options)
+    assert not check(HMAC, headers, options=options, now=NOW + 301)
+    assert not check(HMAC, headers | {"X-Sign": text}, options=options)
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({}, "header"),
+        ({"header": "X:Sign"}, "header"),
+        ({"header": "X-Sign", "algorithm": "md5"}, "algorithm"),
+        ({"header": "X-Sign", "encoding": "base32"}, "encoding"),
+        ({"header": "X-Sign", "signed": "{timestamp}"}, "signed"),
+        ({"header": "X-Sign", "signed": "{body}", "timestamp_header": "X-Time"}, "signed"),
+    ],
+)
+def test_unusable_options_are_named(options: dict[str, str], wrong: str):
+    assert [name for name, _ in webhook_signatures.option_problems(HMAC, options)] == [wrong]
+
+
+def test_only_senders_that_sign_no_time_are_known_by_their_body():
+    alone = [name for name in SCHEMES if scheme_of(name).signs_body_alone]
+    assert alone == ["github", "sentry", "hmac"]
+    assert not scheme_of(HMAC, options={"header": "X", "timestamp_header": "X-Time"}).signs_body_alone
 
 
 def test_what_we_send_is_read_by_the_public_library():

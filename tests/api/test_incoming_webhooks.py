@@ -1,12 +1,17 @@
 """Incoming webhooks by the client API."""
 
 import time
+import uuid
+
+import pytest
+from django.test import AsyncClient
 
 import db
 from apps.accounts.models import ApiKey, User
 from apps.agents.models import Agent
 from apps.automation import incoming
 from apps.automation.models import IncomingEvent, IncomingWebhook
+from apps.record.models import Message
 from tests.api.calling import JSON, Caller
 
 NEW: JSON = {"name": "Orders", "agent": "echo", "scheme": "bearer", "text": "Order {{ body.number }}"}
@@ -33,6 +38,14 @@ async def test_a_webhook_is_made_changed_paused_and_deleted_and_its_secret_shown
     assert (await ada_calls.get(address)).status == 404
 
 
+async def test_how_another_sender_signs_is_kept_and_changed(ada_calls: Caller, echo: Agent) -> None:
+    signature = {"header": "X-Sign", "timestampHeader": "X-Time", "encoding": "base64"}
+    made = (await ada_calls.post("/webhooks", NEW | {"scheme": "hmac", "signature": signature})).body
+    assert made["signature"] == signature
+    changed = await ada_calls.patch(f"/webhooks/{made['id']}", {"signature": {"header": "X-Other"}})
+    assert changed.body["signature"] == {"header": "X-Other"}
+
+
 async def test_events_are_listed_and_sent_again(ada_calls: Caller, echo: Agent) -> None:
     address = f"/webhooks/{(await ada_calls.post('/webhooks', NEW)).body['id']}"
     webhook = await IncomingWebhook.objects.select_related("agent").aget()
@@ -56,6 +69,27 @@ async def test_a_preview_starts_nothing(ada_calls: Caller, echo: Agent) -> None:
     assert not await IncomingWebhook.objects.aexists()
 
 
+@pytest.mark.services("databases keep large numbers each in its way")
+@pytest.mark.parametrize("number", [8202522731445525542, 2**64 + 1, -(2**53) - 1])
+async def test_preview_and_event_keep_whole_numbers(ada_calls: Caller, echo: Agent, number: int) -> None:
+    templates = {"agent": "echo", "text": "x {{ body.id }}", "inputs": {"id": "{{ body.id }}"}}
+    for only_if, starts in ((f"body.id == {number}", True), (f"body.id == {number + 1}", False)):
+        asked = {**templates, "onlyIf": only_if}
+        shown = (await ada_calls.post("/webhooks/preview", {**asked, "body": {"id": number}})).body
+        made = (await ada_calls.post("/webhooks", {"name": "Ids", "scheme": "bearer", **asked})).body
+        token = {"Authorization": f"Bearer {made['secret']}"}
+        sent = await AsyncClient().post(
+            f"/hooks/{made['id']}", f'{{"id": {number}}}', "application/json", headers=token
+        )
+        await db.run(incoming.start_event, uuid.UUID(sent.json()["id"]))
+        [event] = (await ada_calls.get(f"/webhooks/{made['id']}/events")).body["items"]
+        assert (event["body"], event["state"] == "started", shown["starts"]) == ({"id": number}, starts, starts)
+        if starts:
+            assert (shown["text"], shown["inputs"]) == (f"x {number}", {"id": number})
+            message = await Message.objects.aget(context_id=event["sessionId"], role="user")
+            assert message.parts == [{"text": f"x {number}"}, {"data": {"id": number}}]
+
+
 async def test_a_preview_that_takes_long_is_refused(ada_calls: Caller, echo: Agent) -> None:
     slow = "{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}"
     spent = time.process_time()
@@ -73,6 +107,9 @@ async def test_wrong_webhooks_are_refused_by_field(ada_calls: Caller, echo: Agen
         ({"onlyIf": "="}, "onlyIf"),
         ({"scheme": "other"}, "scheme"),
         ({"scheme": "standard", "secret": "whsec_x"}, "secret"),
+        ({"scheme": "hmac"}, "signature.header"),
+        ({"scheme": "hmac", "signature": {"header": "X-Sign", "signed": "{time}"}}, "signature.signed"),
+        ({"signature": {"header": "X-Sign"}}, "signature"),
         ({"pausedAt": None}, "pausedAt"),
     ):
         refused = await ada_calls.post("/webhooks", {**NEW, **wrong})

@@ -52,6 +52,16 @@ async def run_of(caller: Caller, run: str) -> JSON:
     return told
 
 
+@pytest.mark.usefixtures("worker", "transactional_db")
+async def test_integers_of_inputs_keep_their_digits(ada_calls: Caller, plan: Plan) -> None:
+    number = 8202522731445525542
+    steps = {"first": {"agent": "loud", "message": "{{ inputs.n + 1 }}"}}
+    await db.run(plan, steps, inputs={"type": "object", "properties": {"n": {"type": "integer"}}})
+    run = await started(ada_calls, inputs={"n": number})
+    assert run["inputs"]["n"] == number
+    assert DONE[f"loud:{number + 1}"] == 1
+
+
 @pytest.mark.usefixtures("worker", "two")
 async def test_a_plan_is_started_followed_to_its_end_and_drawn(ada_calls: Caller, echo: Agent) -> None:
     first = await ada_calls.post("/plans/runs", {**BODY, "wait": True}, idempotency_key="once")

@@ -46,6 +46,18 @@ async def test_a_preview_saves_nothing(reads: Caller) -> None:
     assert not await Schedule.objects.aexists()
 
 
+async def test_a_time_without_offset_is_in_the_zone(ada_calls: Caller, reads: Caller, echo: Agent) -> None:
+    timing = {"kind": "once", "at": "2035-12-01T09:00:00", "timeZone": "Europe/Berlin"}
+    shown = await reads.post("/schedules/preview", timing)
+    assert shown.body["nextRuns"] == ["2035-12-01T08:00:00.000Z"]
+    made = (await ada_calls.post("/schedules", {"name": "Once", "agent": "echo", "text": "hi", **timing})).body
+    assert made["at"] == "2035-12-01T08:00:00.000Z"
+    changed = await ada_calls.patch(f"/schedules/{made['id']}", {"at": "2035-07-01T09:00:00"})
+    assert changed.body["at"] == "2035-07-01T07:00:00.000Z"
+    absolute = await ada_calls.patch(f"/schedules/{made['id']}", {"at": "2035-07-01T09:00:00+05:00"})
+    assert absolute.body["at"] == "2035-07-01T04:00:00.000Z"
+
+
 async def test_wrong_schedules_are_refused_by_field(ada_calls: Caller, echo: Agent) -> None:
     for wrong, field in (
         ({"agent": "nobody"}, "agent"),

@@ -52,6 +52,39 @@ def test_an_interval_counts_from_its_start_in_both_directions() -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "same"),
+    [
+        ("@hourly", "0 * * * *"),
+        ("@Daily", "0 0 * * *"),
+        ("@weekly", "0 0 * * 0"),
+        ("@monthly", "0 0 1 * *"),
+        ("@yearly", "0 0 1 1 *"),
+        ("0 22-2 * * *", "0 22,23,0,1,2 * * *"),
+        ("0 22-4/2 * * *", "0 22,0,2,4 * * *"),
+        ("0 9 * * fri-mon", "0 9 * * 5,6,0,1"),
+        ("0 9 * * Fri-Sun", "0 9 * * 5-7"),
+        ("0 9 * * 7-2", "0 9 * * 0-2"),
+        ("0 9 28-2 nov-feb *", "0 9 28,29,30,31,1,2 11,12,1,2 *"),
+        ("50-10/10,30 * * * *", "50,0,10,30 * * * *"),
+    ],
+)
+def test_names_and_ranges_around_the_end_are_read(written: str, same: str) -> None:
+    first = [list(islice(times(cron(one), at(2026, 1, 1)), 50)) for one in (written, same)]
+    assert first[0] == first[1]
+
+
+@pytest.mark.parametrize(
+    "wrong", ["@reboot", "0 9 ? * *", "0 9 15W * *", "0 0 9 * * *", "0 25-2 * * *", "0 22-2/0 * * *"]
+)
+def test_what_is_not_supported_is_said(wrong: str) -> None:
+    with pytest.raises(InvalidFields) as refused:
+        preview(cron(wrong), at(2026, 1, 1))
+    [(field, sentence)] = refused.value.violations
+    assert field == "cron"
+    assert "not supported" in sentence
+
+
+@pytest.mark.parametrize(
     ("fields", "field"),
     [
         ({"kind": "cron", "cron": "every day"}, "cron"),

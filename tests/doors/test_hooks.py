@@ -9,9 +9,11 @@ import pytest
 from django.test import AsyncClient
 
 import db
+from apps.accounts import webhook_signatures
 from apps.accounts.models import User
 from apps.automation import incoming
 from apps.automation.models import IncomingEvent, IncomingWebhook
+from apps.doors import hooks
 from apps.record.models import Task
 from db import sql
 from db.sql import write_transaction
@@ -19,7 +21,7 @@ from tests.accounts.test_webhook_signatures import signed
 from tests.plans.test_deleted_at_once import until_somebody_waits_for_a_lock
 
 pytestmark = pytest.mark.django_db(transaction=True)
-BODY = b'{"id": "evt_1", "type": "paid"}'
+BODY = b'{"id": "evt_1", "event_id": "evt_1", "type": "paid"}'
 
 
 @pytest.fixture
@@ -41,9 +43,9 @@ def signature(webhook, body=BODY, **more):
     return signed(webhook.scheme, webhook.secret, body, int(time.time())) | more
 
 
-@pytest.mark.parametrize("scheme", incoming.Scheme)
+@pytest.mark.parametrize("scheme", webhook_signatures.SCHEMES)
 async def test_a_signed_event_starts_work_and_the_same_again_does_not(webhook, worker, scheme):
-    made = await db.run(webhook, scheme)
+    made = await db.run(webhook, scheme, signature={"header": "X-Signature"} if scheme == "hmac" else None)
     ids = {"X-GitHub-Delivery": "d1", "X-GitHub-Event": "paid", "Idempotency-Key": "k1"}
     headers = signature(made, **ids)
     status, answer = await post(made.pk, **headers)
@@ -128,6 +130,36 @@ async def test_github_tries_the_address_and_may_send_a_form(webhook):
     assert (await post(made.pk, form, kind, **signature(made, form)))[0] == 202
     assert await IncomingEvent.objects.filter(body={"action": "opened"}).aexists()
     assert (await post(made.pk, b"other=1", kind, **signature(made, b"other=1")))[0] == 400
+
+
+async def test_slack_gets_its_challenge_back_and_nothing_starts(webhook):
+    made = await db.run(webhook, "slack")
+    body = b'{"type": "url_verification", "challenge": "3eZbrw1aB"}'
+    assert await post(made.pk, body, **signature(made, body)) == (200, {"challenge": "3eZbrw1aB"})
+    assert (await post(made.pk, body, **signature(made)))[0] == 401
+    assert not await IncomingEvent.objects.aexists()
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "event_id", "kind"),
+    [
+        (b'{"type": "event_callback", "event_id": "Ev1", "event": {"type": "app_mention"}}', "", "Ev1", "app_mention"),
+        (
+            b"payload=%7B%22type%22%3A%22block_actions%22%2C%22trigger_id%22%3A%22t1%22%7D",
+            hooks.FORM,
+            "t1",
+            "block_actions",
+        ),
+        (b"command=%2Fask&text=hello&trigger_id=t2", hooks.FORM, "t2", "/ask"),
+    ],
+)
+async def test_slack_names_its_events_in_the_body(webhook, body, content_type, event_id, kind):
+    made = await db.run(webhook, "slack", text="{{ event.type }}")
+    sent = signature(made, body)
+    answer = await AsyncClient().post(f"/hooks/{made.pk}", body, content_type or "application/json", headers=sent)
+    event = await IncomingEvent.objects.aget()
+    assert (event.event_id, event.kind) == (event_id, kind)
+    assert bool(answer.content) is (not content_type), "Slack would show it to whoever wrote the command"
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,20 @@ def test_depth_counts_across_long_texts(depth: int, settings: Any) -> None:
             strict_json.parse(body)
 
 
+@pytest.mark.parametrize("number", [8202522731445525542, -(2**53) - 1, 2**64, 10**399])
+def test_whole_numbers_keep_their_digits(number: int) -> None:
+    assert strict_json.read(json.dumps({"id": number})) == {"id": number}
+    assert strict_json.FormField().clean(json.dumps([number])) == [number]
+    assert strict_json.to_storable({"id": [number]}) == {"id": [number]}
+    assert strict_json.digest_of(number) != strict_json.digest_of(number + 1)
+
+
+@pytest.mark.parametrize("way", [strict_json.to_storable, clean])
+def test_too_many_digits_are_refused(way: Callable[[Any], Any]) -> None:
+    with pytest.raises(ValueError, match="400 digits"):
+        way({"id": 10**400})
+
+
 @given(JSON)
 def test_a_digest_is_of_the_canonical_form(value: Any) -> None:
     assert strict_json.digest_of(value) == hashlib.sha256(rfc8785.dumps(value)).hexdigest()

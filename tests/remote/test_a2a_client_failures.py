@@ -14,7 +14,16 @@ import pytest
 import outbound
 from apps.remote import a2a_client
 from apps.remote.a2a_client import Peer
-from apps.remote.errors import CutOff, Misbehaved, Overloaded, Refused, RemoteError, Unauthorized, Unreachable
+from apps.remote.errors import (
+    CutOff,
+    Misbehaved,
+    Overloaded,
+    Refused,
+    RemoteError,
+    Unauthorized,
+    Unreachable,
+    Unsendable,
+)
 from tests.outbound.receiving import Answering, Server, server
 from tests.remote.reaching import JSON, answer, card_at, event, head, said, stream, task
 
@@ -261,6 +270,31 @@ async def test_a_message_goes_out_exactly_as_it_is_with_the_tenant_of_the_interf
     params = json.loads(serving.requests[0].partition(b"\r\n\r\n")[2])["params"]
     assert json.dumps(params["message"]) == json.dumps(message)
     assert params["tenant"] == "acme"
+
+
+OLD_TASK = {
+    "kind": "task", "id": "t-1", "contextId": "c-1", "status": {"state": "completed"},
+    "artifacts": [{"artifactId": "a", "parts": [{"kind": "data", "data": {"id": 2**60 + 1, "half": 0.5, "one": 1}}]}],
+}  # fmt: skip
+
+
+async def test_large_numbers_reach_old_agents_and_come_back():
+    data = {"id": 2**60 + 1, "others": [-(2**53) - 1, 1, 1.5]}
+    message = said("hello", parts=[{"data": data}])
+    async with reached(answer(OLD_TASK), version="0.3", streams=False) as (peer, serving):
+        [came] = [one async for one in peer.send(message, metadata={"n": 2**61 + 1})]
+    params = json.loads(serving.requests[0].partition(b"\r\n\r\n")[2])["params"]
+    assert params["message"]["parts"][0]["data"] == data
+    assert params["metadata"]["n"] == 2**61 + 1
+    assert came["task"]["artifacts"][0]["parts"][0]["data"] == {"id": 2**60 + 1, "half": 0.5, "one": 1}
+
+
+@pytest.mark.parametrize("data", [{"a": 2**60 + 1, "b": 2**60 + 2}, {"a": 10**399}])
+async def test_numbers_that_would_change_are_not_sent(data):
+    async with reached(answer(OLD_TASK), version="0.3", streams=False) as (peer, serving):
+        with pytest.raises(Unsendable):
+            [one async for one in peer.send(said("hello", parts=[{"data": data}]))]
+    assert serving.requests == []
 
 
 ERRORS: dict[str, tuple[bytes | Answering, type[RemoteError], Callable[[Any], bool]]] = {

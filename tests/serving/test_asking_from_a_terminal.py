@@ -17,7 +17,7 @@ from agentkit import Completed, InputRequired, SkillHandler, TaskContext
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
-from apps.record.models import Task
+from apps.record.models import Message, Task
 from terminal.screen import Screen
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -36,7 +36,7 @@ def ask(
         monkeypatch.setattr("sys.stdin", io.StringIO(answers))
         error = ""
         try:
-            call_command("ask", *words)
+            call_command("ask", *words, *(["--answers"] if answers else []))
         except CommandError as ended:
             error = f"{ended} ({ended.returncode})"
         said, happened = capsys.readouterr()
@@ -126,3 +126,9 @@ class Asker(SkillHandler):
 
     async def on_input_received(self, task: TaskContext, slot: Layout) -> InputRequired | Completed:
         return InputRequired("Which?", Layout) if slot.pages == 1 else Completed("Thanks.")
+
+
+def test_a_pipe_and_words_are_one_message(ask: Ask, echo: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("what it is about"))
+    call_command("ask", "echo", "Say")
+    assert Message.objects.filter(role="user").get().parts == [{"text": "Say\n\nwhat it is about"}]

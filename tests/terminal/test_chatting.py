@@ -34,6 +34,24 @@ def test_a_message_may_come_from_a_pipe_and_must_be_there(parley: Type, fake: Fa
     assert parley("chat", "bot").code == 2
 
 
+def test_a_pipe_and_words_are_one_message(parley: Type, fake: FakeParley) -> None:
+    fake.answers([DONE])
+    assert parley("ask", "bot", "sum up", typed="a\nb\n").code == 0
+    assert fake.bodies("POST", "/sessions")[0]["message"]["text"] == "sum up\n\na\nb\n"
+
+
+def test_the_newest_session_is_continued(parley: Type, fake: FakeParley) -> None:
+    fake.answers([DONE])
+    fake.on("GET", "/sessions", {"items": [{"id": SESSION}]}, {"items": []})
+    fake.on("GET", f"/sessions/{SESSION}", {"session": {"metadata": {"agent": "bot"}}})
+    fake.on("GET", "/tasks", {"items": []})
+    fake.on("POST", f"/sessions/{SESSION}/messages", sent())
+    assert parley("chat", "bot", "and then?", "--continue").code == 0
+    assert fake.asked("GET", "/sessions")[0].url.params["agent"] == "bot"
+    assert fake.bodies("POST", f"/sessions/{SESSION}/messages") == [{"text": "and then?"}]
+    assert parley("chat", "bot", "hi", "-c").code == 1, "there is none"
+
+
 def test_a_direct_answer_needs_no_stream(parley: Type, fake: FakeParley) -> None:
     fake.agent()
     answer = {"parts": [{"text": "At once"}]}
@@ -94,7 +112,7 @@ def test_a_question_is_asked_until_the_answer_fits_here_and_there(parley: Type, 
     fake.on("GET", f"/tasks/{TASK}", task("input-required", QUESTION))
     fake.answers([status(2, "input-required", "Which city?", slot=QUESTION)], [status(5, "completed", "Fine")])
     fake.on("POST", f"/tasks/{TASK}/answer", 422, sent(index=4))
-    done = parley("chat", "bot", "hi", typed="Rome\nUlm\n2\n")
+    done = parley("chat", "bot", "hi", "--answers", typed="Rome\nUlm\n2\n")
     assert (done.code, done.said) == (0, "Which city?\nFine\n")
     assert fake.bodies("POST", f"/tasks/{TASK}/answer") == [{"data": {"city": "Ulm"}}, {"data": {"city": "Bonn"}}]
     assert fake.asked("GET", "/events")[1].url.params["since"] == "4"

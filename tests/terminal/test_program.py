@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 import sys
@@ -129,6 +130,63 @@ print({"django", "apps", "config", "db", "agentkit", "celery"} & {name.partition
     environment = {"PYTHONPATH": str(ROOT / "platform"), "XDG_CONFIG_HOME": "/nonexistent", "PATH": "/usr/bin:/bin"}
     done = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "first"),
+    [
+        (["--help"], 0, "login"),
+        (["help", "chat"], 0, "usage: parley chat"),
+        (["chta"], 2, "Did you mean chat?"),
+        (["create_usr"], 2, "Did you mean create_user?"),
+        (["nonsense"], 2, "nonsense"),
+    ],
+)
+def test_an_installation_names_the_clients_commands_first(words: list[str], code: int, first: str) -> None:
+    source = f"import sys; sys.argv = {['parley', *words]!r}\nfrom console.program import main\nmain()"
+    path = {"PYTHONPATH": os.pathsep.join([str(ROOT / "platform"), str(ROOT)]), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([sys.executable, "-c", source], env=path, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    text = done.stdout + done.stderr
+    assert first in text
+    assert text.find(first) < (text + "[accounts]").find("[accounts]")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_its_completion(parley: Type, shell: str) -> None:
+    done = parley("completion", shell)
+    assert done.code == 0
+    assert "parley" in done.said
+
+
+def test_a_shell_is_told_what_may_come_next(tmp_path: Path) -> None:
+    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": "parley ch", "COMP_POINT": "9", "_ARGCOMPLETE_IFS": " "}
+    asked |= {"_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "told"), "PYTHONPATH": str(ROOT / "platform")}
+    source = "import sys; sys.argv = ['parley']\nfrom console.program import main\nmain()"
+    subprocess.run([sys.executable, "-c", source], env=asked, check=False, capture_output=True)
+    assert (tmp_path / "told").read_text().split() == ["chat"]
+
+
+def test_the_client_builds_as_a_wheel_that_needs_no_django(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT / "platform" / "terminal", check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("parley_cli-*.whl")
+    source = """
+import sys
+sys.argv = ["parley", "agents"]
+from terminal.program import main
+try:
+    main()
+except SystemExit as ended:
+    assert ended.code == 4, ended.code
+print(sys.modules["terminal"].__file__)
+print({"django", "apps", "config", "db", "agentkit", "celery"} & {name.partition(".")[0] for name in sys.modules})
+"""
+    environment = {"PYTHONPATH": str(wheel), "XDG_CONFIG_HOME": "/nonexistent", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "-c", source], env=environment, capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stdout.splitlines() == [f"{wheel}/terminal/__init__.py", "set()"]
 
 
 @pytest.mark.parametrize("words", [["--help"], ["chat", "--help"], ["plans", "run", "--help"], ["tasks", "--help"]])

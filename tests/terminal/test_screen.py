@@ -41,6 +41,19 @@ def test_no_control_character_is_ever_left(text: str) -> None:
     assert not set(name) & set("/\\\x00")
 
 
+def test_a_narrow_terminal_shows_every_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    rows = [("7a5c0000-0000-4000-8000-000000000000", "completed", "countdown", "2026-11-28T22:00", "Lift-off")]
+    for columns in ("40", "60", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        Screen(said=(said := Terminal())).table(rows)
+        assert said.getvalue().split() == list(rows[0])
+        assert max(map(len, said.getvalue().splitlines())) <= int(columns)
+
+
 def test_every_way_to_the_screen_is_clean_even_where_a_sequence_is_cut(parley: Type, fake: FakeParley) -> None:
     evil = "\x1b]0;x\x07\x1b[2J"
     call = event(2, "agent_tool_call", callId="1", name=f"look{evil}", arguments={"x": evil})

@@ -34,7 +34,9 @@ def test_a_conversation_with_a_file_a_question_and_files_in_return(
     parley: Callable[..., Printed], tmp_path: Path
 ) -> None:
     (tmp_path / "cities.csv").write_text(CSV)
-    done = parley("chat", "report", "make a report", "--file", "cities.csv", "--save", "out", typed="Markdown\n")
+    done = parley(
+        "chat", "report", "make a report", "--file", "cities.csv", "--save", "out", "--answers", typed="Markdown\n"
+    )
     assert done.code == 0, done.happened
     assert "people" in (tmp_path / "out" / "report.md").read_text()
     assert (tmp_path / "out" / "chart.png").read_bytes().startswith(b"\x89PNG")

@@ -69,9 +69,9 @@ class IncomingWebhookAdmin(ActingAdmin, ReadOnlyAdmin):
     ordering = ("-created_at",)
     actions = ("pause_selected", "resume_selected")
     fields = (
-        "name", "state", related_cell("owner", text="email"), related_cell("agent", text="slug"), "scheme", "text",
-        json_cell("inputs"), "only_if", time_cell("old_secret_until"), time_cell("last_event_at", "last event"),
-        columns.created,
+        "name", "state", related_cell("owner", text="email"), related_cell("agent", text="slug"), "scheme",
+        json_cell("signature"), "text", json_cell("inputs"), "only_if", time_cell("old_secret_until"),
+        time_cell("last_event_at", "last event"), columns.created,
         column("events", lambda row: cells.link("events", cells.list_url(IncomingEvent, webhook__id__exact=row.pk))),
     )  # fmt: skip
     select_related = ("owner", "agent")

@@ -89,10 +89,11 @@ def read(text: str | bytes) -> Any:
 
 
 def to_storable(value: Any, *, repair: bool = False) -> Any:
-    """A JSON value that the database can store: an integer beyond 2**53 becomes the nearest double.
+    """A JSON value that the database can store; integers keep all their digits.
 
     With `repair`, U+FFFD takes the place of characters that it cannot store. Raises ValueError with a sentence for
-    those, and for what JSON cannot hold: NaN, infinity, and types of Python that it does not have.
+    those, for integers of more than `MAX_NUMBER_DIGITS` digits, and for what JSON cannot hold: NaN, infinity, and types
+    of Python that it does not have.
     """
     if isinstance(value, str):
         if UNSTORABLE.search(value):
@@ -105,15 +106,10 @@ def to_storable(value: Any, *, repair: bool = False) -> Any:
     if isinstance(value, list):
         return [to_storable(inner, repair=repair) for inner in value]
     check_scalar(value)
-    if isinstance(value, int) and not -LARGEST_EXACT <= value <= LARGEST_EXACT:
-        try:
-            return float(value)
-        except OverflowError:
-            raise ValueError("A number is too large.") from None
     return value
 
 
-ODD = re.compile(r"\\u0000|[\ud800-\udfff]|\d{16}")  # in JSON text: what may have to be refused or changed
+ODD = re.compile(r"\\u0000|[\ud800-\udfff]")  # in JSON text: what may have to be refused
 
 
 def received(value: Any) -> Any:
@@ -122,11 +118,13 @@ def received(value: Any) -> Any:
 
 
 def check_scalar(value: Any) -> None:
-    """Raises ValueError for what is no number, boolean or null of JSON."""
+    """Raises ValueError for what is no number, boolean or null of JSON, and for integers with too many digits."""
     if value is not None and not isinstance(value, (int, float)):
         raise ValueError(f"A {type(value).__name__} cannot be sent: use text, numbers, lists, dicts and None.")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("NaN and infinity cannot be sent: JSON has no such numbers.")
+    if isinstance(value, int) and abs(value) > LARGEST_EXACT and abs(value) >= 10**settings.MAX_NUMBER_DIGITS:
+        raise ValueError(f"A number has more than {settings.MAX_NUMBER_DIGITS} digits.")
 
 
 class FormField(forms.JSONField):
@@ -185,6 +183,11 @@ def _constant(name: str) -> NoReturn:
 _decoder = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
 )
+
+
+def size_of(value: Any) -> int:
+    """Bytes of a JSON value as text. Raises ValueError for what JSON cannot hold."""
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode())
 
 
 def canonical(value: Any) -> bytes:

@@ -17,6 +17,7 @@ from apps.engine.worker import close_current_worker
 from apps.record.errors import Refusal
 from apps.record.models import Task, TaskState
 from console.commands import QuickCommand
+from terminal.questions import joined, read_pipe
 from terminal.screen import Screen
 
 INTERRUPTED = 130  # what shells report for a program ended by Ctrl-C
@@ -28,7 +29,8 @@ class Command(QuickCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("slug", help="slug of the agent")
-        parser.add_argument("text", help="the message")
+        parser.add_argument("text", nargs="?", default="", help="the message; what a pipe has is added to it")
+        parser.add_argument("--answers", action="store_true", help="the pipe has answers to questions, a line each")
         parser.add_argument(
             "--file", action="append", type=Path, default=[], metavar="F", help="a file to attach; can be repeated"
         )
@@ -38,8 +40,12 @@ class Command(QuickCommand):
         )
 
     def handle(
-        self, *args: Any, slug: str, text: str, file: list[Path], context: str, email: str | None, **options: Any
-    ) -> None:
+        self, *args: Any, slug: str, text: str, file: list[Path], context: str, email: str | None, answers: bool,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        text = joined(text, read_pipe(with_answers=answers))
+        if not (text or file):
+            raise CommandError("There is no message. Give one as text, by --file, or on standard input.", returncode=2)
         self.principal = _user(email).principal
         self.agent = self._agent(slug)
         self.screen = Screen(save=Path())
