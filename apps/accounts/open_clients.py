@@ -124,7 +124,8 @@ class Metadata(BaseModel):
 
 
 def self_registered() -> QuerySet[Client]:
-    return Client.objects.filter(owner=None, data__has_key="registered_by")
+    found: QuerySet[Client] = Client.objects.filter(owner=None, data__has_key="registered_by")
+    return found
 
 
 def is_self_registered(client: Client) -> bool:
@@ -177,19 +178,26 @@ def is_document(client_id: str) -> bool:
     return len(client_id) <= LONGEST_ID and bool(DOCUMENT.fullmatch(client_id)) and not re.search(r"/\.\.?/", client_id)
 
 
+def _age(client: Client | None) -> float:
+    """Seconds since the client's document was read."""
+    return time.time() - (client.data or {}).get("read_at", 0) if client else float("inf")
+
+
+def is_fresh(address: str) -> bool:
+    """Whether the document at this address was read within the hour."""
+    return _age(Client.objects.filter(pk=address).first()) < FRESH_SECONDS
+
+
 def read_document(address: str) -> None:
-    """Make or renew the client whose id is this address, by its document; nothing if it was read within the hour.
+    """Make or renew the client whose id is this address, by its document.
 
     Raises InvalidMetadata, TooManyClients.
     """
     known = Client.objects.filter(pk=address).first()
-    age = time.time() - (known.data or {}).get("read_at", 0) if known else float("inf")
-    if age < FRESH_SECONDS:
-        return
     try:
         said = async_to_sync(_fetch)(address)
     except OutboundError as error:
-        if age < STALE_SECONDS:
+        if _age(known) < STALE_SECONDS:
             return
         raise InvalidMetadata(f"The program's metadata at {address} cannot be read: {error}") from None
     metadata = Metadata.read(said)
@@ -229,7 +237,8 @@ def choose_port(client: Client, address: str) -> None:
     django-allauth leaves only the port of IP addresses free; apps write `localhost`, too.
     """
     registered = client.get_redirect_uris()
-    if address.startswith("http://localhost") and address not in registered:
+    is_other_port = address not in registered and oauth.is_registered(address, registered)
+    if is_other_port and address.startswith("http://localhost"):
         rest = [one for one in registered if not oauth.is_registered(address, [one])]
         client.set_redirect_uris([*rest, address])
         client.save(update_fields=["redirect_uris"])

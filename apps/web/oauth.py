@@ -152,7 +152,7 @@ def _signed(request: HttpRequest) -> Mapping[str, Any]:
 def _unread(request: HttpRequest, asked: Mapping[str, str]) -> str:
     """Read the metadata of a program that names their address as its id; why it cannot be read, or ""."""
     name = asked.get("client_id", "")
-    if not settings.OAUTH_OPEN_REGISTRATION or not open_clients.is_document(name):
+    if not (settings.OAUTH_OPEN_REGISTRATION and open_clients.is_document(name)) or open_clients.is_fresh(name):
         return ""
     try:
         quotas.count_registration(str(request.META.get("REMOTE_ADDR", "")))
