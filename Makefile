@@ -7,7 +7,7 @@ UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/bin/uv)
 STAMP := $(VENV)/.parley-setup
 AUDIT := .tools/audit
 
-.PHONY: setup run quick test test-services test-browser test-all mutants faults faults-long upgrade-check lint types schema docs screenshots bench bench-peers trace-send wheel sbom audit lock image-base clean
+.PHONY: setup run quick test test-services test-browser test-all mutants faults faults-long upgrade-check lint types schema docs screenshots bench bench-peers interoperability trace-send wheel sbom audit lock image-base clean
 
 setup: $(STAMP)
 
@@ -91,6 +91,10 @@ bench: setup
 # Parley beside the official SDK's server. BENCH="--quick", BENCH="--only send1,stream", BENCH="--write" updates docs/performance.md
 bench-peers: setup
 	@$(PY) -m benchmarks.peers $(BENCH)
+
+# Other people's A2A software and Parley, both ways: docs/reference/interoperability.md. Needs a network, and Node.
+interoperability: setup
+	@UV=$(UV) $(PY) -m interoperability --write
 
 # The files, functions and calls of our own that one blocking send enters. TRACE="--list --door api"
 trace-send: setup

@@ -28,7 +28,7 @@ def test_every_folder_of_tests_is_a_package() -> None:
 
 def test_no_module_is_named_after_its_shape() -> None:
     shapes = {"services.py", "selectors.py", "utils.py", "helpers.py", "common.py", "misc.py"}
-    parts = ("apps", "platform", "tests", "benchmarks", "faults")
+    parts = ("apps", "platform", "tests", "benchmarks", "faults", "interoperability")
     modules = [path for part in parts for path in (ROOT / part).rglob("*.py")]
     assert [path for path in modules if path.name in shapes] == []
 

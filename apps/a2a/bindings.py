@@ -19,6 +19,7 @@ from apps.a2a.operations import (
     OPERATIONS,
     STREAMING_OPERATIONS,
     Execute,
+    check_old,
     execute,
     execute_old,
 )
@@ -28,7 +29,7 @@ from apps.a2a.v1_1 import execute_next
 from apps.accounts import bodies
 from apps.record import wire
 from apps.record.content.strict_json import UNSTORABLE
-from apps.record.errors import InvalidFields, Refusal
+from apps.record.errors import InvalidFields
 from telemetry import metrics
 
 Id = str | int | None
@@ -55,7 +56,7 @@ async def jsonrpc(request: HttpRequest, slug: str = "") -> HttpResponseBase:
         version = http.version_of(request)
         method = _read_method(body, version)
         if not has_id:
-            raise _refusal_without_id(method, body, version)
+            await _refuse_without_id(incoming, method, body, version)
         answer = await EXECUTE[version](incoming, method, body.get("params", {}))
         _count(method, began)
         if answer.is_stream:
@@ -90,14 +91,11 @@ def _read_id(body: Any) -> tuple[Id, bool]:
     return request_id, "id" in body
 
 
-def _refusal_without_id(method: str, body: JSON, version: str) -> Refusal:
-    """Why a request without an id is refused. In 0.3, what is wrong in it comes first."""
+async def _refuse_without_id(incoming: http.AuthenticatedRequest, method: str, body: JSON, version: str) -> None:
+    """Raises Refusal. In 0.3, what is wrong in the request comes first."""
     if version == http.V0_3:
-        try:
-            METHODS[method].upgrade(body.get("params", {}), JSON_RPC)
-        except Refusal as error:
-            return error
-    return InvalidRequest("The id is missing: A2A knows no notifications.")
+        await check_old(incoming, method, body.get("params", {}), JSON_RPC)
+    raise InvalidRequest("The id is missing: A2A knows no notifications.")
 
 
 def _read_method(body: JSON, version: str) -> str:
@@ -198,11 +196,14 @@ async def rest(
         params = _merge_path(await _request_fields(incoming), path_fields)
         answer = await REST_EXECUTE[version](incoming, method, params)
         _count(method, began)
-        return _rest_response(request, answer)
+        if answer.is_stream:
+            return http.event_stream(answer, REST_STREAM)
+        kind = http.response_type(request, version)
+        return http.json_response(answer.content, headers=answer.headers, content_type=kind)
     except Exception as error:
         refused = problem(error)
         _count(method, began, str(refused.row.code))
-        return http.problem_response(refused, http.response_type(request))
+        return http.problem_response(refused, http.response_type(request, version))
 
 
 def _operation_of(request: HttpRequest, operations: Mapping[str, str]) -> str:
@@ -236,12 +237,6 @@ async def _request_fields(incoming: http.AuthenticatedRequest) -> JSON:
     if request.method != "POST":
         return read_query(request.META["QUERY_STRING"])
     return await http.read_object(incoming) if await bodies.read(request, incoming.principal) else {}
-
-
-def _rest_response(request: HttpRequest, answer: http.Answer) -> HttpResponseBase:
-    if not answer.is_stream:
-        return http.json_response(answer.content, headers=answer.headers, content_type=http.response_type(request))
-    return http.event_stream(answer, REST_STREAM)
 
 
 OLD_ADDRESSES: dict[str, dict[str, str]] = {

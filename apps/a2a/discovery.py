@@ -1,7 +1,7 @@
 """Signed agent cards, public keys and identities at well-known addresses, with headers for caches.
 
-`agent-card.json` is of A2A 1.0 (§8.2), or of 0.3 if the request names it, or of both where that is switched on;
-`agent.json` is of 0.3 (0.3 §5.3).
+`agent-card.json` is of A2A 1.0 (§8.2) or 0.3 if the request names the version, otherwise of both, unless that is
+switched off; `agent.json` is of 0.3 (0.3 §5.3).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.principals import Principal
 from apps.accounts.refusals import refusals
 from apps.agents import card_signatures, cards, identity
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentQuerySet
 from apps.record.errors import UnsupportedOperation
 
 
@@ -65,6 +65,31 @@ async def platform_card(request: HttpRequest, is_old: bool = False) -> HttpRespo
     return _card_response(request, card, changed, is_old=is_old, private=False)
 
 
+MOST_NAMED = 20  # agents in an error
+
+
+@read_only
+async def misplaced_card(request: HttpRequest) -> HttpResponseBase:
+    """`GET /a2a/.well-known/agent-card.json`, which would be the card of no one agent.
+
+    Clients get here that resolve the path by RFC 3986 against an agent's address without a slash at its end.
+    """
+    slugs = await db.run(lambda: list(_open_agents().values_list("slug", flat=True)[: MOST_NAMED + 1]))
+    base = cards.platform_url()
+    known = f" Agents here: {', '.join(slugs[:MOST_NAMED])}{' and more' * (len(slugs) > MOST_NAMED)}." if slugs else ""
+    example = slugs[0] if slugs else "<agent>"
+    raise AgentNotFound(
+        f"There is no card at this address. If your client was given {base}/{example}, give it {base}/{example}/ with "
+        f"a slash at the end, or the card's address {base}/{example}/.well-known/agent-card.json. The card of the "
+        f"whole platform is {settings.PUBLIC_BASE_URL}/.well-known/agent-card.json.{known}"
+    )
+
+
+def _open_agents() -> AgentQuerySet:
+    """The agents whose cards everybody may find."""
+    return Agent.objects.listed().with_open_card().order_by("name", "pk")
+
+
 def extended_card(principal: Principal, agent: Agent) -> JSON:
     """The signed extended card (A2A 1.0 §3.1.11).
 
@@ -83,7 +108,7 @@ def extended_card(principal: Principal, agent: Agent) -> JSON:
 
 def signed_platform_card(widen: Widen | None = None) -> tuple[JSON, datetime.datetime]:
     """The platform's signed card, and when an agent last changed. Raises AgentNotFound if there is none to show."""
-    agents = list(Agent.objects.listed().with_open_card().order_by("name", "pk"))
+    agents = list(_open_agents())
     if not agents:
         raise AgentNotFound("There is no agent here that everybody may see.")
     newest: datetime.datetime = Agent.objects.aggregate(newest=Max("updated_at"))["newest"]

@@ -58,7 +58,13 @@ class VersionNotSupported(Refusal):
 
 
 class TaskGenerationMismatch(UnsupportedOperation):
-    """The task has changed since the client read it (A2A 1.1). Read it again with GetTask."""
+    """The task has changed since the client read it (A2A 1.1)."""
+
+    def __init__(self, task: str, expected: int, current: int) -> None:
+        super().__init__(
+            f"Task {task} has changed: its generation is {current}, not {expected}. Read it again with GetTask."
+        )
+        self.metadata = {"taskId": task, "expectedGeneration": str(expected), "currentGeneration": str(current)}
 
 
 class UnsupportedMediaType(ContentTypeNotSupported):
@@ -180,7 +186,7 @@ def _details(error: Exception, row: Row) -> list[JSON]:
                 "@type": "type.googleapis.com/google.rpc.ErrorInfo",
                 "reason": row.reason,
                 "domain": DOMAIN,
-                "metadata": {name: str(value) for name, value in exceeded.data.items()} if exceeded else {},
+                "metadata": _metadata(error),
             }
         )
     if exceeded and exceeded.retry_after:
@@ -189,3 +195,11 @@ def _details(error: Exception, row: Row) -> list[JSON]:
         listed = [{"field": path, "description": sentence} for path, sentence in violations]
         details.append({"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": listed})
     return details
+
+
+def _metadata(error: Exception) -> dict[str, str]:
+    """What an error is about, by name."""
+    if isinstance(error, TaskGenerationMismatch):
+        return error.metadata
+    exceeded = exceeded_by(error)
+    return {name: str(value) for name, value in exceeded.data.items()} if exceeded else {}

@@ -129,16 +129,16 @@ def version_refusal(version: str, served: str = V1_0) -> VersionNotSupported:
 A2A_TYPE = "application/a2a+json"
 
 
-def response_type(request: HttpRequest) -> str:
-    """`application/a2a+json` if the client prefers it or, without a preference, sends it; else plain JSON."""
-    offered = [JSON_TYPE, A2A_TYPE]
-    if request.content_type == A2A_TYPE:
-        offered.reverse()
+def response_type(request: HttpRequest, version: str = "") -> str:
+    """The JSON type that the client prefers. If it takes both, A2A's own in 1.0 (§11.1), else that of the request."""
+    own = A2A_TYPE if request.content_type == A2A_TYPE else JSON_TYPE
+    has_own_type = own == A2A_TYPE or version in (V1_0, V1_1)
+    offered = [A2A_TYPE, JSON_TYPE] if has_own_type else [JSON_TYPE, A2A_TYPE]
     try:
         preferred = request.get_preferred_type([f"{offer}; charset=utf-8" for offer in offered])
     except ValueError:  # malformed header
         preferred = None
-    return preferred.partition(";")[0] if preferred else offered[0]
+    return preferred.partition(";")[0] if preferred else own
 
 
 JSON_TYPE = "application/json"

@@ -97,6 +97,17 @@ async def execute_old(incoming: http.AuthenticatedRequest, name: str, params: An
     return replace(answer, content=old, headers={extensions.OLD_EXTENSIONS_HEADER: activated} if activated else {})
 
 
+async def check_old(incoming: http.AuthenticatedRequest, name: str, params: Any, form: Form) -> None:
+    """Check a request of 0.3 without running it. Raises Refusal as `execute_old`."""
+    method = METHODS[name]
+    upgraded = method.upgrade(params, form)
+    agent = incoming.agent or await db.run(agent_of_tenant, incoming.principal, upgraded)
+    try:
+        await incoming.work_on_body(REQUESTS[method.operation].read, upgraded, agent)
+    except Refusal as error:
+        raise downgrade_refusal(error, method, form) from None
+
+
 def _asks_for_any_webhook(name: str, params: Any) -> bool:
     return (
         name == "tasks/pushNotificationConfig/get"
@@ -283,6 +294,20 @@ def check_scope(principal: Principal, method: str) -> None:
     """Raises MissingScope, MissingRole."""
     check_allowed(principal, WRITE if method in WRITE_OPERATIONS else READ)
 
+
+REQUESTS: dict[str, type[Request]] = {
+    "SendMessage": SendMessageRequest,
+    "SendStreamingMessage": SendMessageRequest,
+    "GetTask": TaskRequest,
+    "CancelTask": TaskRequest,
+    "SubscribeToTask": TaskRequest,
+    "CreateTaskPushNotificationConfig": CreateWebhookRequest,
+    "GetTaskPushNotificationConfig": OneWebhookRequest,
+    "ListTaskPushNotificationConfigs": ListWebhooksRequest,
+    "DeleteTaskPushNotificationConfig": OneWebhookRequest,
+    "GetExtendedAgentCard": Request,
+}
+"""The requests of the operations that 0.3 has."""
 
 OPERATIONS: dict[str, Operation] = {
     "SendMessage": _send,

@@ -30,9 +30,8 @@ urlpatterns = [
     path("a2a", jsonrpc),
     path("a2a/", jsonrpc),
     path(".well-known/agent-card.json", platform_card, name="platform-card"),
-    path("a2a/.well-known/agent-card.json", platform_card),
     path(".well-known/agent.json", platform_card, {"is_old": True}),
-    path("a2a/.well-known/agent.json", platform_card, {"is_old": True}),
+    re_path(r"^a2a/\.well-known/agent(?:-card)?\.json\Z", discovery.misplaced_card),
     path("a2a/negotiation", negotiation, name="negotiation"),
     path("a2a/negotiation/", negotiation),
     *addresses("a2a/", http.V0_3),  # `v1` is neither agent nor tenant

@@ -1,6 +1,6 @@
 """The draft of A2A 1.1 (its branch dev-1.1, ADR-002), as far as it can be read (docs/decisions/a2a.md).
 
-It is 1.0 with more fields, made of the log: a task's `generation` is the index of its newest event that callers see.
+It is 1.0 with more fields, made of the log: a task's `generation` is the number of its events that callers see.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from typing import Annotated, Any, cast
 
 from django.conf import settings
-from django.db.models import Max, Min
+from django.db.models import Count, QuerySet
 from pydantic import Field
 
 import db
@@ -23,18 +23,20 @@ from apps.a2a.errors import JSON, TaskGenerationMismatch
 from apps.a2a.operations import OPERATIONS, Call, Operation, execute
 from apps.a2a.protojson import Integer, Line, ProtoMessage
 from apps.a2a.requests import HistoryLength, TaskRequest
-from apps.a2a.tasks import Updates
+from apps.a2a.tasks import Update, Updates
 from apps.engine.send import wait_for
 from apps.limits import current as limits
 from apps.record import lookup, wire
-from apps.record.errors import InvalidParams
 from apps.record.events import EventType
 from apps.record.ledger import Ledger
-from apps.record.models import Event, Message, Task, TaskState
+from apps.record.models import INTERRUPTED_STATES, Event, Message, Task, TaskState
 
 CHUNKS = (EventType.ARTIFACT_UPDATE, EventType.AGENT_TOKEN, EventType.AGENT_TOKEN_END)
 SHOWN = (EventType.USER_MESSAGE, EventType.AGENT_STATUS, *CHUNKS)
 """The events that change what callers see of a task."""
+
+ELICITATION_STATES = {True: "ELICITATION_STATE_BLOCKED", False: "ELICITATION_STATE_RESOLVED"}
+"""By whether the task waits for the answer."""
 
 Generation = Annotated[Integer, Field(ge=0)]
 
@@ -68,11 +70,7 @@ class SendOptions(ProtoMessage):
 async def _send(call: Call) -> JSON | str | Updates:
     """Raises TaskGenerationMismatch, and what it raises in 1.0."""
     options = SendOptions.read(call.params)
-    expected = options.configuration.if_generation_match
-    if expected is not None and not options.message.task_id:
-        raise InvalidParams(
-            "configuration.ifGenerationMatch is for a message with a taskId.", "configuration.ifGenerationMatch"
-        )
+    expected = options.configuration.if_generation_match if options.message.task_id else None
     method = "SendStreamingMessage" if call.is_stream else "SendMessage"
     answer = await OPERATIONS[method](_checked(call, expected))
     if call.is_stream:
@@ -87,8 +85,8 @@ def _checked(call: Call, expected: int | None) -> Call:
 
 
 def _check_generation(expected: int, log: Ledger, task: uuid.UUID) -> None:
-    if generation_of(task) != expected:
-        raise TaskGenerationMismatch
+    if (current := generation_of(task)) != expected:
+        raise TaskGenerationMismatch(str(task), expected, current)
 
 
 async def _get(call: Call) -> JSON:
@@ -144,40 +142,80 @@ async def _subscribe(call: Call) -> Updates:
 async def _numbered(updates: Updates) -> Updates:
     async with aclosing(updates):
         async for batch in updates:
-            yield [(index, shown.in_form(http.V1_1, partial(_with_generation, index))) for index, shown in batch]
+            generations = await db.run_for_stream(_generations_in, batch)
+            yield [
+                (index, shown.in_form(http.V1_1, partial(_with_generation, generations.get(index, 0))))
+                for index, shown in batch
+            ]
 
 
-def _with_generation(index: int, response: JSON) -> JSON:
+def _generations_in(batch: list[Update]) -> dict[int, int]:
+    """The generations of a stream's updates, by index."""
+    [(kind, value)] = batch[0][1].value.items()
+    if kind == "message":
+        return {}
+    first, last = batch[0][0], batch[-1][0]
+    shown = shown_events(uuid.UUID(value["id" if kind == "task" else "taskId"])).order_by("index")
+    before = shown.filter(index__lt=first).count()
+    indexes = shown.filter(index__gte=first, index__lte=last).values_list("index", flat=True)
+    # A stream may begin at an event of the context that is not of its task.
+    return {first: before} | {index: before + number for number, index in enumerate(indexes, 1)}
+
+
+def _with_generation(generation: int, response: JSON) -> JSON:
     [(kind, value)] = response.items()
-    return response if kind == "message" else {kind: value | {"generation": str(index)}}
+    return response if kind == "message" else {kind: value | {"generation": str(generation)}}
+
+
+def shown_events(*tasks: uuid.UUID) -> QuerySet[Event]:
+    """The events that change what callers see of the tasks."""
+    return Event.objects.filter(task__in=tasks, type__in=SHOWN).exclude(payload__has_key="kept")
 
 
 def generation_of(task: uuid.UUID) -> int:
-    return _generations([task]).get(task, 0)
+    return shown_events(task).count()
 
 
 def _generations(tasks: list[uuid.UUID]) -> dict[uuid.UUID, int]:
-    shown = Event.objects.filter(task__in=tasks, type__in=SHOWN).order_by()
-    return dict(shown.values_list("task").annotate(Max("index")))
+    return dict(shown_events(*tasks).order_by().values_list("task").annotate(Count("pk")))
 
 
 def _with_timeline(task: JSON, length: int | None) -> JSON:
-    """The task with its generation, its timeline, and the generations of its artifacts. Numbers are texts (int64)."""
+    """The task with its generation, timeline and elicitations, and the generations of its artifacts.
+
+    Numbers are texts (int64).
+    """
     row = Task.objects.select_related("context").get(pk=task["id"])
-    timeline = _timeline(row, settings.DEFAULT_HISTORY_LENGTH if length is None else length)
-    shown = {**task, "generation": str(generation_of(row.pk))} | ({"timeline": timeline} if timeline else {})
+    events = shown_events(row.pk).order_by("index").values_list("index", "artifact_id")
+    generations: dict[int, int] = {}
+    made: dict[str, JSON] = {}
+    for generation, (index, artifact) in enumerate(events, 1):
+        generations[index] = generation
+        made.setdefault(artifact, {"startGeneration": str(generation)})["endGeneration"] = str(generation)
+    more = {
+        "timeline": _timeline(row, settings.DEFAULT_HISTORY_LENGTH if length is None else length, generations),
+        "elicitations": _elicitations(row),
+    }
+    shown = {**task, "generation": str(len(generations))} | {name: value for name, value in more.items() if value}
     if "artifacts" in task:
-        chunks = Event.objects.filter(task=row, type__in=CHUNKS).order_by().values_list("artifact_id")
-        made = {key: (first, last) for key, first, last in chunks.annotate(Min("index"), Max("index"))}
-        shown["artifacts"] = [one | _span(*made.get(one["artifactId"], (0, 0))) for one in task["artifacts"]]
+        shown["artifacts"] = [one | made.get(one["artifactId"], {}) for one in task["artifacts"]]
     return shown
 
 
-def _span(first: int, last: int) -> JSON:
-    return {"startGeneration": str(first), "endGeneration": str(last)} if last else {}
+def _elicitations(task: Task) -> list[JSON]:
+    """What the task asked, oldest first. The answer's form is in the metadata of the question's status."""
+    asked = Event.objects.filter(task=task, type=EventType.AGENT_STATUS, payload__state__in=INTERRUPTED_STATES)
+    return [
+        {
+            "id": event.payload["message"]["messageId"],
+            "state": ELICITATION_STATES[event.index == task.status_event and TaskState(task.state).is_interrupted],
+            "metadata": {"slot": event.payload.get("slot", {}).get("name", "")},
+        }
+        for event in asked.order_by("index")
+    ]
 
 
-def _timeline(task: Task, length: int) -> list[JSON]:
+def _timeline(task: Task, length: int, generations: dict[int, int]) -> list[JSON]:
     """The newest messages of people and statuses of the agent, in order."""
     said = Message.objects.filter(task=task, role=Message.Role.USER).order_by("-index")[:length]
     entries: dict[int, JSON] = {row.index: {"message": wire.message(row, task.context)} for row in said}
@@ -185,7 +223,7 @@ def _timeline(task: Task, length: int) -> list[JSON]:
         if response := wire.stream_response(event, task.context):
             entries[event.index] = {"status": response["statusUpdate"]["status"]}
     newest = sorted(entries)[-length:] if length else []
-    return [{"generation": str(index), **entries[index]} for index in newest]
+    return [{"generation": str(generations[index]), **entries[index]} for index in newest]
 
 
 NEXT_OPERATIONS: dict[str, Operation] = {

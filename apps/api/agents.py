@@ -45,6 +45,7 @@ def agents_json(agents: Sequence[Agent]) -> list[JSON]:
 
 def agent_json(agent: Agent) -> JSON:
     """An agent with `stats` loaded. Only operators see why it is unhealthy."""
+    remote = getattr(agent, "remote", None) if agent.kind == Agent.Kind.REMOTE else None
     return {
         "slug": agent.slug,
         "name": agent.name,
@@ -62,17 +63,13 @@ def agent_json(agent: Agent) -> JSON:
         "outputModes": agent.output_modes,
         "streaming": agent.streams,
         "signsArtifacts": agent.sign_artifacts,
-        "cardTrust": _card_trust(agent),
+        "cardTrust": TRUST[remote.signature] if remote else None,
+        "cardNotes": remote.card_notes if remote else [],
         "cost": agent.cost,
         "health": dict(zip(("status", "reason"), cards.public_health(agent), strict=True)),
         "stats": _stats_json(agent),
         "updatedAt": wire.timestamp(agent.updated_at),
     }
-
-
-def _card_trust(agent: Agent) -> str | None:
-    remote = getattr(agent, "remote", None) if agent.kind == Agent.Kind.REMOTE else None
-    return None if remote is None else TRUST[remote.signature]
 
 
 def _stats_json(agent: Agent) -> JSON | None:
@@ -200,6 +197,10 @@ class AgentShape(Shape):
         allow_null=True,
         help_text="Whether a trusted key signed a remote agent's card, nobody did, or the signature proves nothing. "
         "Null for agents of this installation.",
+    )
+    card_notes = _texts(
+        help_text="What was assumed or left out when a remote agent's card was read, a sentence each. Empty for agents "
+        "of this installation."
     )
     cost = serializers.FloatField(
         help_text="The cost of a task in this installation's currency. 0 if the agent is free."

@@ -1,12 +1,14 @@
 """AG-UI (https://docs.ag-ui.com): `POST /agui/<slug>` runs an agent and streams AG-UI events.
 
-A thread is the caller's session of that name, and a run's id is its message's id, so that a run that is sent again with
-`Last-Event-ID` goes on after that event. A client that leaves does not stop the agent.
+A thread is the caller's session of that name. A run's message has the id `run_key`, so that a run that is sent again
+with `Last-Event-ID` goes on after that event.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import uuid
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
@@ -29,8 +31,9 @@ from apps.accounts.principals import WRITE, Principal
 from apps.agents.models import Agent
 from apps.doors import turns
 from apps.doors.callers import called_agent, recheck
+from apps.doors.clients import Wishes, json_or_text, results_message
 from apps.doors.links import link_to, markdown_link
-from apps.doors.turns import End, File, Piece, Progress, Text, ToolCall, ToolResult
+from apps.doors.turns import ClientCall, End, File, Piece, Progress, Text, ToolCall, ToolResult
 from apps.engine import cancel
 from apps.engine.send import Sent, send
 from apps.limits import current as limits
@@ -86,23 +89,26 @@ async def _run(request: HttpRequest, slug: str) -> HttpResponseBase:
     check_allowed(principal, WRITE)
     asked = await incoming.work_on_body(_read, await http.read_object(incoming))
     after = _last_event_id(request)
+    warning = ""
     with ExitStack() as stack:
         stack.callback(limits.open_stream(principal, incoming.address, agent.pk))
         if given_up := _given_up(asked):
             sent = await db.run(_cancel, principal, agent, given_up)
             pieces = _canceled()
         else:
-            message = _message(agent, asked)
+            wished, warning = await _wishes(asked).told(agent)
+            message = await db.run(_message, principal, agent, asked, wished)
             if after:
-                sent = await db.run(_earlier, principal, agent, asked.run_id)
+                sent = await db.run(_earlier, principal, agent, message["messageId"])
             else:
                 trace = request.headers.get("traceparent", "")
                 sent = await send(principal, agent, message, finds_question=True, traceparent=trace)
-            pieces = turns.follow(sent)
+            left = sent.task if settings.AGUI_CANCEL_ON_LEAVE else None
+            pieces = turns.stopping(turns.follow(sent), principal, agent, left)
         run = Run(asked.thread_id, asked.run_id, sent, _own_state(asked), after)
         check = recheck(request, slug, WRITE)
         frames = http.checked_frames(_at_once(pieces), run.frames, run.error, check)
-        return wire.EventStream(frames, stack.pop_all().close)
+        return wire.EventStream(frames, stack.pop_all().close, {"Warning": warning} if warning else {})
 
 
 def _read(body: JSON) -> types.RunAgentInput:
@@ -134,39 +140,64 @@ def _last_event_id(request: HttpRequest) -> int:
     return int(text)
 
 
-def _earlier(principal: Principal, agent: Agent, run_id: str) -> Sent:
+def _wishes(asked: types.RunAgentInput) -> Wishes:
+    fields = {"name", "description", "parameters"}
+    return Wishes([one.model_dump(include=fields, exclude_none=True) for one in asked.tools or []])
+
+
+def _earlier(principal: Principal, agent: Agent, message_id: str) -> Sent:
     """What this run's message led to, if the caller sent it before. Raises InvalidParams."""
-    sent = turns.sent_before(principal, agent, run_id)
+    sent = turns.sent_before(principal, agent, message_id)
     if sent is None:
         raise InvalidParams("There is no run of yours with this runId to go on with. Leave it out.", "Last-Event-ID")
     return sent
 
 
-def _message(agent: Agent, asked: types.RunAgentInput) -> JSON:
-    """The A2A message of the answer to an interrupt, or of the user's messages after the last answer.
+def run_key(asked: types.RunAgentInput) -> str:
+    """The id of the run's message: a run's id is unique in its thread."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, json.dumps([asked.thread_id, asked.run_id])))
 
-    The front end's state and context go along as metadata. Raises InvalidFields, ContentTypeNotSupported.
+
+def _message(principal: Principal, agent: Agent, asked: types.RunAgentInput, wished: JSON) -> JSON:
+    """The A2A message of what is new, with the front end's state, context and wishes as metadata.
+
+    Raises InvalidFields, ContentTypeNotSupported.
     """
+    told = {"state": _own_state(asked), "context": [one.model_dump(by_alias=True) for one in asked.context or []]}
+    told |= {"forwardedProps": asked.forwarded_props}
+    given, prompts = {name: value for name, value in told.items() if value}, _instructions(asked)
+    metadata = wished | ({"agui": given} if given else {}) | ({"instructions": prompts} if prompts else {})
+    said: JSON = {"messageId": asked.run_id, "contextId": asked.thread_id, "role": "ROLE_USER"}
+    said |= {"metadata": metadata} if metadata else {}
+    try:
+        message = SendMessageRequest.read({"message": said | _said(principal, agent, asked)}, agent).message.stored()
+    except InvalidFields as refused:
+        raise InvalidFields([(_agui_name(path), sentence) for path, sentence in refused.violations]) from None
+    check_modes(agent, message["parts"], [])
+    return message | {"messageId": run_key(asked)}
+
+
+def _said(principal: Principal, agent: Agent, asked: types.RunAgentInput) -> JSON:
+    """The fields of the answer to an interrupt, or of results and the user's messages after the last answer."""
     answered = next((entry for entry in asked.resume or [] if entry.status == "resolved"), None)
     payload = answered.payload if answered else _commanded(asked.forwarded_props)
     if answered is not None or payload is not None:
         parts = [{"text": payload} if isinstance(payload, str) else {"data": payload}]
-    else:
-        parts = [part for message in _newest(asked.messages) for part in _parts(message)]
-    told = {"state": _own_state(asked), "context": [one.model_dump(by_alias=True) for one in asked.context or []]}
-    told |= {"forwardedProps": asked.forwarded_props}
-    metadata = {name: value for name, value in told.items() if value}
-    told_models = _instructions(asked)
-    said: JSON = {"messageId": asked.run_id, "contextId": asked.thread_id, "role": "ROLE_USER", "parts": parts}
-    if about := ({"agui": metadata} if metadata else {}) | ({"instructions": told_models} if told_models else {}):
-        said["metadata"] = about
-    said |= {"taskId": answered.interrupt_id} if answered else {}
-    try:
-        stored = SendMessageRequest.read({"message": said}, agent).message.stored()
-    except InvalidFields as refused:
-        raise InvalidFields([(_agui_name(path), sentence) for path, sentence in refused.violations]) from None
-    check_modes(agent, stored["parts"], [])
-    return stored
+        return {"parts": parts} | ({"taskId": answered.interrupt_id} if answered else {})
+    newest = _newest(asked.messages)
+    results = {one.tool_call_id: _result(one) for one in newest if isinstance(one, types.ToolMessage)}
+    answer = results_message(principal, agent, results, run_key(asked)) if results else None
+    spoken = [one for one in newest if isinstance(one, types.UserMessage)]
+    if answer is None:  # other results are the agent's own, unless nothing else is said
+        return {"parts": [part for one in spoken or newest for part in _parts(one)]}
+    parts = [part for one in spoken for part in _parts(one)]
+    return {"parts": [*answer["parts"], *parts], "taskId": answer["taskId"]}
+
+
+def _result(message: types.ToolMessage) -> Any:
+    if message.error:
+        return {"error": message.error}
+    return json_or_text("".join(part["text"] for part in _parts(message) if "text" in part))
 
 
 def _instructions(asked: types.RunAgentInput) -> str:
@@ -193,17 +224,17 @@ def _agui_name(path: str) -> str:
     return names.get(path, path.replace("message.parts", "messages.content"))
 
 
-def _newest(messages: Sequence[types.Message]) -> list[types.UserMessage]:
-    newest: list[types.UserMessage] = []
+def _newest(messages: Sequence[types.Message]) -> list[types.UserMessage | types.ToolMessage]:
+    newest: list[types.UserMessage | types.ToolMessage] = []
     for message in reversed(messages):
-        if isinstance(message, types.UserMessage):
+        if isinstance(message, types.UserMessage | types.ToolMessage):
             newest.append(message)
-        elif isinstance(message, types.AssistantMessage | types.ToolMessage):
+        elif isinstance(message, types.AssistantMessage):
             break
     return newest[::-1]
 
 
-def _parts(message: types.UserMessage) -> Iterator[JSON]:
+def _parts(message: types.UserMessage | types.ToolMessage) -> Iterator[JSON]:
     """Raises InvalidParams."""
     if isinstance(message.content, str):
         yield {"text": message.content}
@@ -264,6 +295,7 @@ class Run:
     _has_begun: bool = False
     _messages: int = 0
     _is_open: bool = False
+    _asks: bool = False  # the front end to run tools
 
     def __post_init__(self) -> None:
         self._state = self.own_state if isinstance(self.own_state, dict) else {}
@@ -306,7 +338,8 @@ class Run:
                 yield events.ActivitySnapshotEvent(
                     message_id=f"{self.id}-progress", activity_type="progress", content=progress
                 )
-            case ToolCall():
+            case ToolCall() | ClientCall():
+                self._asks = self._asks or isinstance(piece, ClientCall)
                 yield from self._close()
                 yield events.ToolCallStartEvent(tool_call_id=piece.id, tool_call_name=piece.name)
                 yield events.ToolCallArgsEvent(tool_call_id=piece.id, delta=wire.json_text(piece.arguments))
@@ -345,7 +378,7 @@ class Run:
         outcome: Any = events.RunFinishedSuccessOutcome()
         if end.state == TaskState.CANCELED:
             outcome = events.RunFinishedCancelledOutcome()
-        elif end.state.is_interrupted:
+        elif end.state.is_interrupted and not self._asks:
             yield self._set("question", {"text": end.words, "schema": (end.slot or {}).get("schema")})
             outcome = events.RunFinishedInterruptOutcome(interrupts=[self._interrupt(end)])
         yield events.RunFinishedEvent(thread_id=self.thread, run_id=self.id, outcome=outcome, usage=usage)

@@ -9,20 +9,23 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from mimetypes import guess_extension
 from typing import Any
 
 import db
+from agentkit.clients import calls_in
 from apps.a2a.tasks import is_private_again
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
+from apps.engine import cancel
 from apps.engine.finish import default_text
 from apps.engine.send import Sent
 from apps.record import feed, lineage, wire
 from apps.record.content import blobs
 from apps.record.content.parts import is_file, media_type_of
+from apps.record.errors import Refusal
 from apps.record.events import JSON, EventType
 from apps.record.execution import Accepted
 from apps.record.lookup import find_task, restore_answer
@@ -67,6 +70,15 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientCall:
+    """A tool that the client is to run. Its result answers the task's question (see `doors.clients`)."""
+
+    id: str
+    name: str
+    arguments: JSON
+
+
+@dataclass(frozen=True, slots=True)
 class File:
     """Part `number` of a delivered artifact, or of the agent's message if `artifact` is "". A link has a `url`."""
 
@@ -96,7 +108,9 @@ class End:
         return words_of(self.message or {"parts": []})
 
 
-Piece = Text | Progress | ToolCall | ToolResult | File | End
+Piece = Text | Progress | ToolCall | ToolResult | ClientCall | File | End
+Pieces = AsyncGenerator[list[tuple[int, Piece]]]
+"""In batches, each with its event's index."""
 
 
 def sent_before(principal: Principal, agent: Agent, message_id: str) -> Sent | None:
@@ -118,7 +132,7 @@ def sent_before(principal: Principal, agent: Agent, message_id: str) -> Sent | N
     return Sent(row.context_id, row.index, task=accepted.task_id, repeated=True) if row else None
 
 
-async def follow(sent: Sent, *, is_of_others: bool = False) -> AsyncGenerator[list[tuple[int, Piece]]]:
+async def follow(sent: Sent, *, is_of_others: bool = False) -> Pieces:
     """The pieces of what follows, each with its event's index, until the turn has settled. Close it (`aclosing`).
 
     `is_of_others`: it ends when the session is private again.
@@ -140,6 +154,24 @@ async def follow(sent: Sent, *, is_of_others: bool = False) -> AsyncGenerator[li
                 yield pieces
             if turn.has_ended:
                 return
+
+
+async def stopping(pieces: Pieces, principal: Principal, agent: Agent, task: uuid.UUID | None) -> Pieces:
+    """The same pieces. If nobody reads them to their end, the task, if any is given, is canceled."""
+    has_ended = False
+    try:
+        async with aclosing(pieces) as batches:
+            async for batch in batches:
+                has_ended = bool(batch) and isinstance(batch[-1][1], End)
+                yield batch
+    finally:
+        if task is not None and not has_ended:
+            db.later(_stop, principal, agent, task)
+
+
+def _stop(principal: Principal, agent: Agent, task: uuid.UUID) -> None:
+    with suppress(Refusal):
+        cancel.cancel_by_id(principal, agent, str(task))
 
 
 def recorded(context: Context, task: uuid.UUID, after: int) -> list[tuple[int, Piece]]:
@@ -238,7 +270,10 @@ class Turn:
                 yield Progress(words_of(message), progress.get("done"), progress.get("total"))
             return
         self.has_ended, self._end_state = True, state
-        if state == TaskState.COMPLETED or state.is_interrupted:
+        calls = calls_in(payload.get("slot")) if state.is_interrupted else []
+        for call in calls:
+            yield ClientCall(f"call_{self._task.hex}_{call.id}", call.name, {**call.arguments})
+        if (state == TaskState.COMPLETED or state.is_interrupted) and not calls:
             yield from self._last_words(words_of(message) if message else "")
         if state == TaskState.COMPLETED and self._with_files:
             yield from self._files()

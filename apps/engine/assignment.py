@@ -45,6 +45,7 @@ class Assignment:
         span: the run's trace span.
         original: the turn's first run, if the turn is repeated because a child or a tool call continues.
         decided: people's decisions about tool calls of the repeated turn, by the calls' keys.
+        answered: the question that `message` answers, in a repeated turn.
         asked_by: the child whose question `message` answers.
         seconds: time since the turn first began.
         input: the snapshot of the turn's input (`Run.input`).
@@ -72,6 +73,7 @@ class Assignment:
     skill: str | None = None
     original: Run | None = None
     decided: JSON = field(default_factory=dict)
+    answered: JSON = field(default_factory=dict)
     asked_by: uuid.UUID | None = None
     seconds: float = 0.0
     input: JSON = field(default_factory=dict)

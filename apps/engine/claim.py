@@ -138,6 +138,7 @@ def _claim(
         skill=skill,
         original=given if repeats else None,
         decided=questions.decided_in(run.slot),
+        answered=run.slot if repeats and run.slot else {},
         asked_by=uuid.UUID(child) if child and not run.resumed else None,
         seconds=(now - run.started_at).total_seconds() if run.started_at else 0.0,
         input=run.input,

@@ -398,4 +398,5 @@ def original_run(run: Run) -> Run:
 
 def is_repeat(run: Run) -> bool:
     """Does the run repeat a turn, after the answer to a child's question or about a tool call?"""
-    return run.slot is not None and ("child" in run.slot or questions.asks_approval(run.slot))
+    slot = run.slot
+    return slot is not None and ("child" in slot or "repeats" in slot or questions.asks_approval(slot))

@@ -16,6 +16,7 @@ import db
 from agentkit import (
     Artifact,
     AuthRequired,
+    CallClient,
     Completed,
     Failed,
     InputRequired,
@@ -34,7 +35,7 @@ from apps.engine.questions import agent_message, asks_approval, overtaken, slot_
 from apps.engine.sql import LATER_MESSAGE
 from apps.record import ledger, runs
 from apps.record.content.parts import pieces_joined
-from apps.record.events import JSON, EventType
+from apps.record.events import DELIVERED, JSON, EventType
 from apps.record.execution import Run, Suspension
 from apps.record.hooks import hook, hooks
 from apps.record.ledger import Ledger
@@ -48,6 +49,7 @@ STATES: dict[type[Outcome], TaskState] = {
     Completed: TaskState.COMPLETED,
     InputRequired: TaskState.INPUT_REQUIRED,
     PaymentRequired: TaskState.INPUT_REQUIRED,
+    CallClient: TaskState.INPUT_REQUIRED,
     AuthRequired: TaskState.AUTH_REQUIRED,
     Failed: TaskState.FAILED,
     Rejected: TaskState.REJECTED,
@@ -114,7 +116,7 @@ class Ending:
     @property
     def is_repeated(self) -> bool:
         """Will the turn start again, after the answer to a child's question or about a tool call?"""
-        return self.child is not None or (isinstance(self.outcome, InputRequired) and bool(self.outcome.calls))
+        return self.child is not None or (isinstance(self.outcome, InputRequired) and self.outcome.repeats)
 
     @property
     def result(self) -> str:
@@ -268,13 +270,15 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         log.add(EventType.AGENT_COMPLETE, delivered | ({"usage": ending.usage} if ending.usage else {}), task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _failure_code(outcome), "discarded": ids}, task=task.pk)
-    said = parts or [{"text": _answer_text(log, task, made) or default_text([one.name for one in made if one.name])}]
+    said = parts or [{"text": _answer_text(task, made) or default_text([one.name for one in made if one.name])}]
     message = agent_message(log, task, said, outcome.message_metadata)
     message["metadata"] |= payments.metadata_of(task)
     if ending.child is not None:
         message["metadata"] |= payments.passed_on(ending.child)
     elif task.agent.kind == Agent.Kind.REMOTE:
         payments.note_receipt(task, message)
+    if not payments.is_spoken_of(message["metadata"]) and _is_delivered(message["parts"], made):
+        message[DELIVERED] = True
     link = None
     if isinstance(outcome, AuthRequired) and ending.child is None:
         link = hook("CREDENTIAL_LINK")(outcome)
@@ -306,17 +310,29 @@ def _author(task: Task, ending: Ending) -> JSON:
 MAX_ANSWER_LENGTH = 20_000  # characters of an artifact that is also the message
 
 
-def _answer_text(log: Ledger, task: Task, made: Sequence[Delivered]) -> str:
+def _answer_text(task: Task, made: Sequence[Delivered]) -> str:
     """The text of the artifact `answer`, or of an only one that is no file; otherwise ""."""
     answers = [one for one in made if one.name == ANSWER] or made
     if len(answers) != 1 or "." in answers[0].name:
         return ""
     if task.agent.kind != Agent.Kind.REMOTE and answers[0].name not in ("", ANSWER):
         return ""
-    match pieces_joined(assemble_parts(log.chunks(answers[0]))):
+    match pieces_joined(answers[0].parts):
         case [{"text": str(text), **others}] if "filename" not in others and len(text) <= MAX_ANSWER_LENGTH:
             return text.strip()
     return ""
+
+
+def _is_delivered(said: list[JSON], made: Sequence[Delivered]) -> bool:
+    """Do delivered artifacts have all parts of a message?"""
+    delivered = [part for one in made for part in _contents(one.parts)]
+    return bool(delivered) and all(part in delivered for part in _contents(said))
+
+
+def _contents(parts: list[JSON]) -> list[JSON]:
+    """The parts without media types, with pieces of text joined and stripped."""
+    joined = ({name: value for name, value in part.items() if name != "mediaType"} for part in pieces_joined(parts))
+    return [{**part, "text": part["text"].strip()} if "text" in part else part for part in joined]
 
 
 def default_text(names: Sequence[str]) -> str:

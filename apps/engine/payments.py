@@ -127,7 +127,12 @@ def asks_anew(message: JSON | None) -> bool:
 def speaks_of_payment(outcome: object) -> bool:
     """May the record of an outcome write more than the log, because it asks for a payment or has a receipt?"""
     metadata = getattr(outcome, "message_metadata", None) or {}
-    return isinstance(outcome, PaymentRequired) or any(str(name).startswith(PREFIX) for name in metadata)
+    return isinstance(outcome, PaymentRequired) or is_spoken_of(metadata)
+
+
+def is_spoken_of(metadata: Mapping[str, Any]) -> bool:
+    """Does the metadata of a message say something about payments?"""
+    return any(str(name).startswith(PREFIX) for name in metadata)
 
 
 def passed_on(child: Task) -> JSON:

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from agentkit import AuthRequired, InputRequired, Outcome, Part, PaymentRequired
+from agentkit import AuthRequired, CallClient, InputRequired, Outcome, Part, PaymentRequired
 from agentkit.llm import approvals
 from agentkit.llm.approvals import APPROVE, ARGUMENTS, DECISION, FOR_SESSION, REASON, REFUSE
 from agentkit.messages import Message as Said
@@ -40,6 +40,8 @@ def slot_of(outcome: Outcome | None) -> JSON | None:
     slot: JSON = {"name": outcome.slot} | ({} if outcome.value is None else {"value": outcome.value})
     if isinstance(outcome, AuthRequired) and outcome.service:
         slot["service"] = outcome.service
+    if isinstance(outcome, CallClient):
+        return slot | ({"repeats": True} if outcome.repeats else {})
     if isinstance(outcome, InputRequired) and outcome.calls:
         calls = list(outcome.calls)
         slot |= {"approvers": open_call(calls)["needs"], "value": {"calls": calls}}

@@ -24,6 +24,7 @@ from opentelemetry.trace import get_current_span
 
 import db
 from agentkit import (
+    Client,
     Completed,
     Failed,
     HandlerError,
@@ -40,7 +41,7 @@ from apps.agents import versions
 from apps.agents.models import Agent, in_words
 from apps.engine import cancel, delegation, finish, handlers, payments
 from apps.engine.approvals import TurnApprovals
-from apps.engine.assignment import Assignment, ReleaseSlot
+from apps.engine.assignment import Assignment, ReleaseSlot, handler_message
 from apps.engine.delegation import Delegation, principal_of
 from apps.engine.effects import TaskEffects
 from apps.engine.finish import Ending, Ongoing
@@ -143,7 +144,16 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
         effects=TaskEffects(assignment, recorder),
         approvals=TurnApprovals(assignment, recorder),
         model=assignment.options.get("model") if assignment.agent.offers_models else None,
+        client=_client(assignment),
     )
+
+
+def _client(assignment: Assignment) -> Client:
+    """What the sender's program asks, and what it answered."""
+    if assignment.original is None:
+        return Client.of(assignment.said, assignment.slot)
+    answer = handler_message(assignment.message, assignment.task.context)
+    return Client.of(answer, assignment.answered, Client.of(assignment.said))
 
 
 async def _run_agent(

@@ -68,6 +68,10 @@ DATED = "dated"
 readers that follow the log go by that."""
 
 
+DELIVERED = "delivered"
+"""The key of a completed task's message if the artifacts have all that it says: A2A shows it in the history alone."""
+
+
 class Imported(TypedDict):
     """Where a message was before. `at`: its time there, in ISO 8601."""
 

@@ -20,7 +20,7 @@ from django.db import connection
 from apps.accounts.principals import Principal
 from apps.record import wire
 from apps.record.errors import TaskNotFound
-from apps.record.events import JSON
+from apps.record.events import DELIVERED, JSON
 from apps.record.models import Artifact, Context, Message, Task, TaskState, shared_workspace
 from db.sql import execute, quote, time_from, uuid_from
 
@@ -106,6 +106,8 @@ def _text(
     history: str | None,
     artifacts: str | None,
 ) -> str:
+    if said and f'"{DELIVERED}"' in said and DELIVERED in json.loads(said):
+        said = None
     if said and said not in EMPTY and slot and slot not in EMPTY:
         said = wire.json_text(wire.with_slot(json.loads(said), json.loads(slot)))
     status = f'{{"state":"{TaskState(state).wire}","timestamp":"{wire.timestamp(status_at)}"'

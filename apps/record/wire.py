@@ -30,7 +30,7 @@ import db
 from apps.accounts import revocation
 from apps.agents import cards
 from apps.record.content import blobs
-from apps.record.events import JSON, EventType
+from apps.record.events import DELIVERED, JSON, EventType
 from apps.record.models import Artifact, Context, Event, Message, Task, TaskState
 from apps.record.sql import ARTIFACTS_IN_STATE, ARTIFACTS_OF_TASKS, MESSAGES_OF_TASKS, NEWEST_MESSAGES
 
@@ -105,9 +105,11 @@ def with_signature(shown: JSON) -> JSON:
 def status(
     state: str, at: datetime.datetime, said: JSON | None, context: Context, slot: Mapping[str, Any] | None = None
 ) -> JSON:
-    """A TaskStatus. The message of a question has its slot in its metadata."""
+    """A TaskStatus, without a message that artifacts have. The message of a question has its slot in its metadata."""
     shown: JSON = {"state": TaskState(state).wire, "timestamp": timestamp(at)}
-    return shown | ({"message": with_slot(with_content(said, context.pk), slot)} if said else {})
+    if not said or DELIVERED in said:
+        return shown
+    return shown | {"message": with_slot(with_content(said, context.pk), slot)}
 
 
 def with_slot(message: JSON, slot: Mapping[str, Any] | None) -> JSON:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -34,16 +35,23 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
+import db
 from apps.agents.models import Agent
 from apps.remote import cards
 from apps.remote.authentication import credentials
 from apps.remote.authentication.http_auth import SigningAuth
-from apps.remote.cards import HTTP_JSON, JSONRPC, Interface, choose_interface
-from apps.remote.errors import BadCard, Misbehaved, Refused
+from apps.remote.card_shapes import HTTP_JSON, JSONRPC
+from apps.remote.cards import Interface, choose_interface
+from apps.remote.errors import BadCard, Misbehaved, Refused, RemoteError
+from apps.remote.federation.known import remember_version, special_remote
 from apps.remote.transport import CallClient, pooled_transport
 from outbound.transports import Transport
 
 JSON = dict[str, Any]
+OTHER_VERSION = {"1.0": "0.3", "0.3": "1.0"}
+# Refusals of an agent that speaks another version than its card says. It did nothing with the request.
+UNKNOWN_VERSION = ("METHOD_NOT_FOUND", "VERSION_NOT_SUPPORTED", "INVALID_REQUEST")
+UNKNOWN_PATH = ("HTTP_404", "HTTP_405")
 NO_STREAMS = ("UNSUPPORTED_OPERATION", "METHOD_NOT_FOUND")  # the stream, which the card promised, is refused
 TRANSPORTS: dict[tuple[str, str], Callable[[CallClient, AgentCard, str], ClientTransport]] = {
     (JSONRPC, "1.0"): JsonRpcTransport,
@@ -77,21 +85,38 @@ async def connect_for(
     card = cards.card_of(agent.current_version)
     auth = await credentials.auth_for(agent, owner, skill=skill, checking=checking, redact=redact)
     headers = {"traceparent": traceparent} if traceparent else {}
-    async with connect(card, auth=auth, headers=headers) as peer:
+    remote = await db.run(special_remote, agent.pk) if agent.kind == Agent.Kind.REMOTE else None
+
+    def remember(version: str) -> None:
+        db.later(remember_version, agent.pk, version)
+
+    speaks = remote.spoken_version if remote else ""
+    async with connect(card, auth=auth, headers=headers, speaks=speaks, on_other_version=remember) as peer:
         yield peer
 
 
 @asynccontextmanager
 async def connect(
-    card: AgentCard, *, auth: SigningAuth | None = None, headers: Mapping[str, str] | None = None
+    card: AgentCard,
+    *,
+    auth: SigningAuth | None = None,
+    headers: Mapping[str, str] | None = None,
+    speaks: str = "",
+    on_other_version: Callable[[str], None] = lambda version: None,
 ) -> AsyncIterator[Peer]:
     """Connect to the agent of this card. `auth` and `headers` go with each request. Raises BadCard.
 
     This is cheap: an event loop pools its connections.
+
+    Args:
+        speaks: the version of A2A in which the agent answers, if it is known to be another than its card says.
+        on_other_version: called with that version when it is found out.
     """
     interface = choose_interface(card)
+    if speaks:
+        interface = replace(interface, version=speaks)
     async with pooled_transport(interface.origin) as transport:
-        yield Peer(card, interface, transport, auth, headers or {})
+        yield Peer(card, interface, transport, auth, headers or {}, on_other_version)
 
 
 class Peer:
@@ -110,8 +135,12 @@ class Peer:
         transport: Transport,
         auth: SigningAuth | None,
         headers: Mapping[str, str],
+        on_other_version: Callable[[str], None] = lambda version: None,
     ) -> None:
         self.interface = interface
+        self._on_other_version = on_other_version
+        self._tried_version = ""  # the other one
+        self._is_understood = False
         self.streams: bool = card.capabilities.streaming
         self.calls_webhooks: bool = card.capabilities.push_notifications
         self.is_authenticated = auth is not None and auth.has_credential
@@ -129,13 +158,26 @@ class Peer:
         """Send a message; yields stream responses: `{"task": …}`, `{"statusUpdate": …}` and so on.
 
         It streams if the card promises streaming. An agent that refuses the stream gets the message again with
-        `returnImmediately`. A stream may end before the task. Use `aclosing` to leave it early.
+        `returnImmediately`, and one that does not know the version of A2A gets it once more in the other. A stream may
+        end before the task. Use `aclosing` to leave it early.
         """
-        request = SendMessageRequest()
         body = {"message": message, "configuration": configuration or {}, "metadata": metadata or {}}
-        json_format.ParseDict(
-            {name: value for name, value in body.items() if value or name == "configuration"}, request
-        )
+        body = {name: value for name, value in body.items() if value or name == "configuration"}
+        try:
+            async with aclosing(self._send(body, streaming)) as events:
+                async for event in events:
+                    self._understood()
+                    yield event
+        except Refused as refusal:
+            with self._other_version(refusal, *(UNKNOWN_PATH if self.interface.binding == HTTP_JSON else ())):
+                async with aclosing(self._send(body, streaming)) as events:
+                    async for event in events:
+                        self._understood()
+                        yield event
+
+    async def _send(self, body: JSON, streaming: bool) -> AsyncGenerator[JSON]:
+        request = json_format.ParseDict(body, SendMessageRequest())
+        message = body["message"]
         check = EventCheck(message.get("taskId", ""), message.get("contextId", ""))
         client, sdk = self._make_client(with_exact_message(message))
         used = {self._extensions_header: ", ".join(message["extensions"])} if message.get("extensions") else {}
@@ -154,6 +196,27 @@ class Peer:
             answer = await sdk.send_message(request, context=self._context(used))
         yield check.check_event(to_json(answer, self._original_json(client)))
 
+    @contextmanager
+    def _other_version(self, refusal: Refused, *also: str) -> Iterator[None]:
+        """Speak the other version once. Raises the first refusal if the agent does not know that one either."""
+        if self._is_understood or self._tried_version or refusal.reason not in (*UNKNOWN_VERSION, *also):
+            raise refusal
+        stated, self._tried_version = self.interface, OTHER_VERSION[self.interface.version]
+        self.interface = replace(stated, version=self._tried_version)
+        self.streams = self.card.capabilities.streaming
+        try:
+            yield
+        except RemoteError:
+            if self._is_understood:
+                raise
+            self.interface = stated
+            raise refusal from None
+
+    def _understood(self) -> None:
+        if self._tried_version and not self._is_understood:
+            self._on_other_version(self._tried_version)
+        self._is_understood = True
+
     async def subscribe(self, task_id: str, *, after: str = "") -> AsyncGenerator[JSON]:
         """The events of a task from now on, or after the event `after` if the agent supports that."""
         client, sdk = self._make_client()
@@ -164,6 +227,15 @@ class Peer:
                 yield event
 
     async def get(self, task_id: str, history_length: int | None = None) -> JSON:
+        try:
+            task = await self._get(task_id, history_length)
+        except Refused as refusal:
+            with self._other_version(refusal):
+                task = await self._get(task_id, history_length)
+        self._understood()
+        return task
+
+    async def _get(self, task_id: str, history_length: int | None) -> JSON:
         client, sdk = self._make_client()
         request = GetTaskRequest(id=self._path_id(task_id), history_length=history_length)
         with sdk_failures():

@@ -1,17 +1,16 @@
-"""Validates cards by the SDK's message types (`a2a.proto`), with a sentence per problem, and converts cards of 0.3."""
+"""Reads the fields of cards by the SDK's message types (`a2a.proto`): what can be read, with notes on the rest."""
 
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
+from collections import Counter
 from typing import Any
 
-from a2a.compat.v0_3 import conversions, types
 from a2a.types import AgentCard
 from google.api.field_behavior_pb2 import FieldBehavior, field_behavior
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.json_format import MessageToDict
-from pydantic import ValidationError
 
 JSON = dict[str, Any]
 
@@ -21,24 +20,22 @@ KEPT_CONTROLS = frozenset("\n\t")
 UNSAFE_CATEGORIES = frozenset({"Cc", "Cs", "Co"})  # control characters, lone surrogates, private use
 BIDI_MARKS = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
 
-VERSION_03 = "0.3"
-FLOWS = ("clientCredentials", "authorizationCode", "password", "implicit")  # 1.0 allows one; this is our preference
-DEFAULTS_03: JSON = {"capabilities": {}, "skills": [], "defaultInputModes": [], "defaultOutputModes": []}
+MOST_NOTES = 20
+LONGEST_NOTE = 300  # characters
+LONGEST_NAME = 200  # characters of a field's or a scheme's name
+INDEX = re.compile(r"\[\d+\]")
+
+# Fields without which the object around them says nothing.
+INDISPENSABLE = frozenset({"lf.a2a.v1.AgentInterface.url", "lf.a2a.v1.AgentExtension.uri"})
+DEFAULTS = {"lf.a2a.v1.AgentCard.name": "Unnamed agent", "lf.a2a.v1.AgentCard.version": "1.0"}
 
 
-def validate_card(card: object) -> tuple[JSON, list[str]]:
-    """The card's known fields with cleaned texts, and a sentence per problem.
+def read_fields(card: JSON, notes: Notes) -> JSON:
+    """The known fields of a card in the shape of A2A 1.0, with cleaned texts and defaults for what is missing.
 
-    As in ProtoJSON, names are in camelCase or snake_case, and null means absent. A missing required list or object is
-    empty; a required text must be there.
+    As in ProtoJSON, names are in camelCase or snake_case, and null means absent. What cannot be read is left out.
     """
-    reader = _Reader()
-    return reader.message(card, AgentCard.DESCRIPTOR, ""), reader.problems
-
-
-def clean_json(value: JSON) -> tuple[JSON, list[str]]:
-    reader = _Reader()
-    return reader.anything(value, ""), reader.problems
+    return _Reader(notes).message(card, AgentCard.DESCRIPTOR, "") or {}
 
 
 def clean_text(text: str) -> str:
@@ -52,88 +49,117 @@ def clean_text(text: str) -> str:
     )
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self.problems: list[str] = []
+class Notes:
+    """What was assumed or left out while a card was read: a sentence for each kind of field."""
 
-    def message(self, value: object, kind: Descriptor, at: str) -> JSON:
+    def __init__(self) -> None:
+        self._count: Counter[str] = Counter()
+
+    def add(self, at: str, what: str) -> None:
+        """`at` names the field, such as `skills[2].tags`; its kind counts, not its place."""
+        self._count[clean_text(INDEX.sub("[]", f"{at} {what}.")[:LONGEST_NOTE])] += 1
+
+    @property
+    def sentences(self) -> list[str]:
+        told = [f"{one} ({count} times)" if count > 1 else one for one, count in self._count.items()]
+        more = len(told) - MOST_NOTES
+        return told if more <= 0 else [*told[:MOST_NOTES], f"And {more} more."]
+
+
+class _Reader:
+    """Reads what can be read. None is what cannot: then the field is left out, with a note."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+
+    def message(self, value: object, kind: Descriptor, at: str) -> JSON | None:
         if not isinstance(value, dict):
-            return self._wrong(at, "must be an object", {})
+            self._leave_out(at, "must be an object")
+            return None
         if kind.full_name == "google.protobuf.Struct":
             return self.anything(value, at)  # type: ignore[no-any-return]
         read: JSON = {}
         for field in kind.fields:
             place = f"{at}.{field.json_name}" if at else field.json_name
             given = value.get(field.json_name, value.get(field.name))
-            if given is not None:
-                read[field.json_name] = self._field(given, field, place)
-            elif _is_required(field):
-                self._missing(read, field, place)
+            found = None if given is None else self._field(given, field, place)
+            if found is None and _is_required(field):
+                found = self._default(field, place)
+                if found is None:
+                    self._leave_out(at, f"is useless without {field.json_name}")
+                    return None
+            if found is not None:
+                read[field.json_name] = found
         for choice in kind.oneofs:
-            given_fields = [field.json_name for field in choice.fields if field.json_name in read]
-            if len(given_fields) > 1:
-                self._wrong(at, f"must have one of {' and '.join(given_fields)}, not both", None)
+            for field in [one for one in choice.fields if one.json_name in read][1:]:
+                del read[field.json_name]
+                self._notes.add(f"{at}.{field.json_name}", "is one too many and was left out")
         return read
 
-    def _missing(self, read: JSON, field: FieldDescriptor, at: str) -> None:
+    def _default(self, field: FieldDescriptor, at: str) -> Any:
+        """What a missing required field is taken for; None where nothing can be."""
+        if field.full_name in INDISPENSABLE:
+            return None
+        default = DEFAULTS.get(field.full_name, "")
+        self._notes.add("The card", f"does not say its {at}" + (f"; {default} is assumed" if default else ""))
         if field.is_repeated:
-            read[field.json_name] = {} if _values_of(field) else []
-        elif field.message_type is not None:
-            read[field.json_name] = self.message({}, field.message_type, at)
-        else:
-            self._wrong(at, "is missing", None)
+            return {} if _values_of(field) else []
+        return default if field.message_type is None else self.message({}, field.message_type, at)
 
     def _field(self, given: object, field: FieldDescriptor, at: str) -> Any:
         if values := _values_of(field):
             if not isinstance(given, dict):
-                return self._wrong(at, "must be an object", {})
-            self._count(given, at)
-            entries = list(given.items())[:MOST_ENTRIES]
-            return {self._text(key, at): self._one(one, values, f"{at}.{clean_text(key)}") for key, one in entries}
+                return self._leave_out(at, "must be an object")
+            entries = self._few(list(given.items()), at)
+            read = {clean_text(key)[:LONGEST_NAME]: self._one(one, values, f"{at}.{key}") for key, one in entries}
+            return {key: one for key, one in read.items() if one is not None}
         if field.is_repeated:
-            if not isinstance(given, list):
-                return self._wrong(at, "must be a list", [])
-            self._count(given, at)
-            return [self._one(one, field, f"{at}[{index}]") for index, one in enumerate(given[:MOST_ENTRIES])]
+            items = given if isinstance(given, list) else [given]
+            read_items = [self._one(one, field, f"{at}[{n}]") for n, one in enumerate(self._few(items, at))]
+            return [one for one in read_items if one is not None]
         return self._one(given, field, at)
 
     def _one(self, given: object, field: FieldDescriptor, at: str) -> Any:
         if field.message_type is not None:
             return self.message(given, field.message_type, at)
         if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
-            return given if isinstance(given, bool) else self._wrong(at, "must be true or false", False)
-        count = len(self.problems)
+            said = {"true": True, "false": False}.get(given.lower(), given) if isinstance(given, str) else given
+            return said if isinstance(said, bool) else self._leave_out(at, "must be true or false")
         text = self._text(given, at)
-        if not text.strip() and _is_required(field) and count == len(self.problems):
-            return self._wrong(at, "must not be empty", "")
-        return text
+        return None if text is not None and not text.strip() and _is_required(field) else text
 
     def anything(self, value: Any, at: str) -> Any:
         match value:
             case str():
                 return self._text(value, at)
             case dict():
-                return {self._text(key, at): self.anything(one, at) for key, one in value.items()}
+                read = {clean_text(key)[:LONGEST_TEXT]: self.anything(one, at) for key, one in value.items()}
+                return {key: one for key, one in read.items() if one is not None or value.get(key) is None}
             case list():
                 return [self.anything(one, at) for one in value]
             case int() | float() if abs(value) >= 2**53 or not math.isfinite(value):
-                return self._wrong(at, "has a number beyond 2^53", 0)
+                return self._leave_out(at, "has a number beyond 2^53, which")
         return value
 
-    def _text(self, given: object, at: str) -> str:
+    def _text(self, given: object, at: str) -> str | None:
+        if isinstance(given, int | float) and not isinstance(given, bool):
+            given = str(given)
         if not isinstance(given, str):
-            return self._wrong(at, "must be a text", "")
+            self._leave_out(at, "must be a text")
+            return None
         if len(given) > LONGEST_TEXT:
-            return self._wrong(at, f"must have at most {LONGEST_TEXT:,} characters", "")
-        return clean_text(given)
+            self._notes.add(at, f"is cut after {LONGEST_TEXT:,} characters")
+        return clean_text(given[:LONGEST_TEXT])
 
-    def _count(self, given: JSON | list[Any], at: str) -> None:
+    def _few[T](self, given: list[T], at: str) -> list[T]:
         if len(given) > MOST_ENTRIES:
-            self._wrong(at, f"must have at most {MOST_ENTRIES} entries", None)
+            self._notes.add(at, f"is cut after {MOST_ENTRIES} entries")
+        return given[:MOST_ENTRIES]
 
-    def _wrong[T](self, at: str, what: str, instead: T) -> T:
-        self.problems.append(f"{at or 'The card'} {what}.")
-        return instead
+    def _leave_out(self, at: str, why: str) -> Any:
+        """None."""
+        self._notes.add(at or "The card", f"{why} and was left out")
+        return None
 
 
 def _values_of(field: FieldDescriptor) -> FieldDescriptor | None:
@@ -142,55 +168,4 @@ def _values_of(field: FieldDescriptor) -> FieldDescriptor | None:
 
 
 def _is_required(field: FieldDescriptor) -> bool:
-    return FieldBehavior.REQUIRED in field.GetOptions().Extensions[field_behavior]
-
-
-def is_card_03(card: JSON) -> bool:
-    return "url" in card and not (card.keys() & {"supportedInterfaces", "supported_interfaces"})
-
-
-def convert_card_03(card: JSON) -> tuple[JSON, list[str]]:
-    """The card as one of 1.0, and a sentence per problem (then the card is empty)."""
-    card, problems = clean_json(card)
-    if problems:
-        return {}, problems
-    try:
-        read = types.AgentCard.model_validate({**DEFAULTS_03, **_with_one_flow(card)})
-    except ValidationError as error:
-        return {}, [f"{_field_path(one['loc'])}: {one['msg']}." for one in error.errors(include_url=False)]
-    made: JSON = MessageToDict(conversions.to_core_agent_card(read))
-    made["supportedInterfaces"] = _unique_interfaces(made["supportedInterfaces"])
-    return made, []
-
-
-def _unique_interfaces(interfaces: list[JSON]) -> list[JSON]:
-    unique: dict[tuple[str, str], JSON] = {}
-    for one in interfaces:
-        version = one.get("protocolVersion", VERSION_03)
-        if version.startswith(f"{VERSION_03}."):
-            version = VERSION_03
-        unique.setdefault((one.get("url", ""), one.get("protocolBinding", "")), {**one, "protocolVersion": version})
-    return list(unique.values())
-
-
-def _with_one_flow(card: JSON) -> JSON:
-    """The card with one flow per OAuth2 scheme, as in 1.0: client credentials where possible."""
-    schemes = card.get("securitySchemes")
-    if not isinstance(schemes, dict):
-        return card
-    return {**card, "securitySchemes": {name: _one_flow(scheme) for name, scheme in schemes.items()}}
-
-
-def _one_flow(scheme: Any) -> Any:
-    flows = scheme.get("flows") if isinstance(scheme, dict) else None
-    if not isinstance(flows, dict):
-        return scheme
-    given = [name for name in FLOWS if flows.get(name)]
-    return {**scheme, "flows": {name: flows[name] for name in given[:1]}}
-
-
-def _field_path(steps: tuple[int | str, ...]) -> str:
-    path = ""
-    for step in steps:
-        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
-    return path or "The card"
+    return field.full_name in INDISPENSABLE or FieldBehavior.REQUIRED in field.GetOptions().Extensions[field_behavior]

@@ -13,7 +13,7 @@ import outbound
 from apps.agents import signing
 from apps.agents.card_signatures import card_content
 from apps.record.content import strict_json
-from apps.remote import card_schema, cards
+from apps.remote import card_shapes, cards
 from apps.remote.errors import BadCard
 from apps.remote.models import SignatureStatus
 from outbound import Limits
@@ -148,7 +148,7 @@ def _canonical_forms(told: JSON) -> list[bytes]:
     original card; the SDK drops fields with their default.
     """
     original = {name: value for name, value in told.items() if name != "signatures"}
-    if card_schema.is_card_03(told):
+    if card_shapes.is_card_03(told):
         forms = [original, _without_empty({k: v for k, v in original.items() if SDK_DEFAULTS_03.get(k) != v})]
     else:
         content = card_content(told)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from a2a.types import AgentCard
-from google.protobuf.json_format import ParseDict
+from google.protobuf.json_format import MessageToDict, ParseDict
 
 import outbound
 from apps.agents.models import USUAL_SECONDS, AgentVersion
 from apps.record.content import strict_json
-from apps.remote import card_schema
+from apps.remote import card_schema, card_shapes
+from apps.remote.card_shapes import SUPPORTED_BINDINGS, SUPPORTED_VERSIONS, is_supported, supported_version
 from apps.remote.errors import BadCard
 from outbound import Answer, Exchange, Forbidden, Limits, targets
 
@@ -25,11 +27,6 @@ JSON = dict[str, Any]
 FETCH_LIMITS = Limits(seconds=10.0, connect_seconds=5.0, bytes=512 * 1024, header_bytes=16 * 1024, connections=2)
 WELL_KNOWN_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")  # older agents use the second
 VALIDATOR_PATTERN = re.compile(r"[ -~]{1,200}")  # ETag or Last-Modified
-
-JSONRPC, HTTP_JSON = "JSONRPC", "HTTP+JSON"
-SUPPORTED_BINDINGS = (JSONRPC, HTTP_JSON)
-SUPPORTED_VERSIONS = ("1.0", "0.3")
-VERSION_PATTERN = re.compile(r"(\d{1,4}\.\d{1,4})(\.[0-9A-Za-z.+-]{1,40})?")
 
 PROBLEMS_SHOWN = 8
 CACHED_CARDS = 1_000
@@ -47,12 +44,14 @@ class FetchedCard:
     Attributes:
         card: in the form of A2A 1.0, without signatures.
         original: as received; signatures sign this.
+        notes: what was assumed or left out, a sentence each.
         url: "" for a pasted card.
         etag, last_modified: its HTTP validators, or "".
     """
 
     card: JSON
     original: JSON
+    notes: tuple[str, ...] = ()
     url: str = ""
     etag: str = ""
     last_modified: str = ""
@@ -63,41 +62,48 @@ def pasted_card(text: str, also: Sequence[str] = ()) -> FetchedCard:
     if len(content) > FETCH_LIMITS.bytes:
         raise BadCard(f"The card is larger than {FETCH_LIMITS.bytes // 1024} KiB.")
     original = parse_card(content)
-    return FetchedCard(read_card(original, also), original)
+    card, notes = read_card(original, also)
+    return FetchedCard(card, original, notes)
 
 
-async def fetch_card(url: str, etag: str = "", last_modified: str = "", also: Sequence[str] = ()) -> FetchedCard | None:
+async def fetch_card(
+    url: str, etag: str = "", last_modified: str = "", also: Sequence[str] = (), limits: Limits = FETCH_LIMITS
+) -> FetchedCard | None:
     """The card at a URL, or below an agent's base URL; None if the validators show that it is unchanged.
 
     `also` allows private hosts for this call only (see `outbound.Allowed.read`).
-    Raises BadCard and the errors of `outbound`.
+    Raises BadCard (NoCard where something else is there) and the errors of `outbound`.
     """
     url = url.partition("#")[0]
     targets.parse_url(url)
     try:
-        async with asyncio.timeout(FETCH_LIMITS.seconds), outbound.exchange(FETCH_LIMITS, also=also) as way:
+        async with asyncio.timeout(limits.seconds), outbound.exchange(limits, also=also) as way:
             return await _find_card(way, url, etag, last_modified, also)
     except TimeoutError:
-        raise outbound.TooSlow(f"There was no card at {url} within {FETCH_LIMITS.seconds:g} s.") from None
+        raise outbound.TooSlow(f"There was no card at {url} within {limits.seconds:g} s.") from None
 
 
 async def _find_card(way: Exchange, url: str, etag: str, last_modified: str, also: Sequence[str]) -> FetchedCard | None:
     if etag or last_modified:
-        return await _fetch_at(way, url, {"If-None-Match": etag, "If-Modified-Since": last_modified}, also)
-    problem: Exception | None = None
-    for candidate in _candidate_urls(url):
+        conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
+        return await fetch_at(way, url, conditions, also)
+    problems: list[Exception] = []
+    for candidate in card_urls(url):
         try:
-            return await _fetch_at(way, candidate, {}, also)
-        except (_NoCardThere, outbound.Misleading) as error:  # some servers redirect instead of a 404
-            problem = problem or error
-    raise BadCard(f"There is no agent card at {url} or below it. {problem}")
+            return await fetch_at(way, candidate, also=also)
+        except (BadCard, outbound.Misleading, outbound.TooLarge) as error:  # some redirect instead of a 404
+            problems.append(error)
+    if wrong := next((one for one in problems if isinstance(one, BadCard) and not isinstance(one, NoCard)), None):
+        raise wrong
+    raise NoCard(f"There is no agent card at {url} or below it. {problems[0]}")
 
 
-class _NoCardThere(BadCard):
+class NoCard(BadCard):
     """The server answers, but not with a card."""
 
 
-def _candidate_urls(url: str) -> list[str]:
+def card_urls(url: str) -> list[str]:
+    """Where a card may be, if this is its URL or an agent's base URL."""
     split = urlsplit(url)
     if split.path.endswith(".json") or split.query:
         return [url]
@@ -105,21 +111,31 @@ def _candidate_urls(url: str) -> list[str]:
     return [*(base + path for path in WELL_KNOWN_PATHS), url]
 
 
-async def _fetch_at(way: Exchange, url: str, conditions: dict[str, str], also: Sequence[str]) -> FetchedCard | None:
+async def fetch_at(
+    way: Exchange, url: str, conditions: Mapping[str, str] | None = None, also: Sequence[str] = ()
+) -> FetchedCard | None:
+    """The card at exactly this URL; None if it meets the conditions of HTTP. Raises as `fetch_card`."""
+    conditions = conditions or {}
     headers = {"Accept": "application/json", "User-Agent": "Parley"} | {k: v for k, v in conditions.items() if v}
     async with way.send("GET", url, headers) as answer:
         if answer.status == 304 and conditions:
             return None
         if answer.status in (401, 403):
-            raise _NoCardThere(f"{url} wants credentials ({answer.status}). Paste the card instead.")
+            raise NoCard(f"{url} wants credentials ({answer.status}). Paste the card instead.")
         if answer.status != 200:
-            raise _NoCardThere(f"{url} answers with status {answer.status}.")
+            raise NoCard(f"{url} answers with status {answer.status}.")
+        if any(name.lower() == b"content-type" and b"event-stream" in value.lower() for name, value in answer.headers):
+            raise NoCard(f"{url} answers with a stream of events.")
         content = await answer.read()
+    content = content.removeprefix(codecs.BOM_UTF8)
     if content.lstrip()[:1] != b"{":
-        raise _NoCardThere(f"{url} answers with something else than a card.")
+        raise NoCard(f"{url} answers with something else than a card.")
     original = parse_card(content)
+    if not card_shapes.is_card_like(original):
+        raise NoCard(f"{url} answers with JSON that is no card.")
     etag, last_modified = _validator(answer, b"etag"), _validator(answer, b"last-modified")
-    return FetchedCard(read_card(original, also), original, url, etag, last_modified)
+    card, notes = read_card(original, also, url)
+    return FetchedCard(card, original, notes, url, etag, last_modified)
 
 
 def _validator(answer: Answer, name: bytes) -> str:
@@ -147,41 +163,43 @@ def parse_card(text: bytes) -> JSON:
         raise BadCard(f"This is no agent card. {error}") from None
     if not isinstance(card, dict):
         raise BadCard("This is no agent card. It must be a JSON object.")
-    return card
+    return card_shapes.unwrapped(card)
 
 
-def read_card(card: JSON, also: Sequence[str] = ()) -> JSON:
-    """A card of 1.0 or 0.3 as a card of 1.0: validated, with cleaned texts, without signatures.
+def read_card(card: JSON, also: Sequence[str] = (), base: str = "") -> tuple[JSON, tuple[str, ...]]:
+    """A card in any form as one of 1.0, without signatures, and notes: what was assumed or left out, a sentence each.
 
-    Raises BadCard with a sentence per problem, also for a card without a supported interface.
+    `base` is the URL of the card, for relative addresses. Raises BadCard where there is no address that can be called,
+    or one that may not be called.
     """
+    notes = card_schema.Notes()
     unsigned = {name: one for name, one in card.items() if name != "signatures"}
-    told, problems = card_schema.convert_card_03(unsigned) if card_schema.is_card_03(card) else (unsigned, [])
-    if not problems:
-        told, problems = card_schema.validate_card(told)
-    refusals = {} if problems else _refused_addresses(told, also)
-    problems = problems or [f"{name}: {refusal}" for name, refusal in refusals.items()]
-    if problems:
+    told = card_schema.read_fields(card_shapes.as_card_10(unsigned, base, notes), notes)
+    if card_shapes.is_card_03(card):  # the form in which such cards have always been kept
+        told = card_schema.read_fields(MessageToDict(ParseDict(told, AgentCard())), card_schema.Notes())
+    refusals = _refused_addresses(told, also)
+    if refusals:
+        problems = [f"{place}: {refusal}" for place, refusal in refusals.items()]
         more = f" And {len(problems) - PROBLEMS_SHOWN} more." if len(problems) > PROBLEMS_SHOWN else ""
         entry = next((one.entry for one in refusals.values() if isinstance(one, outbound.Private)), "")
         raise BadCard(f"The card cannot be used. {' '.join(problems[:PROBLEMS_SHOWN])}{more}", entry=entry)
+    if not told["supportedInterfaces"]:
+        linked = [url for url in card_shapes.linked_cards(card) if url != base]
+        more = f" It names a card at {linked[0][:300]}." if linked else ""
+        raise BadCard(f"The card names no address at which the agent is called.{more}", offers=linked)
     if not usable_interfaces(told):
         offered = ", ".join(f"{one['protocolBinding']} {one['protocolVersion']}" for one in told["supportedInterfaces"])
         raise BadCard(
-            f"The agent offers {offered or 'no interface'}. Parley speaks {' and '.join(SUPPORTED_BINDINGS)}, "
+            f"The agent offers {offered}. Parley speaks {' and '.join(SUPPORTED_BINDINGS)}, "
             f"each in the versions {' and '.join(SUPPORTED_VERSIONS)} of A2A."
         )
-    return told
+    return told, tuple(notes.sentences)
 
 
 def usable_interfaces(card: JSON) -> list[JSON]:
     """The supported interfaces at the origin of the first one: an agent's credentials are for one origin."""
     supported = [one for one in card["supportedInterfaces"] if is_supported(one)]
     return [one for one in supported if checked_origin(one["url"]) == checked_origin(supported[0]["url"])]
-
-
-def is_supported(interface: JSON) -> bool:
-    return interface["protocolBinding"] in SUPPORTED_BINDINGS and bool(supported_version(interface["protocolVersion"]))
 
 
 def card_origin(card: JSON) -> str:
@@ -204,7 +222,7 @@ def agent_fields(card: JSON) -> JSON:
     """
     return {
         "name": _one_line(card["name"], 120),
-        "description": card["description"],
+        "description": card["description"] or card["name"],
         "version": _one_line(card["version"], 40),
         "skills": [_shown_skill(one) for one in card["skills"]],
         "input_modes": list(dict.fromkeys([*_media_types(card["defaultInputModes"]), "text/plain"])),
@@ -245,7 +263,7 @@ def _refused_addresses(card: JSON, also: Sequence[str]) -> dict[str, outbound.Fo
             try:
                 outbound.guard().opening(also).check(one["url"])
             except outbound.Forbidden as error:
-                wrong[f"supportedInterfaces[{index}].url"] = error
+                wrong[f"supportedInterfaces[{index}].url ({one['url']})"] = error
     return wrong
 
 
@@ -275,15 +293,6 @@ def choose_interface(card: AgentCard) -> Interface:
         if offered.protocol_binding in SUPPORTED_BINDINGS and version:
             return Interface(offered.url, offered.protocol_binding, version, offered.tenant)
     raise BadCard("The agent's card names no interface that Parley speaks: JSONRPC or HTTP+JSON, of A2A 1.0 or 0.3.")
-
-
-def supported_version(version: str) -> str:
-    """An interface's A2A version without its patch (A2A 1.0 §3.6); "" if not supported.
-
-    No version means 1.0: only its cards have such interfaces.
-    """
-    found = VERSION_PATTERN.fullmatch(version or "1.0")
-    return found[1] if found and found[1] in SUPPORTED_VERSIONS else ""
 
 
 def origin_of(url: str) -> str:

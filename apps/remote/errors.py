@@ -112,14 +112,20 @@ class Misbehaved(RemoteError):
 
 
 class BadCard(RemoteError):
-    """The agent's card cannot be used. `entry` is the private host that it names, which operators can allow."""
+    """The agent's card cannot be used, or is not there.
+
+    Attributes:
+        entry: the private host that it names, which operators can allow.
+        offers: the addresses of other cards that are near.
+    """
 
     code = "bad_card"
     was_sent = False
 
-    def __init__(self, message: str, *, entry: str = "") -> None:
+    def __init__(self, message: str, *, entry: str = "", offers: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.entry = entry
+        self.offers = tuple(offers)
 
 
 class CircuitOpen(RemoteError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import random
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -45,6 +46,12 @@ class RemoteAgent(models.Model):
     refreshed_at = models.DateTimeField(null=True, editable=False)
     refresh_at = models.DateTimeField(default=timezone.now, db_index=True, editable=False)
     card_error = models.TextField(blank=True, editable=False, help_text="Why the card could not be loaded again.")
+    card_notes = models.JSONField(
+        default=list, editable=False, help_text="What was assumed or left out when the card was last read."
+    )
+    spoken_version = models.CharField(
+        max_length=10, blank=True, editable=False, help_text="Of A2A, if it answers in another than its card says."
+    )
     origin = models.CharField(
         max_length=300, editable=False, help_text="Where it is called; credentials go nowhere else."
     )
@@ -99,9 +106,10 @@ class RemoteAgent(models.Model):
         version = self.agent.current_version
         return version.content["card"] if version else {}
 
-    def note_fetched(self, etag: str, last_modified: str) -> None:
-        """Note that the card was fetched now; the caller saves."""
+    def note_fetched(self, etag: str, last_modified: str, notes: Iterable[str] | None = None) -> None:
+        """Note that the card was fetched now, with `notes` unless it is unchanged; the caller saves."""
         self.etag, self.last_modified, self.card_error = etag, last_modified, ""
+        self.card_notes = self.card_notes if notes is None else list(notes)
         self.refreshed_at = timezone.now()
         self.refresh_at = next_refresh()
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 import logging
 import time
@@ -21,7 +22,7 @@ import db
 import outbound
 from apps.agents.models import Agent
 from apps.record.models import TaskState
-from apps.remote import a2a_client, circuit_breaker
+from apps.remote import a2a_client, card_shapes, circuit_breaker
 from apps.remote.a2a_client import Peer
 from apps.remote.errors import CircuitOpen, CutOff, Misbehaved, Refused, RemoteError, Unauthorized
 from apps.remote.execution.task_follower import event_task
@@ -93,10 +94,10 @@ async def _check_card(way: Exchange, remote: RemoteAgent) -> None:
             raise _status_error(answer.status, "Its card is not to be had")
         content = await answer.read()
     try:
-        card = json.loads(content)
+        card = json.loads(content.removeprefix(codecs.BOM_UTF8))
     except (ValueError, RecursionError):
         raise BadAnswer("What it serves as its card is not JSON.") from None
-    if not isinstance(card, dict) or "name" not in card:
+    if not isinstance(card, dict) or not card_shapes.is_card_like(card_shapes.unwrapped(card)):
         raise BadAnswer("What it serves as its card is none.")
 
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -26,7 +26,7 @@ from apps.accounts.models import User, Workspace
 from apps.agents import signing, versions
 from apps.agents.models import Agent, AgentVersion
 from apps.agents.registration import error_text, house_workspace
-from apps.remote import card_verification, cards
+from apps.remote import card_verification, cards, wrong_address
 from apps.remote.card_verification import CardSignature
 from apps.remote.cards import FetchedCard
 from apps.remote.errors import BadCard, RemoteError
@@ -39,6 +39,8 @@ log_lines = logging.getLogger("parley.audit")
 
 JSON = dict[str, Any]
 
+ADDING_SECONDS = 2.6  # for a card or what is there instead: somebody waits
+SHORTEST_LOOK = 0.3
 PARALLEL_FETCHES = 20
 CARDS_PER_ROUND = 100  # the rest is due in the next round
 
@@ -81,11 +83,23 @@ class Preview:
         return re.sub(r"[^a-z0-9]+", "-", self.card["name"].lower()).strip("-")[:63].strip("-") or "agent"
 
     @property
+    def _addresses(self) -> list[str]:
+        return [one["url"] for one in cards.usable_interfaces(self.card)]
+
+    @property
+    def _is_for_another_address(self) -> bool:
+        """Was it found below an agent's address, and names another?"""
+        base, is_below, _ = self.found.url.partition("/.well-known/")
+        return bool(is_below and not any(address.startswith(base) for address in self._addresses))
+
+    @property
     def notes(self) -> list[str]:
         """What operators should know before they register the agent."""
-        told = []
+        told = list(self.found.notes)
         if self.found.url and cards.checked_origin(self.found.url) != self.origin:
             told.append(f"The card is at {cards.checked_origin(self.found.url)}, the agent itself at {self.origin}.")
+        elif self._is_for_another_address:
+            told.append(f"The card at {self.found.url} is for another address: {self._addresses[0]}.")
         if self.origin.startswith("http:"):
             told.append("The agent is called without TLS: who is in between can read and change everything.")
         if self.signature.label == SignatureStatus.UNSIGNED:
@@ -99,12 +113,26 @@ async def preview(url: str = "", card: str = "", also: Sequence[str] = ()) -> Pr
     """The agent that would be registered, by a card's URL, a base URL, or the text of a card.
 
     `also` allows private hosts for this call only (see `outbound.Allowed.read`).
-    Raises BadCard and the errors of `outbound`.
+    Raises BadCard and the errors of `outbound`; where there is no card, within three seconds.
     """
-    found = await cards.fetch_card(url.strip(), also=also) if url else cards.pasted_card(card, also)
+    found = await _fetch_new(url.strip(), also) if url else cards.pasted_card(card, also)
     if found is None:
         raise BadCard("The server says that its card is unchanged, which nobody asked.")
     return await vet_card(found, also=also)
+
+
+async def _fetch_new(url: str, also: Sequence[str]) -> FetchedCard | None:
+    """The card at an address that somebody typed. Raises BadCard that says what else is there."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + ADDING_SECONDS
+    limits = replace(cards.FETCH_LIMITS, seconds=ADDING_SECONDS, connect_seconds=ADDING_SECONDS)
+    try:
+        return await cards.fetch_card(url, also=also, limits=limits)
+    except outbound.Untrusted:
+        raise  # who is not to be trusted is not called by http instead
+    except (cards.NoCard, outbound.Misleading, outbound.Unreachable) as error:
+        left = max(deadline - loop.time(), SHORTEST_LOOK)
+        raise await wrong_address.explain(url, error, left, also) or error from error
 
 
 async def vet_card(found: FetchedCard, pinned: list[JSON] | None = None, also: Sequence[str] = ()) -> Preview:
@@ -170,7 +198,7 @@ def save(
     remote = RemoteAgent.objects.filter(agent=agent).first() or RemoteAgent(agent=agent, registered_by=author)
     remote.card_url = preview.found.url
     remote.proposed = remote.declined = None
-    remote.note_fetched(preview.found.etag, preview.found.last_modified)
+    remote.note_fetched(preview.found.etag, preview.found.last_modified, preview.found.notes)
     trust_card(remote, preview.content)
     remote.save()
     return agent
@@ -207,7 +235,7 @@ def apply_card(agent: Agent, card: JSON, **policies: Any) -> None:
 def trust_card(remote: RemoteAgent, content: JSON) -> None:
     """Trust the origin and the key of a version's card; the caller saves."""
     signature = content["signature"]
-    remote.origin = cards.card_origin(content["card"])
+    remote.origin, remote.spoken_version = cards.card_origin(content["card"]), ""
     remote.signature = signature["state"]
     remote.pinned_keys = [signature["key"]] if "key" in signature else []
 
@@ -300,7 +328,7 @@ def _apply_preview(read: RemoteAgent, found: Preview | None) -> RefreshResult:
         remote.note_fetched(remote.etag, remote.last_modified)
         outcome = RefreshOutcome.WAITING if remote.proposed else RefreshOutcome.UNCHANGED
     else:
-        remote.note_fetched(found.found.etag, found.found.last_modified)
+        remote.note_fetched(found.found.etag, found.found.last_modified, found.found.notes)
         outcome = _apply_or_propose(agent, remote, found.content)
     remote.save()
     return RefreshResult(outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, cast
@@ -448,6 +448,7 @@ class AgentForm:
     allow: list[str] = field(default_factory=list)  # private hosts that the operator allows together with the agent
     private: str = ""  # the one that is in the way
     may_allow: bool = False
+    offers: Sequence[str] = ()  # addresses of cards that are near
 
     @classmethod
     def read(cls, request: HttpRequest) -> AgentForm:
@@ -471,6 +472,7 @@ class AgentForm:
                 self.preview = await registration.preview(url=self.url, card=card, also=self.allow)
                 self.allow = [entry for entry in self.allow if entry in self.preview.hosts]
             except (RemoteError, OutboundError) as error:
+                self.offers = error.offers if isinstance(error, BadCard) else ()
                 self.private = error.entry if isinstance(error, Private | BadCard) else ""
                 private = allowances.ALLOW_BELOW if self.may_allow else allowances.ASK_AN_OPERATOR
                 self.problems["url" if self.url else "card"] = private if self.private else str(error)

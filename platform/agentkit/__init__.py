@@ -3,6 +3,7 @@
 It needs no database and no framework: `drive` runs an agent anywhere, `testing.run` in a test.
 """
 
+from agentkit.clients import CallClient, Client, ClientCall, ClientTool
 from agentkit.context import Call, ChildFailed, ChildResult, Emit, Suspended, SyncTaskContext, TaskContext
 from agentkit.effects import EffectUnknown, NotDone
 from agentkit.emissions import (
@@ -60,11 +61,15 @@ __all__ = [
     "ArtifactStream",
     "AuthRequired",
     "Call",
+    "CallClient",
     "ChildFailed",
     "ChildResult",
     "Chooser",
     "Chunk",
     "Clarify",
+    "Client",
+    "ClientCall",
+    "ClientTool",
     "Completed",
     "Credential",
     "Decision",

@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Any, Concatenate, Protocol, Self, Unpack, cast
 from uuid import uuid4
 
+from agentkit.clients import CLIENT
 from agentkit.effects import Effects, perform, perform_in_thread
 from agentkit.emissions import (
     ArtifactStream,
@@ -97,6 +98,7 @@ class Call:
     def metadata(self) -> dict[str, Any]:
         """The metadata of a forwarded message, and `dependsOn` (the tasks of `after`)."""
         forwarded = self.message.metadata if isinstance(self.message, Message) else {}
+        forwarded.pop(CLIENT, None)  # a called agent does not speak with the client
         return forwarded | ({"dependsOn": _task_ids(self.after)} if self.after else {})
 
     @property
@@ -156,8 +158,8 @@ class Suspended(HostSignal):
         self.task_id = task_id
 
 
-class NeedsApproval(Suspended):
-    """A model's tool calls wait for people. The turn ends with a question, and repeats with the decisions."""
+class CallsWait(Suspended):
+    """A model's tool calls wait for people or the client. The turn ends with a question and repeats with the answer."""
 
     question: InputRequired
 

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, ClassVar, TypedDict, Unpack
 
 from agentkit import selecting, skills
+from agentkit.clients import Wish
 from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.errors import HandlerError, did_you_mean, near_miss
 from agentkit.messages import Message
@@ -40,6 +41,8 @@ class SkillHandler:
         listed: do people choose it? If not, only other agents and plans call it. Operators may change this.
         offers_models: may people choose the language model of a conversation, from those that operators offer? Then
             `LlmWorker` and `LlmFunction` without a model of their own use the chosen one.
+        wishes: what of a client the agent honors, of `tools` (`task.client.tools`), `output` and `settings`. With
+            `LlmWorker`, take `MODEL_WISHES`.
         category: the heading under which lists show it, at most 40 characters. Operators may change this.
     """
 
@@ -57,6 +60,7 @@ class SkillHandler:
     attempts: int = 3
     listed: bool = True
     offers_models: bool = False
+    wishes: Sequence[Wish] = ()
     category: str = ""
     skill_methods: ClassVar[dict[str, str]] = {}
 
@@ -140,6 +144,7 @@ class Traits(TypedDict, total=False):
     attempts: int
     listed: bool
     offers_models: bool
+    wishes: Sequence[Wish]
     category: str
 
 

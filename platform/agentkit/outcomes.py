@@ -176,9 +176,11 @@ class InputRequired(_Question):
             has its name.
         schema: a JSON Schema of the answer, which becomes a form.
         calls: tool calls that people must approve; only `LlmWorker` sets it.
+        repeats: the turn starts again after the answer; only `LlmWorker` sets it.
     """
 
     calls: Sequence[dict[str, Any]] = field(default_factory=list, kw_only=True)
+    repeats: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)

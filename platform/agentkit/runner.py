@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentkit import slots
-from agentkit.context import Call, ChildResult, SyncTaskContext, TaskContext
+from agentkit.context import Call, CallsWait, ChildResult, SyncTaskContext, TaskContext
 from agentkit.directives import directive_in, mistake_in
 from agentkit.emissions import Chunk, Emission, SkillChosen, Token, Usage, WholeAnswer
 from agentkit.errors import AgentFailure, HandlerError, InvalidAnswer, Stopped, contained
@@ -141,7 +141,10 @@ async def answer(
         emit=heard.emit,
         delegate=_no_delegate,
     )
-    outcome = await drive(handler, task, executor=executor)
+    try:
+        outcome = await drive(handler, task, executor=executor)
+    except CallsWait:
+        raise NeedsTask from None
     wanted = outcome.metadata.get(RESPONSE_TYPE, "task" if handler.selector is by_result else "message")
     if isinstance(outcome, InputRequired | AuthRequired) or wanted == "task":
         raise NeedsTask

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
-from agentkit.context import Call, ChildResult, Emit, NeedsApproval, Suspended, TaskContext, bookmarks
+from agentkit.clients import CallClient, Client
+from agentkit.context import Call, CallsWait, ChildResult, Emit, Suspended, TaskContext, bookmarks
 from agentkit.effects import RememberedEffects as RememberedEffects
 from agentkit.emissions import Chunk, Emission, Progress, SkillChosen, Token
 from agentkit.errors import AgentFailure
@@ -159,8 +160,12 @@ class Run:
         asked = Message.from_wire({"messageId": str(uuid4()), "role": "ROLE_AGENT", "parts": question.parts})
         fields: dict[str, Any] = {"slot": question.slot, "asked": _asked(question), "skill": self.skill}
         fields |= {"references": self.task.references, "memory": deepcopy(self.memory), "effects": self.task.effects}
-        if isinstance(question, InputRequired) and question.calls:
+        if isinstance(question, InputRequired) and question.repeats:
             given = message if isinstance(message, Message) else user_message(message or "")
+            if isinstance(question, CallClient):
+                return await self._repeated(
+                    approvals=self.task.approvals, client=Client.of(given, _asked(question), self.task.client)
+                )
             return await self._decided(question, given)
         if isinstance(question, PaymentRequired):
             fields["asked"] |= {"payment": {"receipt": dict(payment or {})}}
@@ -178,9 +183,11 @@ class Run:
         calls, _ = approvals.decide(question.calls, approvals.answer_in(answer), str(uuid4()), "somebody", "")
         if any("approved" not in one for one in calls):
             return replace(self, outcome=approvals.question(calls))
-        fields: dict[str, Any] = {name: getattr(self.task, name) for name in REPEATED}
+        return await self._repeated(approvals=DeclaredApprovals(approvals.decided(calls)), client=self.task.client)
+
+    async def _repeated(self, **answered: Any) -> "Run":
+        fields: dict[str, Any] = {name: getattr(self.task, name) for name in REPEATED} | answered
         fields |= {"memory": deepcopy(bookmarks(self.memory))}
-        fields |= {"approvals": DeclaredApprovals(approvals.decided(calls))}
         return await _turn(self.handler, self.task.message, self.agents, **fields)
 
 
@@ -275,7 +282,7 @@ async def _turn(handler: object, said: Message, agents: Agents, depth: int = 0, 
     try:
         return Run(task, await drive(as_handler(handler), task), recorder, handler, agents)
     except Suspended as suspended:
-        of_child = not isinstance(suspended, NeedsApproval)
+        of_child = not isinstance(suspended, CallsWait)
         return Run(task, suspended.question, recorder, handler, agents, is_question_of_child=of_child)
 
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from agentkit import slots
+from agentkit.clients import NO_CLIENT, Client
 from agentkit.messages import File, Loader, Message, Part, ReceivedArtifact, text_part
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Turn:
         session: the conversation, with `session.memory` and `session.options`.
         attempt: 1, or more after a crash.
         caller: who asks, for display only; do not use it for decisions.
+        client: what the sender's program asks besides the message, such as tools of its own.
     """
 
     task_id: str
@@ -91,11 +93,14 @@ class Turn:
     session: Session = field(default_factory=Session)
     attempt: int = 1
     caller: str | None = None
+    client: Client = field(default=NO_CLIENT, repr=False)
     stop_signal: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "history", tuple(self.history))
         object.__setattr__(self, "references", tuple(self.references))
+        if self.client is NO_CLIENT:
+            object.__setattr__(self, "client", Client.of(self.message, self.asked))
 
     @property
     def cancelled(self) -> bool:

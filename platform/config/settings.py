@@ -287,6 +287,7 @@ OBSERVE_SECONDS = 30.0  # between measurements and health checks of agents
 REMOTE_RUNS_PER_PROCESS = 2_000  # concurrent turns of remote agents, besides others
 REMOTE_HISTORY_MESSAGES = 10  # of a session, that a new agent gets
 REMOTE_INLINE_BYTES = 1024**2  # of a file; a larger one is sent as a link
+AGUI_CANCEL_ON_LEAVE = env.bool("AGUI_CANCEL_ON_LEAVE", default=False)  # does a front end that leaves stop its run?
 AGUI_ORIGINS = env.list("AGUI_ORIGINS", default=[])  # of front ends whose pages call /agui from another origin
 FILE_LINK_SECONDS = 24 * 3600  # validity of links to files in answers of other protocols
 MCP_WAIT_SECONDS = 45.0  # of a tool's call, before it names the task that goes on; many clients wait a minute
@@ -497,7 +498,7 @@ SPECTACULAR_SETTINGS = {
 }
 
 # A2A
-CARDS_FOR_OLD_CLIENTS = env.bool("CARDS_FOR_OLD_CLIENTS", default=False)  # whether agent-card.json serves 0.3 too
+CARDS_FOR_OLD_CLIENTS = env.bool("CARDS_FOR_OLD_CLIENTS", default=True)  # whether agent-card.json serves 0.3 too
 A2A_PREVIEW = env.bool("A2A_PREVIEW", default=False)  # whether A2A 1.1, which is a draft, is served
 A2A_POLL_SECONDS = 25.0  # the longest wait of a GetTask with `currentGeneration`
 

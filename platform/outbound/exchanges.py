@@ -252,17 +252,21 @@ def _as_ours(host: str) -> Iterator[None]:
         # Its text quotes the request, whose headers may have secrets.
         raise Unsendable(f"{host} was not called: the request cannot be sent as it is.") from None
     except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
-        if found := _certificate_error(error):
-            raise Untrusted(f"{host} is not called: its certificate is not to be trusted ({found}).") from error
+        if found := _cause(error, ssl.SSLCertVerificationError):
+            told = f"its certificate is not to be trusted ({found.verify_message})"
+            raise Untrusted(f"{host} is not called: {told}.") from error
+        if _cause(error, ssl.SSLError):
+            raise Unreachable(f"{host} cannot be reached by https: what answers there does not speak TLS.") from error
+        if _cause(error, ConnectionRefusedError):
+            raise Unreachable(f"{host} refuses the connection: nothing listens at this port.") from error
         raise Unreachable(f"{host} cannot be reached: {error or type(error).__name__}.") from error
 
 
-def _certificate_error(error: BaseException | None) -> str:
-    while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return str(error.verify_message)
+def _cause[E: BaseException](error: BaseException | None, kind: type[E]) -> E | None:
+    """The error of this kind that is behind another."""
+    while error is not None and not isinstance(error, kind):
         error = error.__cause__ or error.__context__
-    return ""
+    return error
 
 
 def _request_headers(headers: Iterable[tuple[bytes, bytes]], url: str) -> Headers:

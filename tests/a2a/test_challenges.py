@@ -67,7 +67,8 @@ async def test_the_client_api_says_the_same(ada):
 
 
 async def card_of(slug: str) -> dict:
-    return (await AsyncClient().get(f"/a2a/{slug}/.well-known/agent-card.json")).json()
+    path = f"/a2a/{slug}/.well-known/agent-card.json"
+    return (await AsyncClient().get(path, headers={"A2A-Version": "1.0"})).json()
 
 
 async def test_a_card_declares_what_is_in_force_and_nothing_for_a_public_agent(echo, public_echo, settings):

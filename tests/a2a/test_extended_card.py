@@ -24,7 +24,8 @@ async def written(agent, **fields):
 
 
 async def public_card(caller):
-    return (await caller.client.get(f"/a2a/{caller.slug}/.well-known/agent-card.json")).json()
+    path = f"/a2a/{caller.slug}/.well-known/agent-card.json"
+    return (await caller.client.get(path, headers=caller.headers())).json()
 
 
 async def extended_card(caller):

@@ -1,5 +1,7 @@
 """At the front door `tenant` names the agent; one card shows all public agents."""
 
+from urllib.parse import urljoin
+
 import pytest
 from a2a.types import a2a_pb2 as a2a
 from a2a.utils.proto_utils import validate_proto_required_fields
@@ -124,7 +126,7 @@ async def card(client, **headers):
 
 
 async def test_the_platforms_card_shows_every_agent_that_everybody_may_see(async_client, echo, public_echo, club):
-    response = await card(async_client)
+    response = await card(async_client, **{"A2A-Version": "1.0"})
     shown = strictly_parsed(response.json(), a2a.AgentCard)
     validate_proto_required_fields(shown)
     assert {interface.url for interface in shown.supported_interfaces} == {"http://127.0.0.1:8000/a2a"}
@@ -132,8 +134,6 @@ async def test_the_platforms_card_shows_every_agent_that_everybody_may_see(async
     assert sorted(by_tenant) == sorted((s, b) for s in ("echo", "open-echo") for b in ("JSONRPC", "HTTP+JSON"))
     assert [skill.id for skill in shown.skills] == ["echo/echo", "open-echo/echo"]
     assert "club" not in response.content.decode()
-    at_the_door = await async_client.get(f"/a2a{CARD}")
-    assert at_the_door.content == response.content, "it is also where a client of the front door looks"
 
 
 async def test_an_unlisted_agent_is_not_on_it_and_has_its_own_card_and_address(async_client, echo, public_echo):
@@ -177,3 +177,15 @@ async def test_it_is_asked_for_again_cheaply_and_not_there_without_an_agent(asyn
     await Agent.objects.filter(slug__in=["echo", "hello"]).aupdate(is_enabled=False)
     response = await card(async_client)
     assert (response.status_code, response.json()["error"]["status"]) == (404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize("name", ["agent-card.json", "agent.json"])
+async def test_a_path_without_the_agent_has_no_card(ada_at, echo, club, name):
+    """Resolved by RFC 3986, `.well-known/agent-card.json` of `/a2a/echo` is not the front door's."""
+    wrong = await ada_at("echo").client.get(urljoin("/a2a/echo", f".well-known/{name}"))
+    told = wrong.json()["error"]
+    assert (wrong.status_code, told["status"]) == (404, "NOT_FOUND")
+    assert "http://127.0.0.1:8000/a2a/echo/" in told["message"]
+    assert "club" not in told["message"], "its card is for its members"
+    right = await ada_at("echo").client.get(urljoin("/a2a/echo/", f".well-known/{name}"))
+    assert right.json()["name"] == echo.name

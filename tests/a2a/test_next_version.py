@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from apps.a2a.v1_1 import SHOWN
-from apps.record.models import Event, Task
-from tests.a2a.calling import Caller, message, text_of
+import db
+from apps.a2a.v1_1 import generation_of
+from apps.record.models import Task
+from tests.a2a.calling import Caller, details_of, message, text_of
 from tests.a2a.resting import Resource
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -36,7 +37,7 @@ def next_at(ada_key, settings):
 
 
 async def generation_in_log(task: str) -> str:
-    return str(await Event.objects.filter(task=task, type__in=SHOWN).values_list("index", flat=True).alast())
+    return str(await db.run(generation_of, task))
 
 
 async def asked(caller) -> dict[str, Any]:
@@ -72,10 +73,35 @@ async def test_a_task_has_its_generation_and_what_happened_in_order(worker, next
 
 
 async def test_each_event_of_a_stream_has_its_generation(worker, next_at, echo):
-    stream = next_at("echo").stream("SendStreamingMessage", {"message": message("hi")})
-    events = [(index, *event.values()) async for index, event in stream]
-    assert [body["generation"] for _, body in events] == [str(index) for index, _ in events]
-    assert events[-1][1]["generation"] == await generation_in_log(events[0][1]["id"])
+    context = (await next_at("echo").send(message("before"))).result["task"]["contextId"]
+    stream = next_at("echo").stream("SendStreamingMessage", {"message": message("hi", contextId=context)})
+    events = [body async for _, event in stream for body in event.values()]
+    assert [body["generation"] for body in events] == ["1", "2", "3", "4"]
+    shown = (await next_at("echo").call("GetTask", {"id": events[0]["id"]})).result
+    assert shown["generation"] == events[-1]["generation"]
+
+
+async def test_a_subscription_goes_on_from_the_generation_of_its_task(worker, next_at, asking):
+    task = await asked(next_at("asking"))
+    stream = next_at("asking").stream("SubscribeToTask", {"id": task["id"]})
+    first = await anext(stream)
+    await next_at("asking").send(message("blue", taskId=task["id"]))
+    rest = [body async for _, event in stream for body in event.values()]
+    assert first[1]["task"]["generation"] == task["generation"] == "3"
+    assert [body["generation"] for body in rest] == ["5", "6", "7"], "the answer is the fourth"
+
+
+async def test_a_question_is_an_elicitation_until_it_is_answered(worker, next_at, asking):
+    task = await asked(next_at("asking"))
+    question = {"id": task["status"]["message"]["messageId"], "metadata": {"slot": "word"}}
+    assert task["elicitations"] == [{**question, "state": "ELICITATION_STATE_BLOCKED"}]
+    done = (await next_at("asking").send(message("blue", taskId=task["id"]))).result["task"]
+    assert done["elicitations"] == [{**question, "state": "ELICITATION_STATE_RESOLVED"}]
+
+
+async def test_a_new_task_ignores_the_expected_generation(worker, next_at, echo):
+    answer = await next_at("echo").send(message("hi"), ifGenerationMatch="7")
+    assert answer.result["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
 async def test_a_client_waits_for_a_newer_task(worker, next_at, asking, settings):
@@ -101,6 +127,9 @@ async def test_a_write_is_refused_if_the_task_has_changed(worker, next_at, ada_k
     current, stale = int(task["generation"]), int(task["generation"]) - 1
     answer = await next_at("asking").send(message("blue", taskId=task["id"]), ifGenerationMatch=stale)
     assert (answer.status, answer.code, answer.reason) == (200, -32010, "TASK_GENERATION_MISMATCH")
+    [about] = details_of(answer.details, "ErrorInfo")
+    expected = {"taskId": task["id"], "expectedGeneration": str(stale), "currentGeneration": str(current)}
+    assert about["metadata"] == expected
     refused = await next_at("asking").call("CancelTask", {"id": task["id"], "ifGenerationMatch": stale})
     assert refused.code == -32010
     rest = Resource("asking", ada_key, version="1.1")
@@ -133,11 +162,6 @@ async def test_wrong_options_and_others_tasks_are_refused_as_in_1_0(worker, next
         ("GetTask", {"id": MISSING, "currentGeneration": -1}, "currentGeneration"),
         ("GetTask", {"id": MISSING, "timelineLength": "x"}, "timelineLength"),
         ("SendMessage", {"message": message(), "configuration": 5}, "configuration"),
-        (
-            "SendMessage",
-            {"message": message(), "configuration": {"ifGenerationMatch": 1}},
-            "configuration.ifGenerationMatch",
-        ),
     ):
         answer = await caller.call(method, params)
         assert (answer.code, answer.fields) == (-32602, [field])

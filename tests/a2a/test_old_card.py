@@ -48,18 +48,23 @@ async def test_the_old_card_says_in_words_of_0_3_what_the_card_says(async_client
 
 
 async def test_who_names_a_version_gets_its_card(async_client, echo, subtests):
-    for path, version, is_old in (
-        (PATH, "", False),
-        (PATH, "1.0", False),
-        (PATH, "0.3", True),
-        (PATH, "0.3.0", True),
-        (f"{PATH}?A2A-Version=0.3", "", True),
-        (OLD_PATH, "1.0", True),
+    both, new, former = ["supportedInterfaces", "url"], ["supportedInterfaces"], ["url"]
+    for path, version, fields in (
+        (PATH, "", both),
+        (PATH, "1.0", new),
+        (PATH, "0.3", former),
+        (PATH, "0.3.0", former),
+        (f"{PATH}?A2A-Version=0.3", "", former),
+        (OLD_PATH, "1.0", former),
     ):
         with subtests.test(f"{path} {version}"):
             shown = (await card(async_client, path, version)).json()
-            assert ("url" in shown) == is_old
-            assert ("supportedInterfaces" in shown) != is_old
+            assert [name for name in both if name in shown] == fields
+
+
+async def test_the_card_for_both_can_be_switched_off(async_client, echo, settings):
+    settings.CARDS_FOR_OLD_CLIENTS = False
+    assert "url" not in (await card(async_client, PATH)).json()
 
 
 SWITCHES = {"the agent's switch": (True, False), "the setting": (False, True)}
@@ -84,8 +89,7 @@ async def test_one_card_can_serve_both_versions(async_client, echo, settings, sw
     assert validate_card(both) == validate_card(new | {"signatures": both["signatures"]}), "and so does another Parley"
 
 
-async def test_the_card_for_both_is_signed_as_one_and_for_who_knows_only_1_0(async_client, echo, settings):
-    settings.CARDS_FOR_OLD_CLIENTS = True
+async def test_the_card_for_both_is_signed_as_one_and_for_who_knows_only_1_0(async_client, echo):
     both = (await card(async_client, PATH)).json()
     whole, known = both["signatures"]
     keys = await db.run(identity.key_set)
@@ -100,7 +104,7 @@ async def test_the_card_for_both_is_signed_as_one_and_for_who_knows_only_1_0(asy
 
 
 async def test_the_front_door_serves_both_where_a_router_answers(async_client, echo, settings):
-    settings.CARDS_FOR_OLD_CLIENTS, settings.ROUTER_AGENT = True, "router"
+    settings.ROUTER_AGENT = "router"
     assert "url" not in (await card(async_client, "/.well-known/agent-card.json")).json()
     settings.ROUTER_AGENT = "echo"
     shown = (await card(async_client, "/.well-known/agent-card.json")).json()
@@ -128,7 +132,6 @@ async def test_caches_keep_the_cards_apart(async_client, echo):
 async def test_the_front_door_has_an_old_card_where_a_router_answers(async_client, old_rests, worker, echo, settings):
     for path, version in (
         ("/.well-known/agent.json", ""),
-        ("/a2a/.well-known/agent.json", ""),
         ("/.well-known/agent-card.json", "0.3"),
     ):
         settings.ROUTER_AGENT = "router"

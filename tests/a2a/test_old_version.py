@@ -44,7 +44,7 @@ async def test_a_question_is_final_and_the_answer_goes_on(worker, old_at, asking
     assert events[-1]["status"]["message"]["metadata"]["slot"] == {"name": "word"}
     task = (await old_at("asking").send(said("blue", taskId=events[0]["id"]))).result
     assert task["status"]["state"] == "completed"
-    assert text_of(task["status"]["message"]) == "It was blue."
+    assert text_of(task["history"][-1]) == "It was blue."
 
 
 async def test_a_sign_in_elsewhere_is_not_final(worker, old_at, asking):
@@ -232,6 +232,9 @@ async def test_a_request_without_id_gets_the_error_of_its_content_and_does_nothi
     for caller, content, code in (
         (old_at("echo"), {"method": "message/send", "params": "hi"}, -32602),
         (old_at("echo"), {"method": "message/send", "params": part({})}, -32602),
+        (old_at("echo"), {"method": "message/send", "params": {"": "no message"}}, -32602),
+        (old_at("echo"), {"method": "tasks/get", "params": {}}, -32602),
+        (old_at("echo"), {"method": "tasks/get", "params": {"id": MISSING}}, -32600),
         (old_at("echo"), {"method": "message/sent", "params": {}}, -32601),
         (old_at("echo"), {"method": "message/send", "params": asked()}, -32600),
         (ada_at("echo"), {"method": "SendMessage", "params": "hi"}, -32600),

@@ -24,7 +24,7 @@ async def test_a_message_is_sent_or_streamed_and_its_task_is_there_to_get(worker
     calls = ada_rests("echo")
     sent = await calls.ask("POST", f"{below}message:send", {"message": message("hi")})
     assert sent.status == 200
-    assert (sent.headers["Content-Type"], sent.headers["Cache-Control"]) == ("application/json", "no-store")
+    assert (sent.headers["Content-Type"], sent.headers["Cache-Control"]) == (OWN, "no-store")
     task = sent.body["task"]
     assert text_of(task["artifacts"][0]) == "hi"
     for slash in ("", "/"):
@@ -129,8 +129,11 @@ PLAIN, OWN = "application/json", "application/a2a+json"
 @pytest.mark.parametrize(
     ("accept", "sent", "answered"),
     [
-        (None, PLAIN, PLAIN),
+        (None, PLAIN, OWN),
         (None, OWN, OWN),
+        ("*/*", PLAIN, OWN),
+        ("application/*", PLAIN, OWN),
+        (f"{PLAIN}, */*", PLAIN, PLAIN),
         ("*/*", f"{OWN}; charset=utf-8", OWN),
         (OWN, PLAIN, OWN),
         (PLAIN, OWN, PLAIN),

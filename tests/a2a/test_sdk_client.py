@@ -161,7 +161,7 @@ async def test_webhooks_are_made_shown_and_deleted(talk, binding):
 
 
 async def test_every_agent_is_found_by_the_platforms_card(server, binding):
-    headers = {"Authorization": f"Bearer {server.demo_key}"}
+    headers = {"Authorization": f"Bearer {server.demo_key}", "A2A-Version": "1.0"}
     async with httpx.AsyncClient(headers=headers, timeout=60) as http:
         shown = strictly_parsed((await http.get(f"{server.url}/.well-known/agent-card.json")).json(), a2a.AgentCard)
         for interface in [interface for interface in shown.supported_interfaces if interface.tenant != "echo"]:

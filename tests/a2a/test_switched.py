@@ -57,8 +57,7 @@ async def test_the_old_endpoint_takes_no_new_task_in_it_and_says_what_to_do(swit
 async def test_each_message_says_which_agent_wrote_it(switched, ada_at):
     _, new, first = switched
     second = await sent(new, "and", contextId="talk")
-    assert first["status"]["message"]["metadata"] == {"agent": "echo"}
-    assert second["status"]["message"]["metadata"] == {"agent": "other"}
+    assert first["history"][-1]["metadata"] == {"agent": "echo"}
     assert [one.get("metadata") for one in second["history"]] == [None, {"agent": "other"}]
     answer = (await ada_at("hello").send(message("hi"))).result["message"]
     assert answer["metadata"]["agent"] == "hello"

@@ -82,7 +82,7 @@ async def test_a_skill_is_named_in_metadata_and_what_is_unclear_is_answered_by_a
     await db.run(register_hosted, "office", "tests.engine.skilled:Office")
     office = ada_at("office")
     answer = await office.send(message("book", metadata={"skillId": "advise"}))
-    assert text_of(answer.result["task"]["status"]["message"]) == "advise: book"
+    assert text_of(answer.result["task"]["history"][-1]) == "advise: book"
     answer = await office.send(message("hello"))
     assert text_of(answer.result["message"]).startswith("What would you like?")
     events = [event async for _, event in office.stream("SendStreamingMessage", {"message": message("hello")})]

@@ -53,6 +53,13 @@ async def test_a_remote_agent_says_who_signed_its_card(ada_calls: Caller, echo: 
     assert (await ada_calls.get("/agents/unverified-agent")).body["cardTrust"] == "not_trusted"
 
 
+async def test_a_remote_agent_shows_notes_on_its_card(ada_calls: Caller, echo: Agent) -> None:
+    agent = await db.run(remote_agent, "far")
+    await db.run(RemoteAgent.objects.filter(agent=agent).update, card_notes=["It says no version."])
+    assert (await ada_calls.get("/agents/far")).body["cardNotes"] == ["It says no version."]
+    assert (await ada_calls.get("/agents/echo")).body["cardNotes"] == []
+
+
 def _measure(agent: Agent) -> None:
     Agent.objects.filter(pk=agent.pk).update(health="degraded", ailment="The disk is gone.")
     AgentStats.objects.create(agent=agent, runs=4, succeeded=3, took_p50=1.0, waited_p50=0.5, updated_at=timezone.now())

@@ -15,6 +15,7 @@ from google.protobuf import struct_pb2, timestamp_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 
 from apps.a2a.bindings import ADDRESSES
+from apps.a2a.http import A2A_TYPE
 from apps.a2a.operations import STREAMING_OPERATIONS
 
 JSON = dict[str, Any]
@@ -90,7 +91,7 @@ def _operation(verb: str, address: str, name: str, schemas: dict[str, JSON]) -> 
             "200": {"description": "The answer.", "content": {_media_type(name): {"schema": _answer(method, schemas)}}},
             "4XX": {
                 "description": "Why not.",
-                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Status"}}},
+                "content": {A2A_TYPE: {"schema": {"$ref": "#/components/schemas/Status"}}},
             },
         },
     }
@@ -104,7 +105,7 @@ def _operation(verb: str, address: str, name: str, schemas: dict[str, JSON]) -> 
 
 
 def _media_type(name: str) -> str:
-    return "text/event-stream" if name in STREAMING_OPERATIONS else "application/json"
+    return "text/event-stream" if name in STREAMING_OPERATIONS else A2A_TYPE
 
 
 def _answer(method: MethodDescriptor, schemas: dict[str, JSON]) -> JSON:

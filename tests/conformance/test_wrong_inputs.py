@@ -143,7 +143,7 @@ async def test_over_http_and_json(scene, http, chosen, subtests):
             answer = await ask(http, row, row.rest, scene)
             assert not INSIDE.search(answer.content)
             assert answer.status_code == due.status, answer.content
-            assert answer.headers["Content-Type"] == "application/json"
+            assert answer.headers["Content-Type"] in ("application/a2a+json", "application/json")
             document = answer.json()
             assert set(document) == {"error"}
             error = document["error"]

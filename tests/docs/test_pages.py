@@ -31,6 +31,11 @@ NOT_RUN = {
         "-H 'Content-Type: application/json' \\",
     ),
     ("docs/how-to/notifications.md", "{"),
+    (
+        "docs/how-to/payments.md",
+        '{"x402Version": 1, "paymentRequirements": {"scheme": "exact", "network": "base", '
+        '"maxAmountRequired": "10000"}, "idempotencyKey": "…"}',
+    ),
     ("docs/how-to/federation.md", "./manage.py peer share report      # here"),
     ("README.md", "make run"),
     ("README.md", "PYTHONPATH=~/agents make run"),

@@ -14,6 +14,7 @@ from agentkit import (
     SkillHandler,
     TaskContext,
 )
+from agentkit.llm import MODEL_WISHES, LlmWorker
 
 STARTED, STOPPED = threading.Event(), threading.Event()
 
@@ -79,3 +80,13 @@ class Greeting(SkillHandler):
 
     async def on_request(self, task: TaskContext) -> Outcome:
         return Completed(f"Hello, {task.message.text}.")
+
+
+class Modeled(SkillHandler):
+    """Answers by the installation's language model, and honors all that clients wish."""
+
+    wishes = MODEL_WISHES
+    input_modes = ("*/*",)
+
+    async def on_request(self, task: TaskContext) -> Completed:
+        return Completed(await LlmWorker("Help.").run(task))

@@ -26,6 +26,11 @@ def greeting(db: None) -> Agent:
 
 
 @pytest.fixture
+def modeled(db: None) -> Agent:
+    return register_hosted("modeled", "tests.doors.agents:Modeled", access=Agent.Access.AUTHENTICATED)
+
+
+@pytest.fixture
 def ada_key(ada: User) -> str:
     return ApiKey.issue(ada, "test")[1]
 

@@ -19,6 +19,8 @@ from apps.record.errors import Refusal
 from apps.record.models import Context, Message, Task
 from tests.doors.test_openai_requests import ANYTHING
 from tests.engine.delegating import until
+from tests.llm.conftest import endpoint as endpoint
+from tests.llm.endpoint import calls, says
 
 pytestmark = pytest.mark.django_db(transaction=True)
 EVENT = TypeAdapter(Event)
@@ -198,6 +200,59 @@ async def test_a_client_that_leaves_does_not_stop_the_agent(post, speaking, work
     assert task.state == "working"
 
 
+async def test_a_client_that_leaves_stops_its_run_if_set(post, speaking, worker, settings):
+    settings.AGUI_CANCEL_ON_LEAVE = True
+    response = await post(run(user("wait")))
+    async with aclosing(response._iterator) as frames:
+        async for frame in frames:
+            if b"waiting" in frame:
+                break
+    assert await until(lambda: Task.objects.filter(state="canceled").first())
+
+
+async def test_a_run_id_may_come_again_in_another_thread(events, speaking, worker):
+    for thread in ("one", "two"):
+        assert text(await events({**run(user(thread), thread=thread), "runId": "run-1"})) == thread
+
+
+TOOL = {"name": "pick", "description": "Picks a color.", "parameters": {"type": "object", "properties": {}}}
+
+
+async def test_an_agent_calls_the_front_ends_tool(events, modeled, worker, endpoint):
+    endpoint.replies = [calls(("pick", {"of": 3})), says("Red it is.")]
+    asked = await events(run(user("A color?"), tools=[TOOL]), slug="modeled")
+    made = [event for _, event in asked if event.type.value.startswith("TOOL_CALL")]
+    assert [event.type.value[10:] for event in made] == ["START", "ARGS", "END"]
+    assert (asked[-1][1].outcome.type, made[1].delta) == ("success", '{"of":3}')
+    call = {"id": made[0].tool_call_id, "type": "function", "function": {"name": "pick", "arguments": "{}"}}
+    picked = {"id": "t", "role": "tool", "toolCallId": made[0].tool_call_id, "content": "red"}
+    body = run(user("A color?"), {"id": "a", "role": "assistant", "toolCalls": [call]}, picked, tools=[TOOL])
+    answered = await events(body, slug="modeled")
+    assert (text(answered), await events(body, slug="modeled")) == ("Red it is.", answered)
+    assert await db.run(Task.objects.count) == 1
+
+
+async def test_a_result_for_somebody_elses_call_is_words(events, modeled, worker, endpoint, bob_key):
+    endpoint.replies = [calls(("pick", {})), says("What?")]
+    asked = await events(run(user("A color?"), tools=[TOOL]), slug="modeled")
+    key = next(event.tool_call_id for _, event in asked if event.type.value == "TOOL_CALL_START")
+    picked = {"id": "t", "role": "tool", "toolCallId": key, "content": "red"}
+    assert text(await events(run(picked), slug="modeled", key=bob_key)) == "What?"
+    assert await db.run(Task.objects.filter(state="input-required").count) == 1
+
+
+async def test_results_of_the_agents_tools_are_not_said_again(events, speaking, worker):
+    call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    made = {"id": "a", "role": "assistant", "toolCalls": [call]}
+    told = {"id": "t", "role": "tool", "toolCallId": "c", "content": "3 degrees"}
+    assert text(await events(run(user("tool"), made, told, user("again")))) == "again"
+
+
+async def test_tools_that_an_agent_does_not_use_are_a_warning(post, speaking, worker):
+    response = await post(run(user("hello"), tools=[TOOL]))
+    assert "tools" in response["Warning"]
+
+
 async def test_failures_are_run_errors(events, speaking, worker):
     last = (await events(run(user("fail"))))[-1][1]
     assert (last.type.value, last.message, last.code) == ("RUN_ERROR", "The agent cannot do this.", "cannot")
@@ -239,6 +294,8 @@ BODY = some.dictionaries(FIELDS, ANYTHING | LISTS, max_size=5)
 
 @budget(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=BODY)
-def test_whatever_a_body_holds_is_read_or_refused(speaking, body):
+def test_whatever_a_body_holds_is_read_or_refused(ada, speaking, body):
     with suppress(Refusal):
-        agui._message(speaking, agui._read({"threadId": "t", "runId": "r", "messages": [user("x")], **body}))
+        agui._message(
+            ada.principal, speaking, agui._read({"threadId": "t", "runId": "r", "messages": [user("x")], **body}), {}
+        )

@@ -33,8 +33,8 @@ async def test_a_question_completes_a_response_and_the_next_one_answers_it(clien
 
 async def test_the_agents_tools_are_shown_as_those_of_a_server(client, speaking, worker):
     call, message = (await respond(client, "tool")).output
-    assert (call.type, call.name, call.arguments, call.output) == (
-        "mcp_call", "weather", '{"city":"Oslo"}', '{"degrees":3}',
+    assert (call.type, call.name, call.arguments, call.output, call.status) == (
+        "mcp_call", "weather", '{"city":"Oslo"}', '{"degrees":3}', "completed",
     )  # fmt: skip
     assert message.content[0].text == "It is cold."
 
@@ -51,6 +51,75 @@ async def test_a_stream_is_as_the_whole_and_can_be_had_again_from_any_event(clie
         (event.sequence_number, event.type) for event in events[4:]
     ]
     assert (await client.responses.retrieve(whole.id)).output == whole.output
+
+
+async def test_a_stream_accumulates_to_its_response(client, speaking, worker):
+    async with client.responses.stream(model="speaking", input="stream") as stream:
+        events = [event async for event in stream]
+        final = await stream.get_final_response()
+    assert events[0].response.output == []
+    assert final.output_text == "One two three."
+
+
+def user(text):
+    return {"role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
+async def test_references_stand_for_what_was_answered(client, speaking, worker):
+    first = await respond(client, [user("hello")])
+    reference = {"type": "item_reference", "id": first.output[0].id}
+    assert (await respond(client, [user("hello"), reference, user("again")])).output_text == (
+        "again | user: hello | agent: hello"
+    )
+    assert await db.run(Context.objects.count) == 1
+
+
+async def test_references_to_others_answers_stand_for_nothing(client, openai_for, bob_key, speaking, worker):
+    mine = await respond(client, [user("secret")])
+    for key in (mine.output[0].id, "msg_" + "0" * 32 + "_4", "rs_1"):
+        given = [user("hello"), {"type": "item_reference", "id": key}, user("again")]
+        assert (await respond(openai_for(bob_key), given)).output_text == "again | user: hello"
+
+
+ITEMS = [
+    {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": None},
+    {
+        "type": "mcp_call",
+        "id": "mcp_1",
+        "server_label": "s",
+        "name": "n",
+        "arguments": "{}",
+        "output": "12",
+        "error": None,
+    },
+    {"type": "function_call", "call_id": "c", "name": "n", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "noon"}]},
+    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}},
+    {"type": "something_new", "value": 5},
+    {"role": "assistant", "content": [{"type": "output_text", "text": "Noon."}]},
+    {"type": "output_text", "text": "Noon."},
+    {"role": "assistant", "content": None},
+    {"role": "assistant", "content": []},
+    {"role": "user", "content": ""},
+    {"role": "user", "content": None},
+]
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.get("type", "message"))
+async def test_items_of_all_types_are_taken(client, speaking, worker, item):
+    answered = await respond(client, [user("What time is it?"), item, user("And now?")])
+    assert "And now?" in answered.output_text
+
+
+async def test_a_conversation_is_a_session(client, speaking, worker):
+    first = await respond(client, "hello", conversation="talk")
+    assert first.conversation.id == "talk"
+    assert (await respond(client, "again", conversation={"id": "talk"})).output_text == (
+        "again | user: hello | agent: hello"
+    )
+    with pytest.raises(openai.BadRequestError) as refused:
+        await respond(client, "more", conversation="talk", previous_response_id=first.id)
+    assert refused.value.param == "conversation"
 
 
 async def test_one_in_the_background_is_polled_and_canceled(client, speaking, worker):

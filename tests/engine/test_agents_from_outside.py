@@ -49,7 +49,7 @@ async def test_it_is_registered_by_its_path_and_runs(package, ada, said):
     receipt = await db.run(accept.accept, ada.principal, agent, said("Ada"))
     await carry_out(receipt.run)
     task = await db.run(lambda: wire.load_task(Task.objects.select_related("context").get(pk=receipt.task)))
-    assert task["status"]["message"]["parts"] == [{"text": "Good day, Ada"}]
+    assert task["history"][-1]["parts"] == [{"text": "Good day, Ada"}]
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,11 @@ async def test_every_end_is_recorded(ada, agent_at, worker, said):
     found = await asyncio.gather(*(ended(ada, agent, said(text)) for text in ENDS))
     for (text, (state, words, metadata, code)), (task, (run, differences)) in zip(ENDS.items(), found, strict=True):
         status = task["status"]
+        message = status.get("message") or task["history"][-1]
         assert status["state"] == f"TASK_STATE_{state}", text
-        assert words in status["message"]["parts"][0]["text"], text
+        assert words in message["parts"][0]["text"], text
         error = {"error": {"code": code}} if code else {}
-        told = status["message"]["metadata"]
+        told = message["metadata"]
         assert ("slot" in told) is state.endswith("_REQUIRED"), text
         assert {**told, "slot": None} == (metadata or {}) | {"agent": agent.slug, "slot": None} | error, text
         assert bool(task["artifacts"]) is (state == "COMPLETED"), text
@@ -54,7 +55,7 @@ async def test_every_end_is_recorded(ada, agent_at, worker, said):
 
 async def test_streamed_text_is_the_answer_without_a_return(ada, agent_at, worker, said):
     task, (run, _) = await ended(ada, await agent_at("tests.engine.forms:Forgetting"), said("Good day"))
-    assert task["status"]["message"]["parts"] == [{"text": "Good day"}]
+    assert task["history"][-1]["parts"] == [{"text": "Good day"}]
     assert [one["name"] for one in task["artifacts"]] == ["answer", "log.txt"]
     assert run.notes == []
 

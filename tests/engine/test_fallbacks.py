@@ -56,7 +56,7 @@ async def talk(ada, agent, message):
 
 
 def told(task):
-    return task["status"]["message"]["parts"][0]["text"]
+    return task["history"][-1]["parts"][0]["text"]
 
 
 def authors(task_id):
@@ -68,7 +68,7 @@ async def test_the_first_fallback_takes_the_turn_and_the_record_says_so(ada, far
     sent, task = await talk(ada, far, said("hello"))
     assert (task["status"]["state"], told(task)) == ("TASK_STATE_COMPLETED", "memory {}, skill None, 0 before: hello")
     assert await database.run(authors, sent.task) == [("near", "near")]
-    assert task["status"]["message"]["metadata"]["agent"] == "near"
+    assert task["history"][-1]["metadata"]["agent"] == "near"
     row, run = await database.run(lambda: (Task.objects.get(pk=sent.task), Run.objects.get(task=sent.task)))
     near = await database.run(Agent.objects.get, slug="near")
     assert (row.agent_id, run.agent_id, run.state) == (far.pk, near.pk, "done")
@@ -97,7 +97,7 @@ async def test_a_hosted_agent_whose_handler_cannot_be_loaded_has_fallbacks_too(a
     echo.handler = broken["handler"]
     _, task = await talk(ada, echo, said("hello"))
     assert told(task).endswith("hello")
-    assert task["status"]["message"]["metadata"]["agent"] == "near"
+    assert task["history"][-1]["metadata"]["agent"] == "near"
 
 
 async def test_fallbacks_are_asked_in_their_order_and_not_theirs_in_turn(ada, near, worker, said):

@@ -125,7 +125,7 @@ async def test_large_content_is_kept_in_files_and_loaded_for_the_next_task(ada, 
     assert base64.b64decode(task["artifacts"][0]["parts"][0]["raw"]) == b"x" * 500_000
     measuring = await agent("Measuring")
     refined, _ = await outcome_of(ada, measuring, said("y" * 300_000, referenceTaskIds=[task["id"]]))
-    assert refined["status"]["message"]["parts"][0]["text"] == "300000 500000"
+    assert refined["history"][-1]["parts"][0]["text"] == "300000 500000"
 
 
 async def test_memory_goes_from_turn_to_turn_and_is_gone_at_the_end(ada, agent, said):

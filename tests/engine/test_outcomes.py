@@ -38,14 +38,41 @@ def test_a_completed_task_has_an_artifact_and_a_message_though_the_agent_gave_no
     held = begin(sent.run)
     finish(held.task, held.message, Ending(held.lease, outcome))
     task = shown(sent)
-    assert task["artifacts"][0]["parts"]
-    assert task["status"]["message"]["parts"][0]["text"]
+    assert task["artifacts"][0]["parts"] == task["history"][-1]["parts"] != []
 
 
 @pytest.mark.parametrize(("name", "said_then"), [("answer", "**Yes.**"), ("notes.md", "Here is notes.md.")])
 def test_an_only_text_is_the_answer_and_a_file_is_not(sent, name, said_then):
     end(begin(sent.run), Completed(artifacts=[Artifact.text(name, "**Yes.**", "text/markdown")]))
-    assert shown(sent)["status"]["message"]["parts"] == [{"text": said_then}]
+    assert shown(sent)["history"][-1]["parts"] == [{"text": said_then}]
+
+
+FILE = {"raw": "eA==", "filename": "x.bin"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_repeated"),
+    [
+        (Completed("Yes.", [Artifact.text("notes.md", " Yes.\n", "text/markdown")]), True),
+        (Completed("Yes.", [Artifact([{"text": "Yes."}, FILE]), Artifact.text("more", "More.")]), True),
+        (Completed([{"text": "Yes."}, FILE]), True),
+        (Completed("Yes.", [Artifact.text("report", "Yes. And why.")]), False),
+        (Completed([{"text": "Yes."}, FILE], [Artifact.text("answer", "Yes.")]), False),
+    ],
+)
+def test_a_message_that_artifacts_have_is_no_status_message(sent, outcome, is_repeated):
+    held = begin(sent.run)
+    finish(held.task, held.message, Ending(held.lease, outcome))
+    assert ("message" not in shown(sent)["status"]) is is_repeated
+    assert shown(sent)["history"][-1]["parts"] == outcome.parts
+    assert projection.differences(sent.context) == []
+
+
+def test_a_streamed_answer_is_no_status_message(sent):
+    held = begin(sent.run)
+    say(held, chunk("a", "Yes, ", last=False), chunk("a", "all of it.", append=True))
+    end(held, Completed("Yes, all of it."))
+    assert "message" not in shown(sent)["status"]
 
 
 @pytest.mark.parametrize(

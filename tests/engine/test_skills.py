@@ -27,7 +27,7 @@ async def talk(ada, agent, message, **options):
 
 
 def spoken(task):
-    return task["status"]["message"]["parts"][0]["text"]
+    return task["history"][-1]["parts"][0]["text"]
 
 
 @pytest.fixture

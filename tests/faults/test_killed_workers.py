@@ -118,7 +118,7 @@ def test_an_agent_that_waits_for_others_finds_what_they_have_done_and_calls_nobo
     frail: Stack, killed: Scene
 ) -> None:
     ended = Caller(frail, "foreman").ended(killed.foreman, within=2 * PATIENCE)
-    assert text_of(ended["status"]["message"]) == "3 20", ended
+    assert text_of(ended["history"][-1]) == "3 20", ended
     assert children(frail, killed.foreman) == [("completed", 1), ("completed", 2)]
 
 

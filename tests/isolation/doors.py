@@ -49,6 +49,8 @@ KINDS: dict[str, dict[str, str]] = {
     OPENAI: {
         "model": "agent",
         "metadata.session": "contextId",
+        "conversation": "contextId",
+        "conversation.id": "contextId",
         "previous_response_id": "response",
         "user": "contextId",
     },
@@ -62,7 +64,8 @@ NAMELESS: dict[str, str] = {
     MCP: r"|_meta.*|inputResponses|requestState|cursor|level|task.*|protocolVersion|capabilities.*|clientInfo.*"
     r"|ref\.(type|title)|argument\..*|context.*|notifications\..*Changed|notifications\.resourceSubscriptions"
     r"|arguments(\.(message|inputs|answer|files.*))?",
-    OPENAI: r"stream.*|metadata|tool_choice|(messages|input)\[\].*|input|n|instructions|background",
+    OPENAI: r"stream.*|metadata|tool_choice|(messages|input)\[\].*|input|n|instructions|background|tools|text|seed"
+    r"|temperature|top_p|stop(\[\])?|parallel_tool_calls|max(_\w+)?_tokens|(presence|frequency)_penalty|response_format",
     AGUI: r"runId|parentRunId|protocolVersion|state|messages\[\].*|(tools|context).*|forwardedProps"
     r"|resume(\[\]\.(status|payload|metadata))?",
 }

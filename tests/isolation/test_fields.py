@@ -112,7 +112,9 @@ def test_field_of_a_door_names_nothing_of_theirs(
 UNSERVED = '"code":-32601'
 ENDS_IT = re.compile("clear|delete|cancel")
 """What the owner does last, because it ends what others ask for."""
-SAME_AT_DOORS = re.compile("reference|message.contextId|session$|user$|threadId|pushNotificationConfig/delete pushN")
+SAME_AT_DOORS = re.compile(
+    "reference|message.contextId|session$|user$|threadId|conversation|pushNotificationConfig/delete pushN"
+)
 """Where the owner, too, is answered alike: what is only noted, a new name of a session, and deleting what is gone."""
 NEEDED_BELOW = "pushNotificationConfig/delete"  # of A2A 0.3: `DeleteTaskPushNotificationConfig` is asked at the end
 LASTING_FIRST = sorted(

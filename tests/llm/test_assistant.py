@@ -106,3 +106,17 @@ async def test_an_agents_words_that_the_model_repeats_stay_that_agents(ask, endp
     task = await ask("say it")
     assert (text_of(task), await db.run(author_of, task)) == ("Word for word.", "echo")
     assert [one.name for one in await db.run(lambda: list(task.artifacts.all()))] == ["answer"]
+
+
+WISHES = {"client": {"output": {"name": "place", "schema": {"type": "object"}}}}
+
+
+async def test_an_answer_of_a_form_needs_a_model(ask):
+    task = await ask("What is 17 + 4?", metadata=WISHES)
+    assert task.state == "failed"
+    assert task.status_message["metadata"]["error"]["code"] == "no_model"
+
+
+async def test_it_answers_in_a_clients_form(endpoint: Endpoint, ask):
+    endpoint.replies = [calls(("final_result", {"sum": 21}))]
+    assert text_of(await ask("What is 17 + 4?", metadata=WISHES)) == '{"sum": 21}'

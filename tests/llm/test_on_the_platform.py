@@ -58,7 +58,7 @@ async def test_words_and_tools_are_in_the_record_and_usage_on_the_run(endpoint: 
     shown = await db.run(wire.load_task, task)
     (artifact,) = shown["artifacts"]
     assert [part["text"] for part in artifact["parts"]] == ["Let me see.\n\nIt is 8."]
-    assert shown["status"]["message"]["metadata"]["models"] == ["test-model"]
+    assert shown["history"][-1]["metadata"]["models"] == ["test-model"]
     assert await db.run(projection.differences, task.context_id) == []
 
 

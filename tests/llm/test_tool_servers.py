@@ -7,12 +7,14 @@ import subprocess
 import sys
 import uuid
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 import outbound
 from agentkit import AgentFailure, Completed, HandlerError, TaskContext, ToolResult, testing
-from agentkit.llm import LlmWorker, McpServer
+from agentkit.llm import LlmWorker, McpServer, mcp_servers
+from agentkit.llm.toolsets import connected
 from tests.llm import tool_servers
 from tests.llm.endpoint import Endpoint, calls, says
 
@@ -136,16 +138,6 @@ def running(mark: str) -> bool:
     return mark in listed
 
 
-@pytest.mark.parametrize("answer", ["5", ""])
-async def test_a_program_ends_with_its_turn(endpoint: Endpoint, settings, answer):
-    program = [*PROGRAM, f"mark-{uuid.uuid4()}"]
-    settings.MCP_STDIO_ALLOW = [shlex.join(program)]
-    endpoint.replies = [says(answer)] if answer else []  # the model fails
-    run = await worked(McpServer(command=program))
-    assert isinstance(run.outcome, Completed) == bool(answer)
-    assert not running(program[-1])
-
-
 HOST = """
 import asyncio, sys
 from contextlib import AsyncExitStack
@@ -177,6 +169,45 @@ async def test_a_killed_worker_leaves_no_program():
     async with asyncio.timeout(10):
         await host.communicate()  # until nobody holds its standard error any more
     assert not running(mark)
+
+
+def programs() -> list[str]:
+    """Command lines of this process's children that are tool servers."""
+    children = [*Path("/proc/self/task").glob("*/children")]
+    ids = [each for one in children for each in one.read_text().split()]
+    lines = [Path(f"/proc/{one}/cmdline").read_bytes().decode() for one in ids if Path(f"/proc/{one}").exists()]
+    return [line for line in lines if "tests.llm.tool_servers" in line or "sleep" in line]
+
+
+async def test_a_turns_program_ends_with_it(endpoint: Endpoint, settings):
+    settings.MCP_STDIO_ALLOW = [shlex.join(PROGRAM)]
+    endpoint.replies = [calls(("add", {"a": 2, "b": 3})), says("5")]
+    assert isinstance((await worked(McpServer(command=PROGRAM))).outcome, Completed)
+    assert programs() == []
+
+
+async def test_a_stopped_turns_program_ends(endpoint: Endpoint, settings):
+    settings.MCP_STDIO_ALLOW = [shlex.join(PROGRAM)]
+    is_connected = asyncio.Event()
+
+    async def turn() -> None:
+        async with connected([McpServer(command=PROGRAM)]):
+            is_connected.set()
+            await asyncio.Event().wait()
+
+    running = asyncio.create_task(turn())
+    await is_connected.wait()
+    assert len(programs()) == 1
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert programs() == []
+
+
+async def test_a_program_that_never_greets_is_ended(endpoint: Endpoint, settings, monkeypatch):
+    settings.MCP_STDIO_ALLOW = ["sleep 1000"]
+    monkeypatch.setattr(mcp_servers, "START_SECONDS", 0.1)
+    assert (await worked(McpServer(command=["sleep", "1000"]))).outcome.code == "tools_unreachable"
+    assert programs() == []
 
 
 def test_a_server_has_either_a_url_or_a_command_its_name_shows_no_query_and_its_keys_are_known():

@@ -41,6 +41,8 @@ class Scripted:
         task: the answer to GetTask, which CancelTask ends; None: no task.
         sent: the answer to SendMessage and SendStreamingMessage: a function from params to events, or RpcError.
         subscribed: the same for SubscribeToTask.
+        others: answers to other methods by name, such as those of 0.3.
+        unknown: methods that it does not know.
         is_down: answers everything with a bare 503; `refused` counts them.
         authorization: the header that a request must have, if any.
     """
@@ -53,6 +55,8 @@ class Scripted:
         self.task: JSON | None = None
         self.sent: Callable[[JSON], AsyncIterator[JSON]] = nothing
         self.subscribed: Callable[[JSON], AsyncIterator[JSON]] = nothing
+        self.others: dict[str, JSON] = {}
+        self.unknown: tuple[str, ...] = ()
         self.is_down, self.refused = False, 0
         self.authorization = ""
 
@@ -91,6 +95,10 @@ class Scripted:
                     return _stream(body["id"], self.subscribed(params))
                 case "SendMessage":
                     result = await anext(aiter(self.sent(params)))
+                case _ if method in self.others:
+                    result = self.others[method]
+                case _ if method in self.unknown or method.startswith("message/"):
+                    raise RpcError(-32601, "There is no such method.")
                 case "GetTask" | "CancelTask" if self.task is None:
                     raise RpcError(-32001, "There is no such task.")
                 case "GetTask":

@@ -47,6 +47,22 @@ def preview(client, source):
     return page, dict(page.context["form"].initial)
 
 
+def test_a_card_near_by_is_offered(cards_at, admin_client):
+    cards_at.pages[WELL_KNOWN] = cards_at.card()
+    page = admin_client.post(ADD, {"source": f"{cards_at.url}/a/b"})
+    [offer] = page.context["offers"]
+    assert f'value="{offer}"' in page.text
+    assert "sha256" in preview(admin_client, ["wrong", offer])[1]
+
+
+def test_notes_on_the_card_are_shown(cards_at, admin_client, translator):
+    cards_at.pages[WELL_KNOWN] = {"name": "A", "url": f"{cards_at.url}/a2a", "skills": ["Tell jokes"]}
+    note = "The card does not say its version; 1.0 is assumed."
+    assert note in preview(admin_client, cards_at.url)[0].text
+    registration.register_remote("translator", url=cards_at.url, update=True)
+    assert note in admin_client.get(page_of(translator.remote)).text
+
+
 def test_a_url_a_look_and_a_click_register_an_agent(cards_at, admin_client, admin_user):
     cards_at.pages[WELL_KNOWN] = cards_at.card()
     page, values = preview(admin_client, cards_at.url)
@@ -71,7 +87,7 @@ def test_what_cannot_be_registered_is_said_at_the_field(admin_client, cards_at, 
     for source, sentence in (
         ("", "This field is required."),
         ("http://10.0.0.1/", "private network"),
-        ("{}", "name is missing. description is missing."),
+        ("{}", "names no address"),
         ("{", "This is no agent card."),
     ):
         page = admin_client.post(ADD, {"source": source})

@@ -67,6 +67,15 @@ def test_a_card_that_its_own_servers_key_signed_is_verified_and_the_key_pinned(p
     assert not {"d", "p", "q"} & pinned.keys()
 
 
+def test_an_incomplete_card_is_verified_as_sent(publish, cards_at):
+    told = {"name": "A", "url": f"{cards_at.url}/a2a", "skills": ["Tell jokes"], "capabilities": ["jokes"], "extra": 1}
+    assert registration.register_remote("one", url=publish(told=told)).remote.signature == "verified"
+    served = cards_at.pages[WELL_KNOWN]
+    cards_at.pages[WELL_KNOWN] = {**served, "extra": 2}
+    with pytest.raises(BadCard, match="signature is wrong"):
+        registration.register_remote("two", url=cards_at.url)
+
+
 def test_a_card_of_this_platform_is_verified(cards_at, echo):
     with override_settings(PUBLIC_BASE_URL=cards_at.url):
         cards_at.pages["/a2a/echo" + WELL_KNOWN] = card_signatures.signed_card(cards.agent_card(echo), echo)

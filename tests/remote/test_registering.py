@@ -99,6 +99,19 @@ def test_a_preview_keeps_nothing_and_says_what_one_should_know(cards_at):
     assert agent.current_version.sha256 == shown.sha256
 
 
+def test_notes_on_the_card_are_kept(cards_at, capsys):
+    told = {"name": "A", "url": f"{cards_at.url}/a2a", "capabilities": ["jokes"]}
+    cards_at.pages[WELL_KNOWN] = told
+    call_command("register_agent", "one", "--card", cards_at.url)
+    remote = RemoteAgent.objects.get()
+    assert "The card does not say its version; 1.0 is assumed." in remote.card_notes
+    assert "does not say its version" in capsys.readouterr().out
+    cards_at.pages[WELL_KNOWN] = cards_at.card()
+    registration.refresh_card(remote.agent)
+    remote.refresh_from_db()
+    assert remote.card_notes == []
+
+
 def test_a_slug_that_is_taken_is_refused_unless_its_card_is_to_change(echo):
     registration.register_remote("one", card=json.dumps(card(URL)), access="public", on_busy="reject")
     with pytest.raises(ValidationError, match="There is an agent one already"):
@@ -118,7 +131,7 @@ def test_a_slug_that_is_taken_is_refused_unless_its_card_is_to_change(echo):
         ((500, {}, b"{}"), "answers with status 500"),
         ((401, {}, b"{}"), "wants credentials"),
         (b'{"a": 1, "a": 2}', "same key twice"),
-        ({"name": "x"}, "description is missing"),
+        ({"name": "x"}, "names no address"),
         (b"{" + b" " * 600_000 + b"}", "larger than"),
         ((302, {"Location": "http://169.254.169.254/"}, b""), "redirect"),
         ((200, {"Content-Encoding": "gzip"}, gzip.compress(b" " * 2**24)), "larger than"),

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 import db
 from apps.engine import worker
-from apps.record import notifications
+from apps.record import notifications, wire
 from apps.record.execution import Run
 from apps.remote import circuit_breaker
 from apps.remote.authentication import credentials
@@ -113,6 +113,15 @@ async def test_what_the_agent_says_when_it_is_asked_counts(agent, talk):
     done = await talk.ask()
     assert (done.state, words(done)) == ("completed", "Done.")
     assert "could not be confirmed" in str((await db.run(run_of, done)).notes)
+
+
+async def test_an_answer_without_a_status_message_is_there_once(agent, talk):
+    said = {"messageId": "m1", "role": "ROLE_AGENT", "parts": [{"text": "a b c"}]}
+    agent.sent = events({"task": task()}, *PIECES, now("COMPLETED"))
+    agent.task = task("COMPLETED", artifacts=[artifact("a b c")]) | {"history": [said]}
+    done = await talk.ask()
+    assert (words(done), await db.run(delivered, done)) == ("a b c", {"answer": "a b c"})
+    assert "message" not in (await db.run(wire.load_task, done))["status"]
 
 
 async def test_another_end_after_the_task_was_completed_discards_nothing(agent, talk):

@@ -69,6 +69,13 @@ def test_by_its_address_it_is_looked_at_then_registered_for_the_person_alone(pag
     assert (pasted.card_url, pasted.agent.time_limit, agent.time_limit) == ("", 90, None)
 
 
+def test_a_card_near_by_is_offered(page, served):
+    offered = add(page, url=f"{served.url}/a/b")
+    [offer] = offered.context["form"].offers
+    assert f'value="{offer}"' in offered.text
+    assert add(page, url=offer).context["form"].preview.found.url == offer
+
+
 def test_a_private_address_is_allowed_together_with_the_agent(page, served, settings, ada, bob, client):
     settings.OUTBOUND_ALLOW = []
     outbound.configure([])
@@ -93,7 +100,7 @@ def test_what_cannot_be_used_is_said_by_its_field(page, outward):  # noqa: F811
         ({"url": "https://agents.invalid/"}, "url", ""),
         ({"url": "https://a.example/" + "x" * 3000}, "url", "at most"),
         ({"card": "{"}, "card", "no agent card"),
-        ({"card": '{"name": "x"}'}, "card", "cannot be used"),
+        ({"card": '{"name": "x"}'}, "card", "names no address"),
     ]:
         response = add(page, **form)
         assert response.status_code == 200, form

@@ -16,7 +16,7 @@ from apps.doors.openai import serving
 from apps.doors.openai.errors import AgentFailed, error_json
 from apps.doors.openai.requests import ChatRequest
 from apps.doors.openai.serving import DONE, Turn
-from apps.doors.turns import End, File, Piece, Progress, Text, ToolCall
+from apps.doors.turns import ClientCall, End, File, Piece, Progress, Text, ToolCall
 from apps.record import wire
 from apps.record.events import JSON
 from apps.record.models import TaskState
@@ -34,7 +34,7 @@ async def complete(incoming: AuthenticatedRequest, body: Any) -> HttpResponseBas
     agent = called_agent(incoming)
     session = request.session or next((headers[name] for name in SESSION_HEADERS if headers.get(name)), "")
     with serving.open_stream(incoming, agent) as stack:
-        turn = await serving.begin(incoming, agent, request.messages, session)
+        turn = await serving.begin(incoming, agent, request.messages, session, request.wishes(body))
         completion = Completion.of(turn, request)
         if not request.stream:
             return json_response(completion.whole(await serving.collect(turn.pieces())), headers=completion.headers)
@@ -56,6 +56,7 @@ class Completion:
     created: int = field(default_factory=lambda: int(time.time()))
     has_begun: bool = False
     calls: int = 0
+    waits: bool = False  # for tools of the client
 
     @classmethod
     def of(cls, turn: Turn, request: ChatRequest) -> Completion:
@@ -65,9 +66,8 @@ class Completion:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Where the conversation goes on."""
         task = {"X-Parley-Task": str(self.turn.sent.task)} if self.turn.sent.task else {}
-        return {"X-Parley-Session": self.turn.session} | task if self.turn.session.isascii() else task
+        return self.turn.headers | task
 
     def whole(self, pieces: list[tuple[int, Piece]]) -> JSON:
         """Raises AgentFailed."""
@@ -79,7 +79,8 @@ class Completion:
         message |= {"refusal": None, "annotations": []}
         if calls := [call for delta in deltas for call in delta.get("tool_calls", ())]:
             message["tool_calls"] = calls
-        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+            message["content"] = message["content"] or None
+        choice = {"index": 0, "message": message, "finish_reason": self._reason, "logprobs": None}
         return self._object("chat.completion", [choice]) | {"usage": _usage(end)}
 
     def frames(self, pieces: list[tuple[int, Piece]]) -> Iterator[bytes]:
@@ -96,7 +97,7 @@ class Completion:
     def _last(self, end: End) -> list[bytes]:
         if end.state not in ANSWERED:
             return [wire.sse_frame(error_json(AgentFailed(end))), DONE]
-        frames = [self._chunk({}, "stop")]
+        frames = [self._chunk({}, self._reason)]
         if self.with_usage:
             frames.append(wire.sse_frame(self._object("chat.completion.chunk", []) | {"usage": _usage(end)}))
         return [*frames, DONE]
@@ -113,14 +114,22 @@ class Completion:
                 return {"reasoning_content": f"{text}\n"}  # as clients know it from other servers
             case File():
                 return {"content": markdown_link(piece, self.turn.sent.context)}
+            case ClientCall():
+                self.waits = True
+                return self._called(piece)
             case ToolCall() if self.with_tools:
-                function = {"name": piece.name, "arguments": wire.json_text(piece.arguments)}
-                self.calls += 1
-                return {
-                    "tool_calls": [{"index": self.calls - 1, "id": piece.id, "type": "function", "function": function}]
-                }
+                return self._called(piece)
             case _:
                 return None
+
+    def _called(self, call: ToolCall | ClientCall) -> JSON:
+        function = {"name": call.name, "arguments": wire.json_text(call.arguments)}
+        self.calls += 1
+        return {"tool_calls": [{"index": self.calls - 1, "id": call.id, "type": "function", "function": function}]}
+
+    @property
+    def _reason(self) -> str:
+        return "tool_calls" if self.waits else "stop"
 
     def _object(self, kind: str, choices: list[JSON]) -> JSON:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices}

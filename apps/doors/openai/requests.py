@@ -1,16 +1,19 @@
-"""Requests of OpenAI's API, read and turned into A2A parts. Sampling settings are left to the agent."""
+"""Requests of OpenAI's API, read and turned into A2A parts."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
-from apps.a2a.protojson import Integer, ProtoMessage, RequiredLine, Struct, Text
+from apps.a2a.protojson import Integer, Number, ProtoMessage, RequiredLine, Struct, Text, Value
 from apps.a2a.requests import SendMessageRequest, check_modes
 from apps.agents.models import Agent
+from apps.doors.clients import Wishes
+from apps.doors.openai import wishes
 from apps.record.errors import InvalidFields, InvalidParams
 from apps.record.events import JSON
 
@@ -32,7 +35,7 @@ class Content(Body):
     type: str
     text: Text | None = None
     refusal: Text | None = None
-    image_url: Text | Struct | None = None
+    image_url: Value = None
     file: Struct | None = None
     input_audio: Struct | None = None
     file_data: Text | None = None
@@ -40,42 +43,82 @@ class Content(Body):
     filename: Text | None = None
 
 
+def _contents(given: Any) -> Any:
+    """A text is a list of one part."""
+    if isinstance(given, str):
+        return [{"type": "text", "text": given}]
+    if given is None or isinstance(given, list):
+        return given
+    raise ValueError("Must be a text, or a list of parts.")
+
+
+def _listed(given: Any) -> Any:
+    return [given] if isinstance(given, str) else given
+
+
+class Function(Body):
+    name: Text = ""
+    arguments: Text = ""
+
+
+class Call(Body):
+    """A call of a tool of the client, as it was made before."""
+
+    id: Text = ""
+    function: Function = Function()
+
+
 class Message(Body):
-    """A message of a thread. `type` is given by responses alone."""
+    """A message of a thread, or an item of a response's input."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: Text | list[Content] | None = None
-    type: Literal["message"] = "message"
+    content: Annotated[list[Content] | None, BeforeValidator(_contents)] = None
+    type: Text = "message"
+    tool_calls: list[Call] | None = None
+    tool_call_id: Text = ""
+    reference: Text = ""  # the id of an item of an earlier response, for which this stands
 
     @property
     def contents(self) -> list[Content]:
-        if isinstance(self.content, str):
-            return [Content(type="text", text=self.content)]
         return self.content or []
 
     @property
     def words(self) -> str:
         return "\n".join(one.text or one.refusal or "" for one in self.contents)
 
+    @property
+    def is_result(self) -> bool:
+        return self.role in ("tool", "function")
+
+    @property
+    def shown(self) -> str:
+        """The words, and the calls and results of tools in words."""
+        calls = [f"[called {one.function.name}: {one.function.arguments}]" for one in self.tool_calls or ()]
+        words = f"[the result: {self.words}]" if self.is_result else self.words
+        return "\n".join(filter(None, [words, *calls]))
+
+
+def spoken(role: str, text: str) -> Message:
+    return Message.model_validate({"role": role, "content": text})
+
 
 class StreamOptions(Body):
     include_usage: bool = False
 
 
-def _no_call(choice: Any) -> Any:
-    if choice not in (None, "auto", "none"):
-        raise ValueError("Must be auto or none: agents call tools of their own, and never the client's.")
-    return choice
-
-
 class Common(Body):
-    """What both kinds of requests have. `tools` are ignored: agents call their own, and never the client's."""
+    """What both kinds of requests have. Fields of type `Value` are read once it is known what the agent honors."""
 
     model: RequiredLine
     stream: bool = False
     metadata: Struct | None = None
     user: Text = ""
-    tool_choice: Annotated[Any, AfterValidator(_no_call)] = None
+    tools: Value = None
+    tool_choice: Value = None
+    temperature: Annotated[Number, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[Number, Field(ge=0, le=1)] | None = None
+    stop: Annotated[list[Text] | None, BeforeValidator(_listed), Field(max_length=16)] = None
+    parallel_tool_calls: bool | None = None
 
     @property
     def session(self) -> str:
@@ -85,6 +128,30 @@ class Common(Body):
             raise InvalidParams("Must be a text that names the conversation.", f"metadata.{SESSION}")
         return named or (self.user.removeprefix("session:") if self.user.startswith("session:") else "")
 
+    def wishes(self, body: JSON) -> Wishes:
+        """What the client asks besides its messages. Raises InvalidParams."""
+        settings = {
+            name: (field, value)
+            for field, name in wishes.SETTINGS.items()
+            if (value := getattr(self, field, None)) is not None
+        }
+        tools, no_effect = wishes.function_tools(self.tools)
+        if tools and self.parallel_tool_calls is False:
+            settings["parallel_tool_calls"] = "parallel_tool_calls", False
+        field, form = self._form()
+        return Wishes(
+            tools,
+            wishes.choice_of(self.tool_choice),
+            wishes.output_of(form, field),
+            field,
+            settings,
+            [*no_effect, *wishes.fields_without_effect(body)],
+        )
+
+    def _form(self) -> tuple[str, Any]:
+        """The name and value of the field that says the form of the answer."""
+        raise NotImplementedError
+
 
 class ChatRequest(Common):
     """POST /v1/chat/completions."""
@@ -92,35 +159,112 @@ class ChatRequest(Common):
     messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
     stream_options: StreamOptions = StreamOptions()
     n: Annotated[Integer, Field(ge=1, le=1)] = 1
+    max_tokens: Annotated[Integer, Field(ge=1)] | None = None
+    max_completion_tokens: Annotated[Integer, Field(ge=1)] | None = None
+    seed: Integer | None = None
+    presence_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
+    response_format: Value = None
+
+    def _form(self) -> tuple[str, Any]:
+        form = self.response_format
+        if isinstance(form, dict) and isinstance(form.get("json_schema"), dict):
+            form = {**form["json_schema"], "type": form.get("type")}
+        return "response_format", form
+
+
+def _items(given: Any) -> Any:
+    """A response's input as messages. What an agent's own tools did, and what it thought, says nothing here."""
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    if not isinstance(given, list):
+        raise ValueError("Must be a text, or a list of items.")
+    return [_as_message(one) if isinstance(one, dict) else one for one in given]
+
+
+def _as_message(item: JSON) -> JSON:
+    kind, call = item.get("type"), item.get("call_id")
+    match kind:
+        case None | "message":
+            return item
+        case "item_reference":
+            return {"role": "assistant", "type": kind, "reference": item.get("id")}
+        case "function_call" | "custom_tool_call":
+            function = {"name": item.get("name"), "arguments": item.get("arguments", item.get("input"))}
+            return {"role": "assistant", "type": kind, "tool_calls": [{"id": call, "function": function}]}
+        case "input_text" | "input_image" | "input_file" | "input_audio":
+            return {"role": "user", "content": [item]}
+        case "output_text" | "refusal" | "text":
+            return {"role": "assistant", "content": [item]}
+        case str() if kind.endswith("_output"):
+            output = item.get("output")
+            content = output if output is None or isinstance(output, str | list) else json.dumps(output)
+            return {"role": "tool", "type": kind, "tool_call_id": call, "content": content}
+        case str():
+            return {"role": "assistant", "type": kind[:40]}
+        case _:
+            return item
+
+
+class Conversation(Body):
+    id: RequiredLine
+
+
+def _conversation(given: Any) -> Any:
+    return {"id": given} if isinstance(given, str) else given
 
 
 class ResponseRequest(Common):
     """POST /v1/responses."""
 
-    input: Text | Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+    input: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES), BeforeValidator(_items)]
     instructions: Text | None = None
     previous_response_id: Text = ""
+    conversation: Annotated[Conversation | None, BeforeValidator(_conversation)] = None
     background: bool = False
+    max_output_tokens: Annotated[Integer, Field(ge=1)] | None = None
+    seed: Integer | None = None
+    text: Value = None
 
     @property
     def messages(self) -> list[Message]:
         """The input, and the instructions as a message."""
-        said = [Message(role="user", content=self.input)] if isinstance(self.input, str) else self.input
-        return [*said, *([Message(role="developer", content=self.instructions)] if self.instructions else [])]
+        return [*self.input, *([spoken("developer", self.instructions)] if self.instructions else [])]
+
+    @property
+    def session(self) -> str:
+        """The same, or the conversation. Raises InvalidParams."""
+        if self.conversation is None:
+            return super().session
+        if self.previous_response_id:
+            raise InvalidParams("Give a conversation or a previous_response_id, not both.", "conversation")
+        return self.conversation.id
+
+    def _form(self) -> tuple[str, Any]:
+        return "text.format", self.text.get("format") if isinstance(self.text, dict) else None
 
 
 def user_message(agent: Agent, messages: Sequence[Message], message_id: str, **fields: Any) -> JSON:
     """These messages of the user as one checked A2A message. Raises InvalidParams, ContentTypeNotSupported."""
-    parts = [part for message in messages for content in message.contents for part in _parts(content)]
+    parts = parts_of(messages)
     if not parts:
         raise InvalidParams("The last message must be the user's, with content.", "messages")
-    said = {"messageId": message_id, "role": "ROLE_USER", "parts": parts, **fields}
+    return checked_message(agent, {"messageId": message_id, "parts": parts, **fields})
+
+
+def checked_message(agent: Agent, fields: JSON) -> JSON:
+    """A message of the user in A2A's shape. Raises InvalidParams, ContentTypeNotSupported."""
     try:
-        stored = SendMessageRequest.read({"message": said}, agent).message.stored()
+        stored = SendMessageRequest.read({"message": {"role": "ROLE_USER", **fields}}, agent).message.stored()
     except InvalidFields as refused:
         raise InvalidFields([(_named(path), sentence) for path, sentence in refused.violations]) from None
     check_modes(agent, stored["parts"], [])
     return stored
+
+
+def parts_of(messages: Sequence[Message]) -> list[JSON]:
+    """Raises InvalidParams."""
+    return [part for message in messages for content in message.contents for part in _parts(content)]
 
 
 def _named(path: str) -> str:
@@ -134,6 +278,9 @@ def _parts(content: Content) -> Iterator[JSON]:
         case "text" | "input_text" | "output_text":
             if content.text:
                 yield {"text": content.text}
+        case "refusal":
+            if content.refusal:
+                yield {"text": content.refusal}
         case "image_url" | "input_image":
             image = content.image_url
             yield _linked(image.get("url") if isinstance(image, dict) else image, "image_url")

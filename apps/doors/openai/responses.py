@@ -24,11 +24,11 @@ from apps.agents.models import Agent
 from apps.doors import turns
 from apps.doors.callers import called_agent
 from apps.doors.links import markdown_link
-from apps.doors.openai import serving
+from apps.doors.openai import serving, threads
 from apps.doors.openai.errors import NothingToCancel, ResponseNotFound
 from apps.doors.openai.requests import ResponseRequest
 from apps.doors.openai.serving import Turn
-from apps.doors.turns import End, File, Piece, Progress, Text, ToolCall, ToolResult
+from apps.doors.turns import ClientCall, End, File, Piece, Progress, Text, ToolCall, ToolResult
 from apps.engine import cancel
 from apps.engine.send import Sent
 from apps.record import lookup, wire
@@ -55,15 +55,36 @@ async def create(incoming: AuthenticatedRequest, body: Any) -> HttpResponseBase:
         session = request.session
         if request.previous_response_id:
             session = await db.run(_session_of, incoming.principal, agent, request.previous_response_id)
-        turn = await serving.begin(incoming, agent, request.messages, session, require_task=True)
-        response = Response(turn, request.model, request.background, request.previous_response_id or None)
+        messages = await db.run(threads.resolved, incoming.principal, request.messages)
+        turn = await serving.begin(incoming, agent, messages, session, request.wishes(body), require_task=True)
+        response = Response(turn, request.model, request.background, echoed_of(request))
         if request.stream:
             pieces = replace(turn, is_kept=turn.is_kept or request.background).pieces()
             close = stack.pop_all().close
-            return serving.event_stream(incoming.request, agent, pieces, response.frames(), close, response.headers)
+            return serving.event_stream(incoming.request, agent, pieces, response.frames(), close, turn.headers)
         if not request.background:
             response.read(await serving.collect(turn.pieces()))
-        return json_response(response.as_json(), headers=response.headers)
+        return json_response(response.as_json(), headers=turn.headers)
+
+
+UNASKED: JSON = {
+    "conversation": None,
+    "instructions": None,
+    "max_output_tokens": None,
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "temperature": None,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_p": None,
+}
+"""Fields of a response that repeat the request's."""
+
+
+def echoed_of(request: ResponseRequest) -> JSON:
+    given = request.model_dump(include={*UNASKED}, exclude_unset=True)
+    return {name: value for name, value in given.items() if value}
 
 
 def _session_of(principal: Principal, agent: Agent, response_id: str) -> str:
@@ -86,10 +107,10 @@ async def show(incoming: AuthenticatedRequest, response_id: str) -> HttpResponse
     if request.GET.get("stream") == "true":
         with serving.open_stream(incoming, task.agent) as stack:
             frames, close = response.frames(after), stack.pop_all().close
-        return serving.event_stream(request, task.agent, turn.pieces(), frames, close, response.headers, READ)
+        return serving.event_stream(request, task.agent, turn.pieces(), frames, close, turn.headers, READ)
     response.read(await db.run(turns.recorded, task.context, task.pk, index))
     response.begin(TaskState(task.state))
-    return json_response(response.as_json(), headers=response.headers)
+    return json_response(response.as_json(), headers=turn.headers)
 
 
 async def cancel_response(incoming: AuthenticatedRequest, response_id: str) -> HttpResponseBase:
@@ -132,7 +153,7 @@ class Response:
     turn: Turn
     model: str
     background: bool
-    previous: str | None = None
+    echoed: JSON = field(default_factory=dict)  # fields of the request
     created: int = field(default_factory=lambda: int(time.time()))
     status: str = "in_progress"
     output: list[JSON] = field(default_factory=list)
@@ -145,10 +166,6 @@ class Response:
     def id(self) -> str:
         sent = self.turn.sent
         return f"resp_{sent.task.hex if sent.task else ''}_{sent.index}"
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"X-Parley-Session": self.turn.session} if self.turn.session.isascii() else {}
 
     def begin(self, state: TaskState) -> None:
         """Take the status of a task that has not settled."""
@@ -164,16 +181,11 @@ class Response:
             "background": self.background,
             "error": self._error(),
             "incomplete_details": None,
-            "instructions": None,
             "metadata": {"session": self.turn.session, "task": str(self.turn.sent.task)},
             "model": self.model,
-            "output": self.output,
-            "parallel_tool_calls": False,
-            "previous_response_id": self.previous,
-            "temperature": None,
-            "tool_choice": "auto",
-            "tools": [],
-            "top_p": None,
+            "output": [*self.output],
+            **UNASKED,
+            **self.echoed,
             "usage": _usage(self.end) if self.end else None,
         }
 
@@ -209,6 +221,8 @@ class Response:
                     self._call(piece)
                 case ToolResult():
                     self._result(piece)
+                case ClientCall():
+                    self._ask(piece)
                 case End():
                     self._finish(piece)
 
@@ -246,8 +260,21 @@ class Response:
     def _call(self, call: ToolCall) -> None:
         """The agent runs its tools itself, as OpenAI's servers run those of MCP."""
         self._close_message()
-        item = {"id": f"mcp_{call.id}", "type": "mcp_call", "server_label": self.model, "name": call.name}
-        self._add(item | {"arguments": wire.json_text(call.arguments), "output": None, "error": None})
+        item: JSON = {"id": f"mcp_{call.id}", "type": "mcp_call", "server_label": self.model, "name": call.name}
+        item |= {"arguments": wire.json_text(call.arguments), "output": None, "error": None, "status": "in_progress"}
+        self._add(item)
+
+    def _ask(self, call: ClientCall) -> None:
+        """The client runs the tool."""
+        self._close_message()
+        arguments = wire.json_text(call.arguments)
+        item = {"id": f"fc_{call.id}", "type": "function_call", "call_id": call.id, "name": call.name}
+        self._add({**item, "arguments": "", "status": "in_progress"})
+        self.output[-1] = {**item, "arguments": arguments, "status": "completed"}
+        place = {"item_id": item["id"], "output_index": len(self.output) - 1}
+        self._tell("response.function_call_arguments.delta", **place, delta=arguments)
+        self._tell("response.function_call_arguments.done", **place, arguments=arguments, name=call.name)
+        self._tell("response.output_item.done", output_index=len(self.output) - 1, item=self.output[-1])
 
     def _result(self, result: ToolResult) -> None:
         key = f"mcp_{result.id}"
@@ -255,10 +282,10 @@ class Response:
         if place is None:
             return
         text = result.result if isinstance(result.result, str) else wire.json_text(result.result)
-        self.output[place] = {**self.output[place], "output": text}
+        self.output[place] = {**self.output[place], "output": text, "status": "completed"}
         if result.is_error:
             error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
-            self.output[place] |= {"output": None, "error": error}
+            self.output[place] |= {"output": None, "error": error, "status": "failed"}
         self._tell("response.output_item.done", output_index=place, item=self.output[place])
 
     def _finish(self, end: End) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import ExitStack, aclosing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,18 +18,17 @@ from apps.api.framework.views import IDEMPOTENCY_HEADER
 from apps.api.messages import idempotency_key_errors
 from apps.doors import turns
 from apps.doors.callers import recheck
+from apps.doors.clients import Wishes
 from apps.doors.openai import threads
 from apps.doors.openai.errors import error_json
 from apps.doors.openai.requests import Message
-from apps.doors.turns import Piece
-from apps.engine import cancel
+from apps.doors.turns import Piece, Pieces
 from apps.engine.send import Sent, send
 from apps.limits import current as limits
 from apps.record import wire
-from apps.record.errors import InvalidParams, Refusal
+from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 
-Pieces = AsyncGenerator[list[tuple[int, Piece]]]
 DONE = b"data: [DONE]\n\n"
 
 
@@ -43,64 +42,72 @@ class Turn:
     session: str  # the caller's name for it
     is_kept: bool = False  # the task goes on if the client leaves
     is_of_others: bool = False
+    warning: str = ""  # what of the request has no effect
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Where the conversation goes on, and what had no effect."""
+        named = {"X-Parley-Session": self.session} if self.session.isascii() else {}
+        return named | ({"Warning": self.warning} if self.warning else {})
 
     @property
     def principal(self) -> Principal:
         return self.incoming.principal
 
-    async def pieces(self) -> Pieces:
+    def pieces(self) -> Pieces:
         """What follows. A task whose client leaves is canceled, unless it `is_kept`."""
-        has_ended = False
-        try:
-            async with aclosing(turns.follow(self.sent, is_of_others=self.is_of_others)) as batches:
-                async for batch in batches:
-                    has_ended = isinstance(batch[-1][1], turns.End)
-                    yield batch
-        finally:
-            if self.sent.task is not None and not has_ended and not self.is_kept:
-                db.later(_stop, self.principal, self.agent, self.sent.task)
-
-
-def _stop(principal: Principal, agent: Agent, task: uuid.UUID) -> None:
-    with suppress(Refusal):
-        cancel.cancel_by_id(principal, agent, str(task))
+        return turns.stopping(
+            turns.follow(self.sent, is_of_others=self.is_of_others),
+            self.principal,
+            self.agent,
+            None if self.is_kept else self.sent.task,
+        )
 
 
 async def begin(
-    incoming: AuthenticatedRequest, agent: Agent, messages: Sequence[Message], session: str, **options: Any
+    incoming: AuthenticatedRequest,
+    agent: Agent,
+    messages: Sequence[Message],
+    session: str,
+    wishes: Wishes,
+    **options: Any,
 ) -> Turn:
-    """Send the newest message of a thread, in the session that the client names or in the thread's own. Raises Refusal.
+    """Send what is new in a thread, in the session that the client names or in the thread's own. Raises Refusal.
 
     `options` are those of `send`.
     """
     principal, key = incoming.principal, incoming.request.headers.get(IDEMPOTENCY_HEADER, "")
-    message = threads.message_of(agent, messages, session, key)
+    told, warning = await wishes.told(agent)
+    if answer := await db.run(threads.answer_of, principal, agent, messages, session, told):
+        return await _send(incoming, agent, answer, options, warning, is_kept=bool(key))
+    message = threads.message_of(agent, messages, session, key, told)
     if key and (sent := await db.run(threads.sent_before, principal, agent, message)) is not None:
-        return Turn(incoming, agent, sent, session or str(sent.context), is_kept=True)
+        return Turn(incoming, agent, sent, session or str(sent.context), is_kept=True, warning=warning)
     if not session and len(messages) > 1 and (own := await db.run(threads.session_of, principal, agent, messages)):
         message["contextId"] = own
     if key or session:
         with idempotency_key_errors():
             message["messageId"] = key or str(uuid.uuid4())
-            return await _send(incoming, agent, message, options, is_kept=bool(key))
+            return await _send(incoming, agent, message, options, warning, is_kept=bool(key))
     for message_id in threads.message_ids(messages):
         try:
-            turn = await _send(incoming, agent, {**message, "messageId": message_id}, options)
+            turn = await _send(incoming, agent, {**message, "messageId": message_id}, options, warning)
         except InvalidParams as refused:  # the id is of a message in another session
             if refused.field != "messageId":
                 raise
             continue
         if not turn.sent.repeated:
             return turn
-    return await _send(incoming, agent, {**message, "messageId": str(uuid.uuid4())}, options)
+    return await _send(incoming, agent, {**message, "messageId": str(uuid.uuid4())}, options, warning)
 
 
 async def _send(
-    incoming: AuthenticatedRequest, agent: Agent, message: JSON, options: JSON, *, is_kept: bool = False
+    incoming: AuthenticatedRequest, agent: Agent, message: JSON, options: JSON, warning: str, *, is_kept: bool = False
 ) -> Turn:
     trace = incoming.request.headers.get("traceparent", "")
     sent = await send(incoming.principal, agent, message, finds_question=True, traceparent=trace, **options)
-    return Turn(incoming, agent, sent, message.get("contextId") or str(sent.context), is_kept)
+    session = message.get("contextId") or str(sent.context)
+    return Turn(incoming, agent, sent, session, is_kept, warning=warning)
 
 
 async def collect(pieces: Pieces) -> list[tuple[int, Piece]]:

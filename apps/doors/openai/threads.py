@@ -7,16 +7,18 @@ generated again, an older message was edited), a new session begins with a copy 
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.api.framework.views import IDEMPOTENCY_HEADER
 from apps.doors import turns
-from apps.doors.openai.requests import Message, user_message
+from apps.doors.clients import json_or_text, results_message
+from apps.doors.openai.requests import Content, Message, checked_message, parts_of, spoken, user_message
 from apps.engine import accept, activity
 from apps.engine.send import Sent
 from apps.record import ledger, lineage, lookup
@@ -31,16 +33,42 @@ from apps.record.models import Message as Recorded
 
 UNNAMED = "-"  # a message without an id yet
 COPIED: Imported = {"source": "client"}  # of what a client says was said
+REFERENCE = re.compile(r"msg_([0-9a-f]{32})_(\d{1,18})", re.ASCII)  # the id of a response's message
 SAME_THREADS = 8  # answers to the same thread that are told apart
 
 
-def message_of(agent: Agent, messages: Sequence[Message], session: str = "", message_id: str = "") -> JSON:
-    """The A2A message of the user's words after the last answer. Raises InvalidParams.
+def message_of(
+    agent: Agent, messages: Sequence[Message], session: str = "", message_id: str = "", told: JSON | None = None
+) -> JSON:
+    """The A2A message of what the user said after the last answer. Raises InvalidParams.
 
-    `session`: the client's name of the conversation.
+    Results of tools that no task waits for are a part of it, in words. `session`: the client's name of the
+    conversation; `told`: what else goes along as metadata.
     """
+    said = [_in_words(one, messages) if one.is_result else one for one in newest(messages)]
     place = {"contextId": session} if session else {}
-    return user_message(agent, _newest(messages), message_id or UNNAMED, **place, **_instructions(messages))
+    return user_message(agent, said, message_id or UNNAMED, **place, **metadata_of(messages, told))
+
+
+def answer_of(principal: Principal, agent: Agent, messages: Sequence[Message], session: str, told: JSON) -> JSON | None:
+    """The A2A message of results that a task waits for, with what the user says after them; None without such a task.
+
+    Raises InvalidParams.
+    """
+    said = newest(messages)
+    results = {one.tool_call_id: json_or_text(one.words) for one in said if one.is_result}
+    answer = results_message(principal, agent, results) if results else None
+    if answer is None:
+        return None
+    answer["parts"] += parts_of([one for one in said if not one.is_result])
+    place = {"contextId": session} if session else {}
+    return checked_message(agent, {**answer, **place, **metadata_of(messages, told)})
+
+
+def _in_words(result: Message, messages: Sequence[Message]) -> Message:
+    calls = {call.id: call.function.name for one in messages for call in one.tool_calls or ()}
+    name = calls.get(result.tool_call_id) or "the tool"
+    return spoken("user", f"The result of {name}: {result.words}")
 
 
 def sent_before(principal: Principal, agent: Agent, message: JSON) -> Sent | None:
@@ -65,7 +93,8 @@ def session_of(principal: Principal, agent: Agent, messages: Sequence[Message]) 
 
     Empty for a thread without an answer. Raises Refusal.
     """
-    earlier = _spoken(messages)[: -len(_newest(messages))]
+    before = _before(messages)
+    earlier = _spoken(before)
     if not earlier:
         return ""
     _, answers = next(_turns(reversed(earlier)))
@@ -73,22 +102,49 @@ def session_of(principal: Principal, agent: Agent, messages: Sequence[Message]) 
         sender=principal.sender, agent=agent, message_id__in=_ids(_key(earlier[: -len(answers)]))
     )
     answer = "\n".join(one.words for one in reversed(answers))
-    context = _session_of(principal, known.select_related("answer"), answer) or _copy(principal, agent, earlier)
-    return context.name_for(principal)
+    context = _session_of(principal, known.select_related("answer"), answer) or _copy(principal, agent, before)
+    return context.name_for(principal) if context else ""
+
+
+def resolved(principal: Principal, messages: Sequence[Message]) -> list[Message]:
+    """The messages with the answers that they refer to by the ids of earlier responses' items."""
+    return [_resolved(principal, one) if one.reference else one for one in messages]
+
+
+def _resolved(principal: Principal, message: Message) -> Message:
+    found = REFERENCE.fullmatch(message.reference)
+    context = Context.objects.of(principal).filter(pk=found[1], deleted_at=None).first() if found else None
+    if found is None or context is None:
+        return message
+    said = Recorded.objects.filter(context=context, role=Recorded.Role.AGENT, index__gte=int(found[2]))
+    row = said.order_by("index").first()
+    return spoken("assistant", _words_in(row)) if row else message
+
+
+def _words_in(row: Recorded) -> str:
+    return words_of([blobs.inline(part) for part in row.parts])
+
+
+def _dialogue(messages: Sequence[Message]) -> list[Message]:
+    """Without what the client says to models, such as the date in a system prompt."""
+    return [one for one in messages if one.role not in ("system", "developer")]
 
 
 def _spoken(messages: Sequence[Message]) -> list[Message]:
-    """Without what the client says to models, such as the date in a system prompt."""
     return [one for one in messages if one.role in ("user", "assistant")]
 
 
-def _newest(messages: Sequence[Message]) -> list[Message]:
-    """The user's messages after the last answer. Raises InvalidParams."""
-    spoken = _spoken(messages)
-    role, newest = next(_turns(reversed(spoken)), ("", []))
-    if role != "user":
+def newest(messages: Sequence[Message]) -> list[Message]:
+    """The user's messages, and the results of tools, after the last answer. Raises InvalidParams."""
+    found = list(takewhile(lambda one: one.role != "assistant", reversed(_dialogue(messages))))
+    if not found:
         raise InvalidParams("The last message must be the user's, with content.", "messages")
-    return newest[::-1]
+    return found[::-1]
+
+
+def _before(messages: Sequence[Message]) -> list[Message]:
+    """What was said up to the last answer."""
+    return _dialogue(messages)[: -len(newest(messages))]
 
 
 def _turns(messages: Iterator[Message]) -> Iterator[tuple[str, list[Message]]]:
@@ -96,15 +152,21 @@ def _turns(messages: Iterator[Message]) -> Iterator[tuple[str, list[Message]]]:
         yield role, list(group)
 
 
-def _instructions(messages: Sequence[Message]) -> JSON:
+def metadata_of(messages: Sequence[Message], told: JSON | None = None) -> JSON:
     """A system prompt goes to the agent as metadata, beside its own instructions."""
-    told = [one.words for one in messages if one.role in ("system", "developer") and one.words]
-    return {"metadata": {"instructions": "\n\n".join(told)}} if told else {}
+    prompts = [one.words for one in messages if one.role in ("system", "developer") and one.words]
+    metadata = ({"instructions": "\n\n".join(prompts)} if prompts else {}) | (told or {})
+    return {"metadata": metadata} if metadata else {}
 
 
 def _key(messages: Sequence[Message]) -> str:
-    thread = [[one.role, [content.model_dump(exclude_unset=True) for content in one.contents]] for one in messages]
-    return digest_of(thread)[:40]
+    return digest_of([[one.role, [_said(content) for content in one.contents]] for one in messages])[:40]
+
+
+def _said(content: Content) -> JSON:
+    """Clients name the type of text in several ways."""
+    is_text = content.type in ("text", "input_text", "output_text")
+    return {"type": "text", "text": content.text} if is_text else content.model_dump(exclude_unset=True)
 
 
 def _ids(key: str) -> list[str]:
@@ -121,10 +183,10 @@ def _session_of(principal: Principal, accepted: Iterable[Accepted], answer: str)
 
 
 def _ends_with(context: Context, answer: str) -> bool:
-    newest = lineage.newest_messages(context, 1)
-    if not newest or newest[0].role != Recorded.Role.AGENT:
+    last = lineage.newest_messages(context, 1)
+    if not last or last[0].role != Recorded.Role.AGENT:
         return False
-    return _plain(words_of([blobs.inline(part) for part in newest[0].parts])) in _plain(answer)
+    return _plain(_words_in(last[0])) in _plain(answer)
 
 
 def _context_of(principal: Principal, accepted: Accepted) -> Context | None:
@@ -142,20 +204,28 @@ def _plain(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Copied:
-    role: str
+    is_user: bool
     parts: list[JSON]
 
 
-def _copy(principal: Principal, agent: Agent, messages: Sequence[Message]) -> Context:
-    """A new session with these messages. Nobody answers them. Raises Refusal where the agent takes no message now."""
+def _copy(principal: Principal, agent: Agent, messages: Sequence[Message]) -> Context | None:
+    """A new session with these messages; None if they have no content. Nobody answers them.
+
+    Raises Refusal where the agent takes no message now.
+    """
     accept.check_obstacles(principal, agent)
     activity.check_accepts(agent, is_delegated=False)
-    copied = [_copied(agent, role, group) for role, group in _turns(iter(messages))]
+    by_side = groupby(messages, key=lambda one: one.role == "user")
+    copied = [_Copied(is_user, _copied(agent, list(group), is_user)) for is_user, group in by_side]
+    copied = [one for one in copied if one.parts]
+    if not copied:
+        return None
     blobs.check_room(principal.workspace_id, [part for one in copied for part in one.parts])
     with ledger.writing(Context()) as log:
         for one in copied:
-            said: JSON = {"messageId": str(uuid.uuid4()), "role": one.role, "parts": one.parts}
-            if one.role == "ROLE_USER":
+            role = "ROLE_USER" if one.is_user else "ROLE_AGENT"
+            said: JSON = {"messageId": str(uuid.uuid4()), "role": role, "parts": one.parts}
+            if one.is_user:
                 payload = accept.message_payload(log, principal, agent, said)
                 log.add(EventType.USER_MESSAGE, payload | {"imported": COPIED})
             else:
@@ -164,9 +234,9 @@ def _copy(principal: Principal, agent: Agent, messages: Sequence[Message]) -> Co
         return log.context
 
 
-def _copied(agent: Agent, role: str, messages: Sequence[Message]) -> _Copied:
-    if role == "user":
-        parts = user_message(agent, messages, UNNAMED)["parts"]
-        return _Copied("ROLE_USER", blobs.store_large(parts))
-    words = "\n\n".join(one.words for one in messages)
-    return _Copied("ROLE_AGENT", blobs.store_large([{"text": words}]))
+def _copied(agent: Agent, messages: Sequence[Message], is_user: bool) -> list[JSON]:
+    if is_user:
+        has_content = bool(parts_of(messages))
+        return blobs.store_large(user_message(agent, messages, UNNAMED)["parts"]) if has_content else []
+    words = "\n\n".join(one.shown for one in messages if one.shown)
+    return blobs.store_large([{"text": words}]) if words else []

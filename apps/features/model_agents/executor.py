@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from django.core.exceptions import ValidationError
 
 import db
-from agentkit import HandlerError, Outcome, SkillHandler, TaskContext, drive
+from agentkit import Completed, HandlerError, Outcome, SkillHandler, TaskContext, drive
 from agentkit.llm import AgentTool, LlmWorker, McpServer, NoModel
 from agentkit.llm.tools import Tool
 from agentkit.tools import ToolFunction
@@ -29,8 +29,8 @@ class ModelHandler(SkillHandler):
         self.worker = worker
         self.streaming = streaming
 
-    async def on_request(self, task: TaskContext) -> str:
-        return await self.worker.run(task, stream=self.streaming)
+    async def on_request(self, task: TaskContext) -> Completed:
+        return Completed(await self.worker.run(task, stream=self.streaming))
 
 
 async def execute(assignment: Assignment, task: TaskContext, _: ReleaseSlot) -> Outcome:

@@ -19,6 +19,7 @@ from agentkit.llm.models import check_endpoint, import_in_thread
 from apps.engine.handlers import ConnectionlessThreads
 from apps.installation import current
 from apps.installation.current import Endpoint, Snapshot
+from apps.record.content import json_schema
 from apps.record.hooks import hooks
 from outbound import targets, transports
 from telemetry import tracing
@@ -48,9 +49,16 @@ def configure() -> None:
             http_client=tool_server_client,
             may_start=lambda command: command in settings.MCP_STDIO_ALLOW,
             threads=ConnectionlessThreads(settings.HANDLER_THREADS, thread_name_prefix="tool"),
+            misfit=misfit,
             prepare=trace_calls,
         )
     )
+
+
+def misfit(schema: Any, value: Any) -> str:
+    """What of a value does not fit the JSON Schema; "" if it fits, or cannot be checked in bounded time."""
+    found = json_schema.violations(schema, value)[:5]
+    return " ".join(f"{'.'.join(map(str, path)) or 'The value'}: {sentence}" for path, sentence in found)
 
 
 def trace_calls() -> None:

@@ -15,7 +15,7 @@ from django.conf import settings
 
 import db
 from agentkit import Artifact, Call, ChildResult, Completed, InputRequired, Skill, SkillHandler, TaskContext
-from agentkit.llm import AgentTool, Asked, LlmWorker, UseTool, has_model, scripted
+from agentkit.llm import MODEL_WISHES, AgentTool, Asked, LlmWorker, NoModel, UseTool, has_model, scripted
 from apps.agents.definitions import registered_tools
 from apps.agents.models import Agent
 from apps.agents.search import find_agents
@@ -54,11 +54,14 @@ class Assistant(SkillHandler):
     output_modes = ("*/*",)
     retry_safe = True
     offers_models = True
+    wishes = MODEL_WISHES
     time_limit = 4 * 3600.0  # it waits for other agents
 
     async def on_request(self, task: TaskContext) -> Completed | InputRequired:
         if not (task.message.text.strip() or task.files or task.message.data):
             return InputRequired("How can I help you?", slot="request")
+        if task.client.demands or task.client.calls:
+            return await answer(task)
         passed_on = await pass_on(task, named_only=await has_model())
         return passed_on or await answer(task)
 
@@ -66,6 +69,8 @@ class Assistant(SkillHandler):
 async def answer(task: TaskContext) -> Completed:
     """The answer of the language model. Without one, of a calculation or the clock, or what works now."""
     agents = await db.run(_callable_agents, uuid.UUID(task.task_id))
+    if task.client.demands and not await has_model():
+        raise NoModel
     if not await has_model() and not _tool_calls(task.message.text):
         return welcome(agents)
     heard: list[ChildResult] = []

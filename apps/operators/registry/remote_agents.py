@@ -34,8 +34,9 @@ from apps.operators.registry.agents import health_state
 from apps.operators.registry.remote_health import HealthPanel
 from apps.remote import registration
 from apps.remote.authentication import credentials
-from apps.remote.cards import card_origin, is_supported
-from apps.remote.errors import RemoteError
+from apps.remote.card_shapes import is_supported
+from apps.remote.cards import card_origin
+from apps.remote.errors import BadCard, RemoteError
 from apps.remote.models import Checkup, RemoteAgent, SignatureStatus
 from apps.remote.registration import Preview, RefreshOutcome, RefreshResult
 from console import cells
@@ -159,6 +160,7 @@ class RegistrationWizard:
         except (RemoteError, OutboundError) as error:
             form.add_error("source", str(error))
             self._ask(form)
+            self.context["offers"] = error.offers if isinstance(error, BadCard) else ()
             if isinstance(error, Private) and not source.startswith("{"):
                 self.context["allow"] = allow_url(source)
             return None
@@ -378,11 +380,14 @@ def page_context(remote: RemoteAgent) -> dict[str, Any]:
         ("next refresh", cells.relative_time(remote.refresh_at) if remote.card_url else cells.NOTHING),
         ("trusted keys", cells.lines(key.get("kid", "unnamed") for key in remote.pinned_keys)),
     ]
+    if remote.spoken_version:
+        facts.append(("answers in", f"A2A {remote.spoken_version}, though its card says another version"))
     return {
         "facts": (card_facts(remote.card, remote.signature, version.sha256) if version else []) + facts,
         "tables": card_tables(remote.card) if version else [],
         "text": as_yaml(version.content) if version else "",
         "card_error": remote.card_error,
+        "notes": remote.card_notes,
         "proposed": proposed,
         "older": version,
         "pairs": side_by_side(as_yaml(version.content), as_yaml(proposed.content)) if version and proposed else [],

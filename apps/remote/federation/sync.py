@@ -91,11 +91,12 @@ def _is_its_own(peer: Peer, url: Any) -> bool:
 
 async def _preview(peer: Peer, url: str) -> Preview | None:
     try:
-        found = await registration.preview(url)
+        card = await cards.fetch_card(url)
+        found = card and await registration.vet_card(card)
     except (RemoteError, outbound.OutboundError) as error:
         log.warning("an agent of %s cannot be used: %s", peer, error)
         return None
-    return found if found.origin == cards.origin_of(peer.base_url) else None
+    return found if found and found.origin == cards.origin_of(peer.base_url) else None
 
 
 def _save_agents(peer: Peer, found: dict[str, str], previews: dict[str, Preview]) -> None:

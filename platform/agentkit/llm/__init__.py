@@ -5,7 +5,7 @@ The model library is imported only when a model is first asked.
 
 from typing import TYPE_CHECKING, Any
 
-from agentkit.llm.agents import LlmFunction, LlmWorker, skill_by_model
+from agentkit.llm.agents import MODEL_WISHES, LlmFunction, LlmWorker, skill_by_model
 from agentkit.llm.models import NoModel, Scripted, Surroundings, has_model, scripted, use_models, use_surroundings
 from agentkit.llm.reading import MODEL_INPUTS
 from agentkit.llm.scripting import Asked, Returned, UseTool
@@ -27,6 +27,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "MODEL_INPUTS",
+    "MODEL_WISHES",
     "AgentTool",
     "Asked",
     "LlmFunction",

@@ -13,10 +13,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast, overload
 from uuid import uuid4
 
-from agentkit.context import NeedsApproval, SyncTaskContext, TaskContext
+from agentkit.clients import NO_CLIENT, Client, Wish
+from agentkit.context import SyncTaskContext, TaskContext
 from agentkit.emissions import Emission, Usage
 from agentkit.errors import AgentFailure, HandlerError
-from agentkit.llm.approvals import Gate, question
+from agentkit.llm.approvals import Gate
 from agentkit.llm.models import AnyModel, Scripted, import_in_thread, open_model, price
 from agentkit.llm.reading import IN_WORDS, USUAL, Sight
 from agentkit.llm.tools import Tool
@@ -118,6 +119,10 @@ class LlmWorker:
     It streams its text as tokens, and records tool calls, results, thoughts and usage. Tools called together run side
     by side. The model receives the errors of tools. What the client says to models (the message's metadata field
     `instructions`, such as a chat front end's system prompt) follows the worker's own instructions.
+
+    Asked about the task's message, it does what the client wishes (`task.client`): the model may call the client's
+    tools, which end the turn with `CallClient` until their results come; the answer is JSON of the client's schema;
+    and the client's settings hold, within the worker's `max_tokens`. An agent declares that by `wishes = MODEL_WISHES`.
     """
 
     def __init__(
@@ -170,27 +175,34 @@ class LlmWorker:
         return run_from_thread(task, lambda on_loop: self.run(on_loop, thread, message, stream=stream))
 
     async def _work(self, task: TaskContext, messages: list[Message], *, stream: bool) -> str:
-        await import_in_thread("agentkit.llm.toolsets", "agentkit.llm.conversations")
+        await import_in_thread("agentkit.llm.toolsets", "agentkit.llm.conversations", "agentkit.llm.clients")
         from pydantic_ai import UsageLimitExceeded, UsageLimits
 
+        from agentkit.llm import clients
         from agentkit.llm.conversations import EventReporter, Spotlight, bookmark_name
         from agentkit.llm.toolsets import GatedToolset, connected
 
         gate = Gate(task, bookmark_name(self.instructions, messages))
-        reporter, spotlight = EventReporter(task, gate, stream=stream), Spotlight.of(task, gate.page)
+        client = task.client if messages[-1] is task.message else NO_CLIENT
+        reporter = EventReporter(task, gate, stream=stream and client.output is None, elsewhere=client.names)
+        spotlight = Spotlight.of(task, gate.page)
         async with connected(self.tools) as servers:
             try:
-                last: str = await ask(
-                    self._agent,
+                last = await ask(
+                    self._agent if client.output is None else self._made(client),
                     self.instructions,
                     task,
                     messages,
                     self.model,
                     gate=gate,
+                    client=client,
                     spotlight=spotlight,
-                    has_outside=bool(servers) or any(one.has_outside for one in self._toolsets),
+                    has_outside=bool(servers or client.names) or any(one.has_outside for one in self._toolsets),
                     client_instructions=client_instructions(messages[-1]),
-                    toolsets=[GatedToolset(one, gate, spotlight) for one in (*self._toolsets, *servers)],
+                    toolsets=clients.with_clients(
+                        [GatedToolset(one, gate, spotlight) for one in (*self._toolsets, *servers)], client
+                    ),
+                    model_settings=clients.settings(client, self.settings or {}),
                     usage_limits=UsageLimits(request_limit=self.max_steps),
                     event_stream_handler=reporter.follow,
                 )
@@ -198,7 +210,7 @@ class LlmWorker:
                 raise AgentFailure(
                     f"The agent came to no answer within its limit of {self.max_steps} steps.", "step_limit"
                 ) from None
-        return reporter.text or last
+        return reporter.text or clients.as_text(last)
 
     @cached_property
     def _toolsets(self) -> list[BoundedToolset]:
@@ -208,17 +220,29 @@ class LlmWorker:
 
     @cached_property
     def _agent(self) -> Agent[TaskContext, Any]:
+        return self._made(NO_CLIENT)
+
+    def _made(self, client: Client) -> Agent[TaskContext, Any]:
+        """The agent whose answer has the form that the client asks for."""
         from pydantic_ai import Agent, AgentRetries, DeferredToolRequests, ModelSettings
 
-        return Agent(
-            output_type=[str, DeferredToolRequests],
+        from agentkit.llm import clients
+
+        made = Agent(
+            output_type=[clients.output_type(client), DeferredToolRequests],
             instructions=self.instructions,
             retries=AgentRetries(tools=self.max_steps, output=2),
             model_settings=cast(ModelSettings, self.settings or {}),
             deps_type=TaskContext,
             name="worker",
         )
+        if client.output is not None:
+            clients.check_output(made, client)
+        return made
 
+
+MODEL_WISHES: tuple[Wish, ...] = ("tools", "output", "settings")
+"""What of a client an agent honors whose answer is `LlmWorker`'s."""
 
 logger = logging.getLogger(__name__)
 
@@ -284,6 +308,7 @@ async def ask(
     model: AnyModel,
     *,
     gate: Gate | None = None,
+    client: Client = NO_CLIENT,
     spotlight: Spotlight | None = None,
     has_outside: bool = False,
     client_instructions: str = "",
@@ -291,7 +316,8 @@ async def ask(
 ) -> Any:
     """The model's final answer to the instructions `about`. Raises AgentFailure if it cannot be asked.
 
-    With a `gate`, raises NeedsApproval if people must approve tool calls. `has_outside`: text from outside may come.
+    With a `gate`, raises CallsWait if people must approve tool calls, or the `client` must run its own.
+    `has_outside`: text from outside may come.
     `client_instructions` follow the agent's own.
     """
     await import_in_thread("agentkit.llm.endpoints", "agentkit.llm.conversations")
@@ -312,10 +338,15 @@ async def ask(
         secrets = [getattr(getattr(opened, "client", None), "api_key", "")]
         earlier, prompt = await asyncio.to_thread(_told, messages, spotlight, sight)
         with as_model_failures(opened.model_name, secrets), bookmarked(task, page, spotlight, gate) as before:
+            deferred = None
+            if gate:
+                if client.calls:
+                    await asyncio.to_thread(lambda: client.results)  # reads files
+                deferred = conversations.results_of_waiting(gate, client, before, spotlight)
             result = await agent.run(
                 None if before else prompt,
                 message_history=[*earlier, *before],
-                deferred_tool_results=conversations.results_of_approvals(gate, before) if gate else None,
+                deferred_tool_results=deferred,
                 instructions=[one for one in (client_instructions, outside) if one],
                 model=opened,
                 deps=task,
@@ -324,8 +355,7 @@ async def ask(
                 **options,
             )
             if gate is not None and isinstance(result.output, DeferredToolRequests):
-                calls = conversations.calls_to_approve(result.output, result.all_messages())
-                raise NeedsApproval(question(calls))
+                raise conversations.waiting(result.output, result.all_messages(), gate)
         return result.output
 
     async with open_model(chosen_model(model, task)) as opened:

@@ -50,7 +50,7 @@ def question(calls: Sequence[Json]) -> InputRequired:
     about |= {"approvedBy": approved_by} if approved_by else {}
     shown = {name: visible(value) for name, value in about.items() if value not in ("", None)}
     parts = [text_part(text), data_part(shown)]
-    return InputRequired(parts, SLOT, form_of(call), calls=list(calls))
+    return InputRequired(parts, SLOT, form_of(call), calls=list(calls), repeats=True)
 
 
 def visible(value: Any) -> Any:

@@ -38,7 +38,8 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
-from agentkit.context import BOOKMARK, NeedsApproval, Suspended, TaskContext
+from agentkit.clients import CallClient, Client, ClientCall, in_words
+from agentkit.context import BOOKMARK, CallsWait, Suspended, TaskContext
 from agentkit.errors import UnreadableContent
 from agentkit.llm import approvals
 from agentkit.llm.approvals import Gate
@@ -203,8 +204,8 @@ def bookmarked(task: TaskContext, page: str, spotlight: Spotlight, gate: Gate | 
         try:
             yield before
         except Suspended as suspended:
-            new = own_messages(said)
-            if not isinstance(suspended, NeedsApproval):
+            new = own_messages(said) or before
+            if not isinstance(suspended, CallsWait):
                 while new and not isinstance(new[-1], ModelResponse):
                     new.pop()  # the last step's results; the tools are called again
             task.memory[page] = ModelMessagesTypeAdapter.dump_python(new, mode="json")
@@ -243,27 +244,70 @@ def calls_to_approve(output: DeferredToolRequests, messages: Sequence[ModelMessa
     return found
 
 
-def results_of_approvals(gate: Gate, messages: Sequence[ModelMessage]) -> DeferredToolResults | None:
-    """How the calls continue that the messages end with; None if no person decided about one of them."""
+def waiting(output: DeferredToolRequests, messages: Sequence[ModelMessage], gate: Gate) -> CallsWait:
+    """The question about calls that people approve, or else those that the client runs."""
+    if output.approvals:
+        return CallsWait(approvals.question(calls_to_approve(output, messages)))
+    return client_question(output.calls, gate, messages)
+
+
+def client_question(calls: Sequence[ToolCallPart], gate: Gate, messages: Sequence[ModelMessage]) -> CallsWait:
+    asked = [
+        ClientCall(one.tool_name, one.args_as_dict(), client_key(gate, messages, one.tool_call_id)) for one in calls
+    ]
+    return CallsWait(CallClient(None, calls=[one.wire for one in asked], repeats=True))
+
+
+def client_key(gate: Gate, messages: Sequence[ModelMessage], call_id: str) -> str:
+    """The id by which a client knows a call: short enough for all APIs."""
+    return call_key(gate, messages, call_id)[:16]
+
+
+def results_of_waiting(
+    gate: Gate, client: Client, messages: Sequence[ModelMessage], spotlight: Spotlight
+) -> DeferredToolResults | None:
+    """How the calls continue that the messages end with; None if nobody decided about one of them, or ran it.
+
+    Raises CallsWait if the client was not asked yet.
+    """
     at = max((at for at, one in enumerate(messages) if isinstance(one, ModelResponse)), default=None)
     if at is None:
         return None
     answer, later = messages[at], messages[at + 1 :]
     assert isinstance(answer, ModelResponse)
     done = {part.tool_call_id for one in later for part in one.parts if isinstance(part, BaseToolReturnPart)}
-    results: dict[str, Any] = {}
-    is_decided = False
-    for call in (one for one in answer.tool_calls if one.tool_call_id not in done):
-        decision = gate.decided.get(call_key(gate, messages, call.tool_call_id))
-        is_decided |= decision is not None
-        is_refused = decision is not None and not decision["approved"]
-        # The gate decides again about what runs here.
-        results[call.tool_call_id] = (
-            ToolDenied(approvals.refusal(decision))
-            if decision and is_refused
-            else ToolApproved(override_args=decision["arguments"] if decision else None)
-        )
-    return DeferredToolResults(approvals=results) if is_decided else None
+    calls = [one for one in answer.tool_calls if one.tool_call_id not in done]
+    of_client = [one for one in calls if one.tool_name in client.names]
+    of_people = [one for one in calls if one.tool_name not in client.names]
+    decisions = {one.tool_call_id: gate.decided.get(call_key(gate, messages, one.tool_call_id)) for one in of_people}
+    if not (any(decisions.values()) or client.calls):
+        return None
+    return DeferredToolResults(
+        approvals={call_id: _continued(decision) for call_id, decision in decisions.items()},
+        calls=_results(of_client, gate, client, messages, spotlight),
+    )
+
+
+def _continued(decision: dict[str, Any] | None) -> ToolApproved | ToolDenied:
+    """How a call continues. The gate decides again about what runs here."""
+    if decision and not decision["approved"]:
+        return ToolDenied(approvals.refusal(decision))
+    return ToolApproved(override_args=decision["arguments"] if decision else None)
+
+
+def _results(
+    calls: Sequence[ToolCallPart], gate: Gate, client: Client, messages: Sequence[ModelMessage], spotlight: Spotlight
+) -> dict[str, Any]:
+    """What the client's tools gave, by the model's ids of the calls."""
+    known = {one.id: one for one in client.calls}
+    asked = {one.tool_call_id: known.get(client_key(gate, messages, one.tool_call_id)) for one in calls}
+    if None in asked.values():
+        raise client_question(calls, gate, messages)
+    return {
+        call_id: spotlight.marked(in_words(client.result_of(call)), call.name)
+        for call_id, call in asked.items()
+        if call
+    }
 
 
 PARAGRAPH = "\n\n"
@@ -272,11 +316,13 @@ PARAGRAPH = "\n\n"
 class EventReporter:
     """Reports to the task; `text` is the streamed text, a paragraph per step."""
 
-    def __init__(self, task: TaskContext, gate: Gate, *, stream: bool) -> None:
+    def __init__(self, task: TaskContext, gate: Gate, *, stream: bool, elsewhere: Container[str] = ()) -> None:
+        """`elsewhere`: the tools that the client runs."""
         self.text = ""
         self._task = task
         self._gate = gate
         self._stream = stream
+        self._elsewhere = elsewhere
         self._known: set[str] = set()
         self._calls: dict[str, str] = {}  # the model's ids of open calls, and the record's
 
@@ -305,7 +351,9 @@ class EventReporter:
                     await self._task.tool_result(call_id, result.tool_name, content, is_error=failed)
 
     async def _is_gated(self, ctx: RunContext[TaskContext], call: ToolCallPart) -> bool:
-        """Does a person decide about the call? Approved calls are recorded where they begin."""
+        """Does a person decide about the call, or the client run it? Approved calls are recorded where they begin."""
+        if call.tool_name in self._elsewhere:
+            return True
         if call.tool_name not in self._gate.known:
             return False
         needed, decision = await self._gate.open_decision(

@@ -157,6 +157,11 @@ def no_programs(command: str) -> bool:
     return False
 
 
+def no_check(schema: Any, value: Any) -> str:
+    """What of a value does not fit a JSON Schema? Nothing that is known."""
+    return ""
+
+
 def no_preparation() -> None:
     """The model library is used as it is."""
 
@@ -169,12 +174,14 @@ class Surroundings:
         http_client: makes an `httpx2.AsyncClient` from its keyword arguments.
         may_start: may this command line start a tool server?
         threads: run tools that are not async.
+        misfit: what of a value does not fit a JSON Schema, as a sentence; "" if it fits.
         prepare: called when the model library was imported, perhaps several times.
     """
 
     http_client: Callable[..., Any] | None = None
     may_start: Callable[[str], bool] = no_programs
     threads: Executor | None = None
+    misfit: Callable[[Any, Any], str] = no_check
     prepare: Callable[[], None] = no_preparation
 
 

@@ -77,7 +77,7 @@ class Answer {
     contextId = result.message?.contextId ?? result.task?.contextId ?? result.statusUpdate?.contextId ?? contextId;
     const status = result.statusUpdate?.status ?? result.task?.status;
     if (status) this.state = status.state ?? this.state;
-    this.last = textOf(status?.message?.parts) || textOf(result.message?.parts) || this.last;
+    if (status || result.message) this.last = textOf((status ?? result).message?.parts); // an answer may be an artifact alone
     const update = result.artifactUpdate;
     if (update) this.text = (update.append ? this.text : "") + textOf(update.artifact?.parts);
     task = taskIn(heard)?.id ?? task;

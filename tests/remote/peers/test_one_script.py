@@ -72,7 +72,7 @@ async def blocking_send(at: Script) -> None:
     assert task.status.state == a2a.TASK_STATE_COMPLETED
     assert pieces(task) == {"answer": "hello there"}
     assert [said.role for said in task.history] == [a2a.ROLE_USER, a2a.ROLE_AGENT]
-    assert text_of(task.status.message) == "hello there"
+    assert text_of(task.history[-1]) == "hello there"
 
 
 async def streaming_send(at: Script) -> None:

@@ -111,6 +111,8 @@ class Command(QuickCommand):
         except ValidationError as error:
             raise CommandError(error_text(error)) from error
         self.stdout.write(f"{agent.name} is registered at /a2a/{agent.slug} ({agent.get_access_display()}).")
+        for note in agent.remote.card_notes if options["card"] else []:
+            self.stdout.write(f"- {note}")
         if is_known:
             self.stdout.write(RELOADS if settings.EMBEDDED else RESTART)
 
