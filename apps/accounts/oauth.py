@@ -42,7 +42,7 @@ IDENTITY_SCOPES = {"openid": "know who you are", "profile": "know your name", "e
 RESOURCE_PATH = re.compile(r"(/((a2a|agui)(/(?P<slug>[a-z0-9][a-z0-9-]{0,62}))?|api/v1|v1|mcp)?)?")
 TOKEN_HEADER = re.compile(r"(?i:bearer) \s*([A-Za-z0-9_-]{86})\s*")
 GRANTS = tuple(str(grant) for grant in Client.GrantType)
-LOOPBACK = re.compile(r"(http://(?:127\.0\.0\.1|\[::1\]))(?::\d{1,5})?(?=[/?]|\Z)", re.ASCII)
+LOOPBACK = re.compile(r"(http://(?:127\.0\.0\.1|\[::1\]|localhost))(?::\d{1,5})?(?=[/?]|\Z)", re.ASCII)
 USED = "ur"
 """The type of a token's row that stands for a refresh token after its use."""
 
@@ -224,6 +224,9 @@ class Adapter(DefaultOIDCAdapter):  # type: ignore[misc]  # allauth has no types
                 "userinfo_endpoint": "userinfo",
             }.items()
         }
+        if settings.OAUTH_OPEN_REGISTRATION:
+            data["registration_endpoint"] = settings.PUBLIC_BASE_URL + reverse("idp:oidc:client_registration")
+            data["client_id_metadata_document_supported"] = True
         data["scopes_supported"] = [*IDENTITY_SCOPES, *TASK_SCOPES]
         data["response_types_supported"] = ["code"]
         data["grant_types_supported"] = sorted(GRANTS)

@@ -103,6 +103,11 @@ def count_oauth(address: str) -> None:
     oauth_counter.count(address_key(address), settings.OAUTH_REQUESTS_PER_MINUTE)
 
 
+def count_registration(address: str) -> None:
+    """Count a program that registers itself by address. Raises QuotaExceeded."""
+    registration_counter.count(address_key(address), settings.OAUTH_REGISTRATIONS_PER_MINUTE)
+
+
 def check_oauth_failures(client: str, address: str) -> None:
     """Raises QuotaExceeded after too many failures of this client, known or not, at this address."""
     oauth_failure_counter.check(f"{address_key(address)} {client[:100]}", settings.OAUTH_FAILURES_PER_MINUTE)
@@ -248,6 +253,7 @@ fork_counter = RequestCounter("forks", "forks and edits")
 key_counter = RequestCounter("keys", "new or revoked API keys")
 leak_counter = RequestCounter("leaks", "reports of leaked API keys")
 oauth_counter = RequestCounter("oauth", "requests for tokens")
+registration_counter = RequestCounter("oauth-registrations", "programs that registered themselves")
 oauth_failure_counter = RequestCounter("oauth-failures", "refused requests for tokens")
 view_counter = RequestCounter("views", "looks at shared sessions")
 stream_counter = StreamCounter()

@@ -47,6 +47,7 @@ from apps.remote.health_checks import Uptime
 from apps.remote.models import RemoteAgent
 from apps.remote.registration import Preview
 from apps.web import allowances, credentials, first_steps
+from apps.web.mcp_clients import connections
 from apps.web.roles import refuse
 from apps.web.shell import agent_or_404, page, page_or_fragment, parse_index, principal_of, reader_view, sessions_of
 from apps.web.templatetags.parley import AGENT_KINDS, HEALTH_WORDS
@@ -87,6 +88,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
         "recent_sessions": list(sessions_of(principal_of(request)).filter(agent=found)[:MOST_RECENT]),
         "addresses": endpoints(found),
         "samples": samples(found),
+        "mcp_clients": [] if found.mcp_tools == Agent.McpTools.OFF else connections(),
         "versions": _versions(request, found),
         "words": _chosen_example(request, found),
         "tracebacks": tracebacks(request, found, _last_failed(principal_of(request), found)),

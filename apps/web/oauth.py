@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
 from typing import Any, cast
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from allauth.idp.oidc import views
 from allauth.idp.oidc.forms import RPInitiatedLogoutForm
 from allauth.idp.oidc.models import Client, Token
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.core.signing import Signer
+from django.core.signing import BadSignature, Signer
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -27,7 +27,7 @@ from django.views.decorators.csp import csp_override
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
-from apps.accounts import audit, oauth, quotas
+from apps.accounts import audit, oauth, open_clients, quotas
 from apps.accounts.audit import Subject
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.challenges import METADATA_PATH
@@ -36,8 +36,7 @@ from db.sql import write_transaction
 
 View = Callable[..., HttpResponseBase]
 ORIGIN = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:\d{1,5})?(?=[/?]|\Z)", re.ASCII)
-OWN_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.ASCII)
-UNSAFE_SCHEMES = ("http:", "https:", "javascript:", "data:", "vbscript:", "blob:")
+MOST_METADATA = 16 * 1024  # bytes of a registration
 
 
 def if_enabled(view: View) -> View:
@@ -118,29 +117,60 @@ def token(request: HttpRequest) -> HttpResponseBase:
 @if_enabled
 def authorize(request: HttpRequest) -> HttpResponseBase:
     """The page for consent; allauth checks its CSRF token."""
-    asked = request.GET if request.method == "GET" else request.POST
+    asked: Mapping[str, Any] = request.GET if request.method == "GET" else request.POST
     policy: dict[str, Any] = settings.SECURE_CSP
-    if "request" not in request.POST:  # not yet the answer of the page's form
-        address = asked.get("redirect_uri", "")
-        if problem := _problem_of(asked):
+    if "request" in request.POST:  # the answer of the page's form
+        asked = _signed(request)
+    elif request.user.is_authenticated or not open_clients.is_document(asked.get("client_id", "")):
+        if problem := _unread(request, asked) or _problem_of(asked):
             return render(request, "idp/oidc/error.html", {"error": {"description": problem}}, status=400)
         if "none" in asked.get("prompt", "").split() and not request.user.is_authenticated:
-            return _login_required(address, asked.get("state", ""))
+            return _login_required(asked.get("redirect_uri", ""), asked.get("state", ""))
+    elif "none" in asked.get("prompt", "").split():  # documents are read for people who are signed in
+        return render(request, "idp/oidc/error.html", {"error": {"description": "Sign in first."}}, status=400)
+    address = str(asked.get("redirect_uri", ""))
+    if request.user.is_authenticated and (client := known_client(str(asked.get("client_id", "")))):
+        open_clients.choose_port(client, address)
         # A browser follows the form's redirect to the program only if the page allows it.
         policy = {**policy, "form-action": ["'self'", *redirect_source(address)]}
-    response = cast(HttpResponseBase, csp_override(policy)(views.authorization)(request))
+    told = {"returns_to": redirect_target(address), "address": address}
+    page = views.AuthorizationView.as_view(extra_context=told)
+    response = cast(HttpResponseBase, csp_override(policy)(page)(request))
     if request.POST.get("action") == "grant" and "code=" in response.headers.get("Location", ""):
         _, asked_for = Signer().unsign_object(request.POST["request"])
         record_access(request, asked_for["client_id"], request.POST.getlist("scopes"))
     return response
 
 
+def _signed(request: HttpRequest) -> Mapping[str, Any]:
+    """What the page's form is the answer to; nothing if somebody changed it, which allauth refuses."""
+    with suppress(BadSignature, ValueError, TypeError):
+        return cast(Mapping[str, Any], Signer().unsign_object(request.POST["request"])[1])
+    return {}
+
+
+def _unread(request: HttpRequest, asked: Mapping[str, str]) -> str:
+    """Read the metadata of a program that names their address as its id; why it cannot be read, or ""."""
+    name = asked.get("client_id", "")
+    if not (settings.OAUTH_OPEN_REGISTRATION and open_clients.is_document(name)) or open_clients.is_fresh(name):
+        return ""
+    try:
+        quotas.count_registration(str(request.META.get("REMOTE_ADDR", "")))
+        open_clients.read_document(name)
+    except (open_clients.InvalidMetadata, open_clients.TooManyClients, quotas.QuotaExceeded) as problem:
+        return str(problem)
+    return ""
+
+
+def known_client(name: str) -> Client | None:
+    return Client.objects.filter(pk=name).first() if name.isprintable() else None
+
+
 def _problem_of(asked: Mapping[str, str]) -> str:
     """Why a request for a code is not answered to the program, in a sentence for the person; "" if it is."""
-    if not is_protected(asked):
+    client = known_client(asked.get("client_id", ""))
+    if not is_protected(asked, client):
         return "The program that sent you here must use PKCE (code_challenge). Tell its makers."
-    name = asked.get("client_id", "")
-    client = Client.objects.filter(pk=name).first() if name.isprintable() else None
     if client is None:
         return "Parley does not know the program that sent you here. Tell its makers."
     if not oauth.is_registered(asked.get("redirect_uri", ""), client.get_redirect_uris()):
@@ -176,17 +206,44 @@ def record_access(request: HttpRequest, client: str, scopes: list[str]) -> None:
     audit.record(AuditAction.PROGRAM_ALLOWED, object=subject, details={"scopes": scopes}, request=request)
 
 
-def is_protected(asked: Mapping[str, str]) -> bool:
-    """Whether a stolen code is of no use: by PKCE (OAuth 2.1 §7.5), or by OpenID's nonce."""
-    return bool(asked.get("code_challenge") or ("openid" in asked.get("scope", "").split() and asked.get("nonce")))
+def is_protected(asked: Mapping[str, str], client: Client | None) -> bool:
+    """Whether a stolen code is of no use: by PKCE (OAuth 2.1 §7.5), or for programs with a secret by OpenID's nonce."""
+    has_secret = client is not None and client.type == Client.Type.CONFIDENTIAL
+    by_nonce = has_secret and "openid" in asked.get("scope", "").split() and asked.get("nonce")
+    return bool(asked.get("code_challenge") or by_nonce)
+
+
+def register(request: HttpRequest) -> HttpResponseBase:
+    """A program registers itself (RFC 7591)."""
+    if not settings.OAUTH_OPEN_REGISTRATION or request.method != "POST":
+        return _refusal("access_denied", "Programs cannot register themselves here.", 404)
+    try:
+        quotas.count_registration(str(request.META.get("REMOTE_ADDR", "")))
+        said = json.loads(request.body) if len(request.body) <= MOST_METADATA else None
+        return JsonResponse(open_clients.register(said), status=201)
+    except (ValueError, RecursionError):
+        return _refusal("invalid_client_metadata", "Send a JSON object.")
+    except open_clients.InvalidMetadata as wrong:
+        return _refusal(wrong.code, str(wrong))
+    except quotas.QuotaExceeded as exceeded:
+        return _refusal("temporarily_unavailable", str(exceeded), 429, {"Retry-After": str(exceeded.retry_after)})
+    except open_clients.TooManyClients as full:
+        return _refusal("temporarily_unavailable", str(full), 503, {"Retry-After": "3600"})
+
+
+def redirect_target(address: str) -> str:
+    """Where an address leads, in words for a person."""
+    parts = urlsplit(address)
+    if parts.hostname in ("localhost", "127.0.0.1", "::1") and parts.scheme == "http":
+        return "a program on your own computer"
+    return str(parts.hostname) if parts.scheme == "https" else f"the app that opens {parts.scheme}: addresses"
 
 
 def redirect_source(address: str) -> list[str]:
     """The address's origin, or the scheme of an app's own, as a source of a Content-Security-Policy."""
-    origin, scheme = ORIGIN.match(address), OWN_SCHEME.match(address)
-    if origin:
+    if origin := ORIGIN.match(address):
         return [origin[0]]
-    return [scheme[0]] if scheme and scheme[0] not in UNSAFE_SCHEMES else []
+    return [f"{urlsplit(address).scheme}:"] if open_clients.has_own_scheme(address) else []
 
 
 @if_enabled
@@ -227,6 +284,7 @@ oidc_urlpatterns = [
     path("oauth/device", device, name="device_authorization"),
     path("oauth/device/code", for_programs(views.device_code), name="device_code"),
     path("oauth/token", for_programs(token), name="token"),
+    path("oauth/register", for_programs(register), name="client_registration"),
     path("oauth/revoke", for_programs(views.revoke), name="revoke"),
     path("oauth/userinfo", for_programs(views.user_info), name="userinfo"),
     path("oauth/logout", if_enabled(views.LogoutView.as_view(form_class=LogoutForm)), name="logout"),

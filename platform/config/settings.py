@@ -523,6 +523,9 @@ OAUTH_ENABLED = env.bool("OAUTH_ENABLED", default=True)
 IDP_OIDC_ADAPTER = "apps.accounts.oauth.Adapter"
 IDP_OIDC_REFRESH_TOKEN_EXPIRES_IN = 30 * 24 * 3600  # seconds, from its last use
 OIDC_PRIVATE_KEY = env.str("OIDC_PRIVATE_KEY", default="", multiline=True)  # RSA, in PEM; empty: made in DATA_DIR
+OAUTH_OPEN_REGISTRATION = env.bool("OAUTH_OPEN_REGISTRATION", default=True)  # programs may register themselves
+OAUTH_MOST_OPEN_CLIENTS = 1000  # programs that registered themselves
+OAUTH_REGISTRATIONS_PER_MINUTE = 10  # from one address
 OAUTH_REQUESTS_PER_MINUTE = 120  # of tokens and device codes, from one address
 OAUTH_FAILURES_PER_MINUTE = 10  # wrong secrets, codes and refresh tokens of one client, from one address
 

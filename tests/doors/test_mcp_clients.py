@@ -1,10 +1,16 @@
 """Real clients of MCP, over HTTP."""
 
+import html
+import re
+from urllib.parse import parse_qs, urlsplit
+
 import httpx2
 import pytest
 from fastmcp.client.transports import StreamableHttpTransport
 from mcp import Client
+from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from mcp_types import ElicitResult
 from pydantic_ai import Agent
 from pydantic_ai.mcp import MCPToolset
@@ -52,3 +58,70 @@ async def test_the_client_of_pydantic_ai(offering):
     async with agent:
         ran = await agent.run("x")
     assert '"state":"completed"' in ran.output
+
+
+class Kept:
+    """What a client keeps of a server, for an hour of its life."""
+
+    tokens: OAuthToken | None = None
+    client: OAuthClientInformationFull | None = None
+
+    async def get_tokens(self):
+        return self.tokens
+
+    async def set_tokens(self, tokens):
+        self.tokens = tokens
+
+    async def get_client_info(self):
+        return self.client
+
+    async def set_client_info(self, client_info):
+        self.client = client_info
+
+
+class Person:
+    """Who signs in and allows what the client asks for, in a browser."""
+
+    def __init__(self, url: str, email: str, password: str) -> None:
+        self.url, self.email, self.password = url, email, password
+        self.returned = ""
+
+    async def visit(self, address: str) -> None:
+        async with httpx2.AsyncClient(
+            base_url=self.url, follow_redirects=True, headers={"Referer": self.url}
+        ) as browser:
+            page = await browser.get(address)
+            said = {"username": self.email, "password": self.password, **_hidden(page.text)}
+            page = await browser.post("/sign-in", data=said)
+            scopes = re.findall(r'name="scopes" value="([^"]+)"', page.text)
+            said = {**_hidden(page.text), "scopes": scopes, "action": "grant"}
+            answer = await browser.post("/oauth/authorize", data=said, follow_redirects=False)
+            self.returned = answer.headers["Location"]
+
+    async def come_back(self) -> AuthorizationCodeResult:
+        said = parse_qs(urlsplit(self.returned).query)
+        return AuthorizationCodeResult(code=said["code"][0], state=said["state"][0])
+
+
+def _hidden(page: str) -> dict[str, str]:
+    fields = [re.findall(r'(\w+)="([^"]*)"', field) for field in re.findall(r'<input type="hidden"([^>]+)>', page)]
+    return {found["name"]: html.unescape(found["value"]) for field in fields if "value" in (found := dict(field))}
+
+
+async def test_the_official_client_needs_the_address_alone(server, offering):
+    url, _ = offering
+    password = server.manage("create_user", "eve@example.org").stdout.strip()
+    person, kept = Person(server.url, "eve@example.org", password), Kept()
+    about = OAuthClientMetadata(
+        client_name="The official client",
+        redirect_uris=["http://localhost:3030/callback"],
+        token_endpoint_auth_method="none",
+    )
+    signing_in = OAuthClientProvider(url, about, kept, person.visit, person.come_back)
+    async with (
+        httpx2.AsyncClient(auth=signing_in, timeout=60) as http,
+        Client(streamable_http_client(url, http_client=http)) as client,
+    ):
+        assert "get_task" in [tool.name for tool in (await client.list_tools()).tools]
+    assert urlsplit(person.returned).netloc == "localhost:3030"
+    assert kept.tokens.refresh_token

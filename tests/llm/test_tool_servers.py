@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import shlex
+import subprocess
 import sys
+import uuid
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -129,6 +131,44 @@ async def test_a_program_is_started_where_settings_name_it_and_no_other(endpoint
     assert "MCP_STDIO_ALLOW" in run.outcome.message
     with pytest.raises(AgentFailure, match="MCP_STDIO_ALLOW"):
         await LlmWorker("Help.", [McpServer(command=["true"])]).run(message="x")
+
+
+def running(mark: str) -> bool:
+    listed = subprocess.run(["ps", "-ewwo", "args="], capture_output=True, text=True, check=True).stdout
+    return mark in listed
+
+
+HOST = """
+import asyncio, sys
+from contextlib import AsyncExitStack
+from agentkit.llm import McpServer, Surroundings, use_surroundings
+from agentkit.llm.mcp_servers import connect
+
+async def main():
+    use_surroundings(Surroundings(may_start=lambda command: True))
+    async with AsyncExitStack() as stack:
+        await connect(McpServer(command=sys.argv[1:]), stack)
+        print("connected", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs the parent-death signal")
+async def test_a_killed_worker_leaves_no_program():
+    stubborn = "import time, tests.llm.tool_servers as servers; servers.tools().run('stdio'); time.sleep(300)"
+    mark = f"mark-{uuid.uuid4()}"
+    command = [sys.executable, "-c", HOST, sys.executable, "-c", stubborn, mark]
+    pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
+    host = await asyncio.create_subprocess_exec(*command, **pipes)
+    assert host.stdout is not None
+    assert await host.stdout.readline() == b"connected\n"
+    assert running(mark)
+    host.kill()
+    async with asyncio.timeout(10):
+        await host.communicate()  # until nobody holds its standard error any more
+    assert not running(mark)
 
 
 def programs() -> list[str]:

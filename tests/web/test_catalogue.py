@@ -16,8 +16,10 @@ from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.record.execution import Run
 from apps.remote.registration import register_remote
+from apps.web import mcp_clients
 from tests.remote.card_server import WELL_KNOWN
 from tests.remote.conftest import cards_at, outward  # noqa: F401 fixtures
+from tests.stack import ROOT
 from tests.web import telling
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -135,6 +137,22 @@ def test_the_samples_are_whole_and_hold_placeholders_alone(ada_browser, echo, se
     ast.parse(samples["Python"])
     assert "YOUR-KEY" in samples["Python"]
     assert "</pre> \\" not in ada_browser.get("/agents/echo").text
+
+
+def test_offered_agents_show_lines_for_mcp_clients(ada_browser, echo, settings):
+    assert ada_browser.get("/agents/echo").context["mcp_clients"] == []
+    Agent.objects.filter(pk=echo.pk).update(mcp_tools="agent")
+    lines = ada_browser.get("/agents/echo").context["mcp_clients"]
+    assert len(lines) > 5
+    assert all(f"{settings.PUBLIC_BASE_URL}/mcp" in line for _, line in lines)
+    settings.OAUTH_OPEN_REGISTRATION = False
+    assert ada_browser.get("/agents/echo").context["mcp_clients"] == []
+
+
+def test_the_documentation_has_these_lines():
+    page = (ROOT / "docs" / "doors" / "mcp.md").read_text()
+    for name, line in mcp_clients.connections("http://127.0.0.1:8000/mcp"):
+        assert f"- **{name}**: `{line}`" in page
 
 
 def test_an_address_names_an_example_and_cannot_put_words_in(ada_browser, echo):

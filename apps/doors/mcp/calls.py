@@ -11,7 +11,7 @@ from functools import partial
 
 import mcp_types as types
 from django.conf import settings
-from pydantic import ValidationError
+from django.urls import reverse
 
 import db
 from apps.a2a.http import AuthenticatedRequest
@@ -20,7 +20,8 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.doors import turns
 from apps.doors.links import link_to
-from apps.doors.mcp import resources, tools
+from apps.doors.mcp import forms, resources, tools
+from apps.doors.mcp.forms import ANSWER
 from apps.doors.mcp.protocol import Call, McpError, invalid
 from apps.doors.mcp.tools import CANCEL_TASK, GET_TASK, Arguments, TaskArgument
 from apps.doors.turns import End, File, Piece, Progress, Text
@@ -32,7 +33,6 @@ from apps.record.errors import InvalidParams, Refusal, TaskNotFound, sentence_of
 from apps.record.events import JSON
 from apps.record.models import Message, Task, TaskState
 
-ANSWER = "answer"  # the key of what people answer, and the field of a question in words
 RELATED_TASK = "io.modelcontextprotocol/related-task"
 SMALLEST_STEP = 0.001  # of progress, which must grow
 
@@ -102,14 +102,25 @@ class Turn:
     def _response(self, pieces: list[tuple[int, Piece]]) -> JSON:
         index, last = pieces[-1] if pieces else (0, None)
         end = last if isinstance(last, End) else None
-        if end and end.state == TaskState.INPUT_REQUIRED and self.call.takes_forms and self.may_ask:
-            with suppress(ValidationError):  # a form that clients cannot show
-                return self.call.result(self._question(index, end, form_of(end.slot)))
-            return self.call.result(self._question(index, end, IN_WORDS))
+        if end and end.state == TaskState.INPUT_REQUIRED and self.may_ask:
+            form = forms.form_of(end.slot)
+            words = end.words or "What is your answer?"
+            if form.schema and self.call.takes_forms:
+                words += f"\n\nTo add files, answer at {self.page} instead." if form.takes_files else ""
+                asked = types.ElicitRequestFormParams(message=words, requested_schema=form.schema)
+                return self.call.result(self._question(index, asked))
+            if not form.schema and self.call.takes_addresses:
+                return self.call.result(
+                    self._question(index, types.ElicitRequestURLParams(message=words, url=self.page))
+                )
         return self.call.result(self._result([piece for _, piece in pieces], end))
 
-    def _question(self, index: int, end: End, form: JSON) -> types.InputRequiredResult:
-        asked = types.ElicitRequestFormParams(message=end.words or "What is your answer?", requested_schema=form)
+    @property
+    def page(self) -> str:
+        """The session's page, where people answer with files, and forms of any kind."""
+        return f"{settings.PUBLIC_BASE_URL}{reverse('web:session', args=[self.sent.context])}"
+
+    def _question(self, index: int, asked: types.ElicitRequestParams) -> types.InputRequiredResult:
         state = f"{self.sent.task}.{index}"
         return types.InputRequiredResult(
             input_requests={ANSWER: types.ElicitRequest(params=asked)}, request_state=state
@@ -129,6 +140,7 @@ class Turn:
             told["files"] = [self._file(file) for file in files]
         if end and state.is_interrupted and end.slot and end.slot.get("schema"):
             told["form"] = end.slot["schema"]
+            told["page"] = self.page
         content: list[types.ContentBlock] = [types.TextContent(text=text)] if text else []
         if self.call.takes_links:
             content += [resources.link_of(file) for file in files]
@@ -148,7 +160,8 @@ class Turn:
     def _hint(self, state: TaskState) -> str:
         """What can be done next, for the model."""
         if state == TaskState.INPUT_REQUIRED:
-            return f"To answer, call {self.tool} with task={self.sent.task} and the answer as message."
+            by_tool = f"To answer, call {self.tool} with task={self.sent.task} and the answer as message."
+            return f"{by_tool} A person can answer at {self.page}, also with files."
         if not state.is_settled or state == TaskState.AUTH_REQUIRED:
             waits = "waits for a credential" if state == TaskState.AUTH_REQUIRED else "still works"
             return f"The task {self.sent.task} {waits}. Call {GET_TASK} to wait for it, or {CANCEL_TASK} to stop it."
@@ -156,21 +169,6 @@ class Turn:
 
 
 FOR_MODELS = types.Annotations(audience=["assistant"], priority=0.2)
-IN_WORDS: JSON = {
-    "type": "object",
-    "properties": {ANSWER: {"type": "string", "title": "Answer"}},
-    "required": [ANSWER],
-}
-
-
-def form_of(slot: JSON | None) -> JSON:
-    """The JSON Schema of the question's answer as an object; clients may still not show it."""
-    schema = (slot or {}).get("schema")
-    if slot is None or not isinstance(schema, dict):
-        return IN_WORDS
-    if schema.get("type", "object") != "object":
-        return {"type": "object", "properties": {slot["name"]: schema}, "required": [slot["name"]]}
-    return schema
 
 
 def _stop(principal: Principal, agent: Agent, task: uuid.UUID) -> None:
@@ -257,19 +255,15 @@ def _answer(principal: Principal, agent: Agent, call: Call) -> Prepared | Turn:
         raise invalid("requestState: not one of this server.")
     task = lookup.find_seen_task(principal, agent, name)
     given = (call.params.input_responses or {}).get(ANSWER)
-    if not isinstance(given, types.ElicitResult) or given.action != "accept":
+    if not isinstance(given, types.ElicitResult) or given.action != "accept" or given.content is None:
         return turn_of(call, principal, task, call.params.name, settings.MCP_WAIT_SECONDS, may_ask=False)
-    content = given.content or {}
-    if set(content) == {ANSWER} and isinstance(content[ANSWER], str) and not _has_field(task.slot, ANSWER):
+    content = given.content
+    if set(content) == {ANSWER} and isinstance(content[ANSWER], str) and not forms.has_field(task.slot, ANSWER):
         part: JSON = {"text": content[ANSWER]}
     else:
         part = {"data": json_schema.answer_data(task.slot, content)}
     said = {"parts": [part], "taskId": name, "messageId": f"mcp-{task.pk.hex}-{index}"}
     return Prepared(agent, _checked(agent, said), task.context.name_for(principal), int(index))
-
-
-def _has_field(slot: JSON | None, name: str) -> bool:
-    return form_of(slot) != IN_WORDS and name in form_of(slot).get("properties", {})
 
 
 def find_task(principal: Principal, task_id: str) -> Task:

@@ -90,6 +90,12 @@ class Call:
         asked = self.capabilities.get("elicitation")
         return self.is_modern and isinstance(asked, dict) and (not asked or "form" in asked)
 
+    @property
+    def takes_addresses(self) -> bool:
+        """Whether the client can lead people to a page that asks them."""
+        asked = self.capabilities.get("elicitation")
+        return self.is_modern and isinstance(asked, dict) and "url" in asked
+
     def result(self, value: BaseModel) -> JSON:
         """The response, in the shape of the call's version. Raises ValidationError."""
         data = value.model_dump(by_alias=True, mode="json", exclude_none=True)

@@ -140,11 +140,11 @@ def _without_files(schema: JSON) -> JSON:
     fields = schema.get("properties")
     if not isinstance(fields, dict):
         return schema
-    files = {name for name, field in fields.items() if _is_file(field)}
+    files = {name for name, field in fields.items() if is_file(field)}
     required = schema.get("required")
     must = [name for name in required if name not in files] if isinstance(required, list) else []
     return {**schema, "properties": {name: fields[name] for name in fields if name not in files}, "required": must}
 
 
-def _is_file(field: Any) -> bool:
+def is_file(field: Any) -> bool:
     return isinstance(field, dict) and (field.get("format") == "binary" or field.get("contentEncoding") == "base64")

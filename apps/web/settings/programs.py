@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 from allauth.idp.oidc.models import Client, Token
 from django import forms
@@ -19,6 +18,7 @@ from apps.accounts.audit import Subject
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User
 from apps.accounts.oauth import AGENT_SCOPE, IDENTITY_SCOPES, new_secret, scope_words
+from apps.accounts.open_clients import is_redirect_address
 from apps.accounts.principals import READ, TASK_SCOPES
 from apps.agents.models import Agent
 from apps.web.settings.account import PasswordForm
@@ -99,17 +99,6 @@ class ProgramForm(PasswordForm):
             client.save(force_insert=True)
             audit.record(AuditAction.PROGRAM_CREATED, object=subject_of(client), details={"scopes": cleaned["scopes"]})
         return client, secret if kind == Client.Type.CONFIDENTIAL else ""
-
-
-def is_redirect_address(address: str) -> bool:
-    """With HTTPS, of this machine, or with an app's own scheme, such as com.example.app (RFC 8252 §7)."""
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return False
-    is_local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
-    is_whole = "://" in address and parts.netloc and "#" not in address and "*" not in address
-    return bool(is_whole) and (parts.scheme == "https" or is_local or "." in parts.scheme)
 
 
 def subject_of(client: Client) -> Subject:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -20,6 +21,12 @@ logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS, START_SECONDS = 5.0, 30.0
 """How long a server may take to greet, and a program, which has to be started and perhaps fetched before."""
+
+TERMINATE_ON_PARENTS_DEATH = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execvp(sys.argv[1], sys.argv[1:])"
+)
+ENDS_WITH_US = [sys.executable, "-ISc", TERMINATE_ON_PARENTS_DEATH] if sys.platform == "linux" else []
+"""What starts a program so that it gets SIGTERM when this process dies. Elsewhere, only its standard input closes."""
 
 
 async def connect(server: McpServer, stack: AsyncExitStack) -> AbstractToolset[TaskContext]:
@@ -64,5 +71,5 @@ def _transport(server: McpServer) -> ClientTransport:
             "An operator can allow it with MCP_STDIO_ALLOW.",
             "tools_forbidden",
         )
-    program, *arguments = server.command
-    return StdioTransport(program, arguments, keep_alive=False)  # it ends with the connection
+    program, *arguments = [*ENDS_WITH_US, *server.command]
+    return StdioTransport(program, arguments, keep_alive=False)
