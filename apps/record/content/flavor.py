@@ -117,8 +117,8 @@ MOST_NESTED = 100  # blocks of Markdown in a text that are looked at
 
 def nested_fences(md: MarkdownIt) -> None:
     """A block of Markdown holds blocks with a language, though its fence is no longer than theirs."""
-    alternatives = {"alt": ["paragraph", "reference", "blockquote", "list"]}
-    md.block.ruler.before("fence", "nested_fence", _nested_fence_rule, alternatives)
+    within = ["paragraph", "reference", "blockquote", "list"]
+    md.block.ruler.before("fence", "nested_fence", _nested_fence_rule, {"alt": within})
 
 
 def _nested_fence_rule(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:

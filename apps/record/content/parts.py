@@ -45,8 +45,8 @@ def is_blank(text: str) -> bool:
 
 def is_invisible(parts: list[JSON]) -> bool:
     """Is a message text alone that shows nothing, though it is not empty?"""
-    texts = [part.get("text") for part in parts]
-    return all(isinstance(one, str) and is_blank(one) for one in texts) and any(one.strip() for one in texts)
+    texts = [str(part["text"]) for part in parts if "text" in part]
+    return len(texts) == len(parts) and all(map(is_blank, texts)) and any(map(str.strip, texts))
 
 
 def pieces_joined(parts: list[JSON]) -> list[JSON]:
