@@ -24,7 +24,7 @@ from apps.features.forks import forking
 from apps.features.sessions.models import SessionMark
 from apps.record import ledger, lineage
 from apps.record.content import blobs
-from apps.record.content.parts import HEAD_BYTES, media_type_fields, safe_file_name
+from apps.record.content.parts import HEAD_BYTES, is_blank, media_type_fields, safe_file_name
 from apps.record.content.rendering import shortened_title
 from apps.record.errors import StorageFull
 from apps.record.events import DATED, JSON, EventType, Opening
@@ -230,7 +230,8 @@ def _existing(principal: Principal, conversation: Conversation) -> uuid.UUID | N
 
 def _title(conversation: Conversation) -> str:
     title = conversation.title or (shortened_title(conversation.turns[0].text) if conversation.turns else "")
-    return title[:MAX_TITLE] or "Imported conversation"
+    title = title[:MAX_TITLE]
+    return "Imported conversation" if is_blank(title) else title
 
 
 def _keys(principal: Principal, conversation: Conversation) -> Iterator[uuid.UUID]:

@@ -56,17 +56,17 @@ class Package:
                     self._assets.setdefault(found[0], name)
         file.seek(0)
 
-    def documents(self) -> Iterator[bytes]:
-        """Raises InvalidParams."""
+    def documents(self) -> Iterator[tuple[str, bytes]]:
+        """Each with its name in the ZIP. Raises InvalidParams."""
         if self._zip is None:
-            yield _bounded(self._file.read(MAX_FILE_BYTES + 1))
+            yield "", _bounded(self._file.read(MAX_FILE_BYTES + 1))
             return
         names = self._document_names(self._zip)
         if sum(self._zip.entries[name].size for name in names) > MAX_FILE_BYTES:
             raise _too_large()
         for name in names:
             try:
-                yield self._zip.read(name, MAX_FILE_BYTES)
+                yield name.rpartition("/")[2], self._zip.read(name, MAX_FILE_BYTES)
             except BadZip as problem:
                 raise InvalidParams(str(problem), "file") from None
         if not names:

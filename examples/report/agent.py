@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from agentkit import (
 from examples import pages
 from examples.pages import Picture, blocks
 from examples.report.analysis import Analysis, Column, analyse, in_brief
+from examples.report.numbers import NAMES, Decimal
 from examples.report.tables import NotATable, Table, read_table
 from examples.texts import counted, cut, figure, share
 
@@ -50,6 +51,8 @@ class Format(StrEnum):
 
 
 FORMAT_SCHEMA = {"type": "string", "title": "Format", "enum": [each.value for each in Format]}
+DECIMAL_LABELS: dict[Decimal, str] = {sign: f"{name.capitalize()} as decimal sign" for sign, name in NAMES.items()}
+DECIMAL_SCHEMA = {"type": "string", "title": "Decimal sign", "enum": list(DECIMAL_LABELS.values())}
 FILE_REQUEST = "Please send a CSV file: a table with one row a line, and commas, semicolons or tabs between its values."
 FILE_SCHEMA = file_schema("CSV file", "text/csv", samples=[Path(__file__).parent / "orders.csv"])
 
@@ -96,6 +99,10 @@ class Report(SkillHandler):
         if not source:
             return InputRequired(FILE_REQUEST, slot="file", schema=FILE_SCHEMA)
         task.memory["source"] = source.memo
+        if decimal := task.memory.get("decimal") or _earlier_decimal(task):
+            source = replace(source, table=replace(source.table, chosen=decimal))
+        if open_numbers := source.table.open_numbers:
+            return InputRequired(_decimal_question(open_numbers), slot="decimal", schema=DECIMAL_SCHEMA)
         requested = task.memory.get("format") or _earlier_format(task)
         if not requested:
             table = source.table
@@ -105,7 +112,28 @@ class Report(SkillHandler):
         return await _report(task, source, Format(requested), Length(length))
 
 
+def _decimal_question(open_numbers: dict[str, str]) -> str:
+    column, example = next(iter(open_numbers.items()))
+    sign = "," if "," in example else "."
+    decimal, thousands = example.replace(sign, "."), example.replace(sign, "")
+    more = f" The same goes for {counted(len(open_numbers) - 1, 'more column')}." if len(open_numbers) > 1 else ""
+    return (
+        f"“{cut(column, 40)}” has numbers such as {example}, which can be {decimal} or {thousands}.{more} "
+        "Which is the decimal sign: comma or point?"
+    )
+
+
+def _earlier_decimal(task: TaskContext) -> Decimal | None:
+    """What was said about the same file before."""
+    said = [one for one in _reachable(task) if one.role == "user"]
+    return next((sign for one in said if (sign := requested_decimal(one))), None) if not task.files else None
+
+
 def _remember_requests(task: TaskContext) -> None:
+    if task.files:
+        task.memory.pop("decimal", None)
+    if decimal := requested_decimal(task.message, is_answer=task.slot == "decimal"):
+        task.memory["decimal"] = decimal
     if requested := requested_format(task.message):
         task.memory["format"] = requested.value
     if length := requested_length(task.message):
@@ -198,7 +226,7 @@ def short_page(analysis: Analysis) -> str:
     if more := len(analysis.columns) - len(shown):
         rows.append([f"and {counted(more, 'more column')}", "", "", ""])
     glance = pages.table(("Column", "Type", "Missing", "In brief"), rows, numeric=[2])
-    findings = pages.escape(" ".join(analysis.findings))
+    findings = pages.escape(" ".join([*analysis.findings, *analysis.assumptions]))
     return blocks(f"# {pages.escape(analysis.title)}", findings, "## At a glance", glance) + "\n"
 
 
@@ -248,7 +276,7 @@ def _common(column: Column) -> str:
 
 def _closing_words(analysis: Analysis, length: Length) -> str:
     ready = "The short report is ready." if length is Length.SHORT else "Your report is ready."
-    return " ".join([ready, *analysis.findings[:2]])
+    return " ".join([ready, *analysis.findings[:2], *analysis.assumptions])
 
 
 TABLE_ENDINGS = (".csv", ".tsv", ".tab", ".txt")
@@ -309,6 +337,24 @@ def requested_length(message: Message) -> Length | None:
     if short == full:
         return None
     return Length.SHORT if short else Length.FULL
+
+
+_DECIMAL = re.compile(r"\b(comma|point|dot)\b", re.IGNORECASE)
+_DECIMAL_SAID = re.compile(
+    r"\bdecimal (comma|point|dot)\b|\b(comma|point|dot) as (?:the )?decimal\b"
+    r"|\A\s*(?:the )?(comma|point|dot|,|\.)\s*\Z",
+    re.IGNORECASE,
+)
+
+
+def requested_decimal(message: Message, *, is_answer: bool = False) -> Decimal | None:
+    """The only decimal sign that the message names. `is_answer`: to our question, which takes fewer words."""
+    words = _words(message).strip()
+    named = {next(filter(None, found.groups())).lower() for found in _DECIMAL_SAID.finditer(words)}
+    if is_answer and not named:
+        named = {found[1].lower() for found in _DECIMAL.finditer(words)}
+    signs: set[Decimal] = {"," if one in ("comma", ",") else "." for one in named}
+    return signs.pop() if len(signs) == 1 else None
 
 
 def _words(message: Message) -> str:

@@ -11,11 +11,9 @@ from itertools import combinations
 from statistics import StatisticsError, correlation, fmean, quantiles, stdev
 from typing import Any, Literal
 
+from examples.report.numbers import MOSTLY
 from examples.report.tables import Table, day_in, is_missing
 from examples.texts import counted, cut, figure, share
-
-MOSTLY = 0.95
-"""The share of a column's values that make it a column of numbers or dates; the rest are counted as odd."""
 
 STRONG_CORRELATION = 0.5
 COMPARED_COLUMNS = 30
@@ -62,12 +60,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The content of a report. `notes` say how the file was read."""
+    """The content of a report. `notes` say how the file was read, `assumptions` those of them about numbers."""
 
     source: str
     columns: Sequence[Column]
     findings: Sequence[str]
     notes: Sequence[str]
+    assumptions: Sequence[str] = ()
 
     @property
     def title(self) -> str:
@@ -76,10 +75,12 @@ class Analysis:
 
 def analyse(table: Table, source: str) -> Analysis:
     columns = [
-        describe_column(name, cells, table.number) for name, cells in zip(table.names, table.columns, strict=True)
+        describe_column(name, cells, reading.number)
+        for name, cells, reading in zip(table.names, table.columns, table.readings, strict=True)
     ]
     found = [_size(table.row_count, columns), _correlated(columns), _commonest(columns), _period(columns)]
-    return Analysis(cut(source, 80) or "your file", columns, [one for one in found if one], _notes(table, columns))
+    findings = [one for one in found if one]
+    return Analysis(cut(source, 80) or "your file", columns, findings, _notes(table, columns), table.assumptions)
 
 
 def describe_column(name: str, cells: Sequence[str], number: Callable[[str], float | None]) -> Column:
@@ -166,7 +167,10 @@ def _period(columns: Sequence[Column]) -> str:
 
 
 def _notes(table: Table, columns: Sequence[Column]) -> list[str]:
-    notes = ["Empty cells and cells such as NA, N/A, null or – count as missing."]
+    notes = ["Empty cells and cells such as NA, N/A, null or – count as missing.", *table.assumptions]
+    for column, reading in zip(columns, table.readings, strict=True):
+        if column.kind == "number" and reading.unit:
+            notes.append(f"{_named(column)} is in {reading.unit}.")
     if table.left_out:
         notes.append(f"{counted(table.left_out, 'row')} with too many or too few values left out.")
     odd = [column for column in columns if column.odd]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import cached_property
+
+from examples.report.numbers import NAMES, Decimal, Reading, readings_of
+from examples.texts import cut
 
 DELIMITERS = ",;\t|"
 MOST_MISFITS = 0.02  # the share of rows that may have too many or too few values
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "–", "?"})
-NUMBER = re.compile(r"[-+−]?(0|[1-9]\d*|[1-9]\d{0,2}(,\d{3})+)?(\.\d+)?([eE][-+]?\d+)?")
 POINT = re.compile(r"\d\.\d")
 
 
@@ -23,32 +25,48 @@ class NotATable(Exception):
 
 @dataclass(frozen=True)
 class Table:
-    """The content of a CSV file. `left_out` counts rows with more or fewer values than the others.
+    """The content of a CSV file.
 
-    `comma`: numbers have a decimal comma.
+    Attributes:
+        left_out: the number of rows with more or fewer values than the others.
+        chosen: the decimal sign of the columns of numbers that can be read either way.
     """
 
     names: list[str]
     columns: list[list[str]]
     left_out: int = 0
-    comma: bool = False
+    delimiter: str = ","
+    chosen: Decimal | None = None
 
     @property
     def row_count(self) -> int:
         return len(self.columns[0])
 
-    def number(self, cell: str) -> float | None:
-        """The number in a cell, or None. Digits with a leading zero are names, not numbers."""
-        cell = cell.strip().replace("−", "-")
-        if self.comma:
-            cell = cell.replace(".", "").replace(",", ".")
-        if not cell or len(cell) > 40 or not NUMBER.fullmatch(cell):
-            return None
-        try:
-            value = float(cell.replace(",", ""))
-        except ValueError:
-            return None
-        return value if math.isfinite(value) else None
+    @cached_property
+    def readings(self) -> list[Reading]:
+        """How the numbers of each column are read."""
+        given = [[cell for cell in cells if not is_missing(cell)] for cells in self.columns]
+        return readings_of(given, self.delimiter, self.chosen)
+
+    @property
+    def open_numbers(self) -> dict[str, str]:
+        """An example for each column that can be read either way, by the column's name."""
+        by_name = zip(self.names, self.readings, strict=True)
+        return {name: one.example for name, one in by_name if one.decimal is None}
+
+    @property
+    def assumptions(self) -> list[str]:
+        """What numbers mean, as sentences, where it was found out or said."""
+        sentences = []
+        for decimal, sign in NAMES.items():
+            named = [
+                f"“{cut(name, 40)}”"
+                for name, one in zip(self.names, self.readings, strict=True)
+                if one.decimal == decimal and one.example and (decimal == "," or one.is_assumed or "," in one.example)
+            ]
+            if named:
+                sentences.append(f"Numbers are read with a {sign} as decimal sign in {', '.join(named)}.")
+        return sentences
 
 
 def is_missing(cell: str) -> bool:
@@ -96,8 +114,7 @@ def read_table(content: bytes) -> Table:
         text
     ):
         raise NotATable("It looks like running text, not like a table.")
-    comma = delimiter != "," and not any(POINT.search(cell) for column in columns for cell in column)
-    return Table(list(_names(header)), columns, left_out, comma)
+    return Table(list(_names(header)), columns, left_out, delimiter)
 
 
 def _text(content: bytes) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from agentkit import File, TaskContext, UnreadableContent
 from examples import handover
+from examples.report.numbers import Reading
 from examples.report.tables import NotATable, Table, read_table
 from examples.research.results import Source
 from examples.texts import cut
@@ -31,12 +32,14 @@ class Upload:
     source: Source
     table: Table
     columns: dict[str, list[str]]
+    readings: dict[str, Reading]
 
     @property
     def notes(self) -> list[str]:
         """How the file was read, as sentences."""
         left_out = self.table.left_out
-        return [f"{left_out} rows had too many or too few values and were left out."] if left_out else []
+        rows = [f"{left_out} rows had too many or too few values and were left out."] if left_out else []
+        return rows + self.table.assumptions
 
     def texts(self, column: str) -> list[str]:
         """Names. Raises Unusable if one is empty, too long or has characters that names do not have."""
@@ -50,10 +53,16 @@ class Upload:
 
     def numbers(self, column: str) -> list[float]:
         """Numbers. Raises Unusable for anything else, and for a number that is too large."""
+        if self.readings[column].decimal is None:
+            example = self.readings[column].example
+            raise Unusable(
+                f"The column “{cut(column, 40)}” has numbers such as {example}, in which “,” or “.” may be the decimal "
+                "sign or separate thousands: write them without separators of thousands and with a point."
+            )
         return [self._number(column, at, cell) for at, cell in enumerate(self.columns[column], 2)]
 
     def _number(self, column: str, at: int, cell: str) -> float:
-        value = self.table.number(cell)
+        value = self.readings[column].number(cell)
         if value is None:
             shown = f"has “{cut(cell, 30)}”" if cell.strip() else "has nothing"
             raise Unusable(
@@ -103,7 +112,8 @@ def _read(file: File, required: Sequence[str]) -> Upload:
     if table.row_count > MOST_ROWS:
         raise Unusable(f"“{name}” has {table.row_count:,} rows. Send at most {MOST_ROWS:,}.")
     source = Source(file=name, sha256=hashlib.sha256(content).hexdigest(), rows=table.row_count)
-    return Upload(source, table, dict(zip(names, table.columns, strict=True)))
+    columns = dict(zip(names, table.columns, strict=True))
+    return Upload(source, table, columns, dict(zip(names, table.readings, strict=True)))
 
 
 def _listed(names: Iterable[str]) -> str:

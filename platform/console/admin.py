@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 from django.conf import settings
 from django.contrib.admin import ChoicesFieldListFilter, display
+from django.contrib.admin.views.main import ERROR_FLAG
 from django.core.paginator import Paginator
-from django.db import transaction
+from django.db import DataError, ProgrammingError, transaction
 from django.db.models import Model, Q, QuerySet, UUIDField
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.functional import cached_property
 from django.utils.module_loading import import_string
 from django.utils.safestring import SafeString
@@ -53,12 +54,31 @@ class IndexedStates(ChoicesFieldListFilter):
         return rows
 
 
+UNSEARCHABLE = (ValueError, OverflowError, IndexError, DataError, ProgrammingError)
+"""What a year after 9999, a number of more than 64 bits, U+0000 or half a range raises in a query."""
+
+
 class LoggedAdmin(ModelAdmin):
     """Tells ADMIN_RECORDER what admin's own history notes. Every class of admin pages is one.
 
     Django changes a row and notes it in one transaction. Actions do so too, if they can. Deletions are described before
     and recorded after, because only one transaction at a time can record.
     """
+
+    def changelist_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Leads back to the whole list, as Django does for most of them, if no database can look for a value."""
+        try:
+            return super().changelist_view(request, *args, **kwargs)
+        except UNSEARCHABLE:
+            if request.method != "GET" or set(request.GET) <= {ERROR_FLAG}:
+                raise
+            return HttpResponseRedirect(f"{request.path}?{ERROR_FLAG}=1")
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        try:
+            return super().get_object(request, object_id, from_field)
+        except UNSEARCHABLE:
+            return None
 
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:
         self._record(request, obj, "created", message)
@@ -236,10 +256,15 @@ class ReadOnlyAdmin(ConsoleAdmin):
         return super().changelist_view(request, {"narrowed": narrowed, **(extra_context or {})})
 
 
+LONGEST_KEY = 19  # digits of 64 bits
+
+
 def _narrowing_link(model: type[Model], key: str) -> SafeString:
+    if not key:
+        return cells.NOTHING
     if isinstance(model._meta.pk, UUIDField):
         return cells.row_link(model, key)
-    row = model._default_manager.filter(pk=key).first() if key.isdigit() else None
+    row = model._default_manager.filter(pk=key).first() if key.isdecimal() and len(key) < LONGEST_KEY else None
     return cells.link(row or key, cells.page_url(model, key))
 
 

@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 from examples.report.agent import full_page, short_page
 from examples.report.analysis import analyse, describe_column, in_brief
-from examples.report.tables import NotATable, Table, read_table
+from examples.report.numbers import Reading
+from examples.report.tables import NotATable, read_table
 from examples.texts import figure, share
 
 
 @given(st.lists(st.floats(-1e9, 1e9).map(lambda value: round(value, 3)), min_size=2, max_size=60))
 def test_the_figures_agree_with_the_standard_library(numbers):
     cells = [f"{number:.3f}" for number in numbers]
-    column = describe_column("v", cells, Table(["v"], [cells]).number)
+    column = describe_column("v", cells, Reading().number)
     lower, median, upper = statistics.quantiles(numbers, n=4, method="inclusive")
     wanted = [min(numbers), lower, median, statistics.fmean(numbers), upper, max(numbers), statistics.stdev(numbers)]
     assert column.summary == pytest.approx(wanted, rel=1e-6, abs=1e-4)

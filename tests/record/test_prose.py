@@ -205,3 +205,23 @@ def test_pictures_are_the_places():
 )
 def test_far_too_much_is_shown_as_written(text, rest):
     assert rest in render_markdown(text)
+
+
+@pytest.mark.parametrize("kind", ["NOTE", "tip", "Important", "WARNING", "caution"])
+def test_alerts_name_their_kind(kind):
+    html = render_markdown(f"> [!{kind}]\n> Mind **this** <img src=x>")
+    assert f'class="markdown-alert markdown-alert-{kind.lower()}"' in html
+    assert "<strong>this</strong>" in html
+    assert "[!" not in html
+    assert "<img" not in html
+
+
+def test_a_block_of_markdown_holds_blocks_of_code():
+    nested = "```markdown\n# T\n```bash\nls\n```\nmore\n```\nend"
+    html = render_markdown(nested)
+    assert html.count("<pre") == 1
+    assert html.endswith("<p>end</p>\n")
+    assert render_markdown("- one\n\n" + "\n".join(f"  {line}" for line in nested.splitlines())).count("<pre") == 1
+    after = "```md\nx\n```\ny\n```py\nz\n```"
+    assert "<p>y</p>" in render_markdown(after), "a block without others ends at its first fence"
+    assert "<p>y</p>" in render_markdown("```md\n```py\nx\n```\ny"), "a fence is missing"

@@ -399,3 +399,10 @@ def test_sqlite_asks_for_the_words_once_whatever_a_search_is_narrowed_by(ada, te
             plan = [row[-1] for row in cursor.fetchall()]
         # Entries are looked up from FTS5's results, not the reverse.
         assert "SEARCH search_searchentry USING INTEGER PRIMARY KEY (rowid=?)" in plan, plan
+
+
+def test_characters_that_show_nothing_do_not_matter(ada, tell):
+    for text, query in (("pass\u200bword", "password"), ("zebra", "ze\u00adb\u2060ra"), ("東\u200b京タワー", "東京")):
+        tell(text)
+        assert texts(ada.principal, query) == [text]
+    assert texts(ada.principal, "\u200b\u3164") == []

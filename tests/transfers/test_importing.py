@@ -2,6 +2,7 @@
 
 import base64
 import datetime
+import json
 
 import pytest
 
@@ -81,6 +82,40 @@ def test_a_broken_conversation_is_named_and_skipped_and_the_others_are_imported(
     assert [one.title for one in done if one.problem][:-1] == names
     assert [one.outcome for one in done] == ["skipped"] * len(names) + ["created", "skipped"]
     assert Context.objects.filter(parent=None).count() == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        samples.as_bytes(samples.chatgpt("whole"), samples.chatgpt("half")).replace(b"half", b"ha\xff"),
+        samples.as_bytes(samples.chatgpt("whole"), samples.chatgpt("half", "\ud83d")),
+    ],
+)
+def test_one_wrong_character_keeps_no_conversation_out(ada, echo, content):
+    assert [one.outcome for one in import_file(ada.principal, echo, content).results] == ["created", "created"]
+
+
+HUGE_NUMBER = json.dumps(samples.chatgpt("huge")).replace("1700000000.5", "9" * 400).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (
+            json.dumps(samples.chatgpt()).encode() + b'\n{"title": NaN}\nno\n' + b'{"title": "x"}',
+            ["Line 2", "Line 3", "x"],
+        ),
+        (
+            samples.as_zip(samples.as_bytes(samples.chatgpt()), **{"conversations-002.json": b"[no"}),
+            ["conversations-002.json"],
+        ),
+        (b"[" + json.dumps(samples.chatgpt()).encode() + b"," + HUGE_NUMBER + b"]", ["huge"]),
+    ],
+)
+def test_what_is_no_json_is_named_and_the_rest_is_imported(ada, echo, content, named):
+    results = import_file(ada.principal, echo, content).results
+    assert sorted(one.title for one in results if one.problem) == sorted(named)
+    assert [one.outcome for one in results].count("created") == 1
 
 
 DEEP = b'[{"mapping":' + b"[" * 100 + b"]" * 100 + b"}]"

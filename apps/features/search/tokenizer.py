@@ -1,7 +1,7 @@
 """Splits texts and queries into words, in the same way on every database.
 
-A word is a run of letters and digits, without case and accents. A script without spaces gives a word for each pair of
-neighbors and one for the last character, so that any part of such a text is a phrase.
+A word is a run of letters and digits, without case, accents and characters that show nothing. A script without spaces
+gives a word for each pair of neighbors and one for the last character, so that any part of such a text is a phrase.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import cache
+from itertools import zip_longest
 from typing import NamedTuple
+
+from apps.record.content.parts import INVISIBLE
 
 MAX_WORD_LENGTH = 60  # characters; of longer words only the beginning counts
 
@@ -45,6 +48,7 @@ def tokenize(text: str) -> Iterator[Word]:
 def fold(word: str) -> str:
     """Without case and accents, and not too long."""
     if not word.isascii():
+        word = INVISIBLE.sub("", word)
         bare = ACCENTS.sub("", unicodedata.normalize("NFKD", word.casefold()))
         word = "".join(filter(_belongs, unicodedata.normalize("NFKC", bare)))
     return word.lower()[:MAX_WORD_LENGTH]
@@ -60,15 +64,17 @@ def is_unspaced(word: str) -> bool:
 
 
 def _pairs(run: str, start: int) -> Iterator[Word]:
-    folded = [unicodedata.normalize("NFKC", character)[:1] for character in run]
-    for place, character in enumerate(folded):
-        following = folded[place + 1] if place + 1 < len(folded) else ""
-        yield Word(character + following, start + place, start + place + 1 + bool(following))
+    shown = [place for place, character in enumerate(run) if not INVISIBLE.match(character)]
+    for place, following in zip_longest(shown, shown[1:]):
+        last = place if following is None else following
+        folded = (unicodedata.normalize("NFKC", run[one])[:1] for one in dict.fromkeys((place, last)))
+        yield Word("".join(folded), start + place, start + last + 1)
 
 
 @cache
 def _pattern() -> re.Pattern[str]:
     """Letters and digits with their marks; `re` has no class of marks, so they are listed."""
     marks = "".join(chr(code) for code in range(0x300, 0x11000) if unicodedata.category(chr(code))[0] == "M")
-    letters = rf"(?:(?![{UNSPACED}_{PICTURES}])[\w{marks}])"
-    return re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?P<picture>[{PICTURES}])|(?P<word>{letters}+)")
+    hidden = f"{INVISIBLE.pattern}*"
+    letters = rf"(?:(?![{UNSPACED}_{PICTURES}])[\w{marks}]{hidden})"
+    return re.compile(rf"(?P<unspaced>(?:[{UNSPACED}]{hidden})+)|(?P<picture>[{PICTURES}])|(?P<word>{letters}+)")

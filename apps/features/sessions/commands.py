@@ -16,6 +16,7 @@ from apps.accounts.principals import Principal
 from apps.agents import options as agent_options
 from apps.agents.models import Agent
 from apps.record import ledger, lookup
+from apps.record.content.parts import is_blank
 from apps.record.errors import ContextNotFound, InvalidParams, TaskNotFound, UnsupportedOperation
 from apps.record.events import JSON, AgentSwitched, EventType, Feedback, Opening
 from apps.record.ledger import Ledger
@@ -50,6 +51,7 @@ def create_session(
     nothing was recorded.
     """
     check_may_use(principal, agent)
+    _check_title(title)
     opens: Opening = {
         "contextId": context_id,
         "owner": principal.user_id,
@@ -124,11 +126,18 @@ def read_options(agent: Agent, options: JSON) -> JSON:
 
 
 def rename_session(principal: Principal, session: uuid.UUID, title: str) -> Context:
-    """Rename the caller's session (1 to 200 characters). Raises ContextNotFound."""
+    """Rename the caller's session (1 to 200 characters). Raises ContextNotFound, InvalidParams."""
+    _check_title(title)
     with _writing(principal, session) as log:
         if log.context.title != title:
             log.add(EventType.SESSION_RENAMED, {"title": title})
     return log.context
+
+
+def _check_title(title: str) -> None:
+    """Raises InvalidParams for one that shows nothing. Without any, a session gets that of its first message."""
+    if title and is_blank(title):
+        raise InvalidParams("The title has only invisible characters. Write something that can be read.", "title")
 
 
 def archive_session(principal: Principal, session: uuid.UUID) -> Context:

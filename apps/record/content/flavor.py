@@ -1,4 +1,4 @@
-"""What our Markdown adds to CommonMark for what models write: CJK emphasis, folds, all footnotes, citations."""
+"""What our Markdown adds to CommonMark for what models write: CJK emphasis, folds, fences, footnotes, citations."""
 
 from __future__ import annotations
 
@@ -106,6 +106,55 @@ def _push_words(state: StateBlock, words: str, line: int, *, is_bare: bool) -> N
     inline.content, inline.children, inline.map = words.strip(), [], [line, line + 1]
     if not is_bare:
         state.push("paragraph_close", "p", -1)
+
+
+# Fences in fences
+
+FENCE = re.compile(r"(?P<signs>`{3,}|~{3,})[ \t]*(?P<info>[^`]*)")
+OF_MARKDOWN = re.compile(r"(?:markdown|md|mdx)\b", re.IGNORECASE)
+MOST_NESTED = 100  # blocks of Markdown in a text that are looked at
+
+
+def nested_fences(md: MarkdownIt) -> None:
+    """A block of Markdown holds blocks with a language, though its fence is no longer than theirs."""
+    within = ["paragraph", "reference", "blockquote", "list"]
+    md.block.ruler.before("fence", "nested_fence", _nested_fence_rule, {"alt": within})
+
+
+def _nested_fence_rule(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
+    opening = _fence_at(state, start_line)
+    if opening is None or not OF_MARKDOWN.match(opening["info"]) or state.is_code_block(start_line):
+        return False
+    state.env["nested"] = state.env.get("nested", 0) + 1
+    end = _end_of_nested(state, start_line, end_line, opening) if state.env["nested"] <= MOST_NESTED else None
+    if end is None:
+        return False
+    if not silent:
+        token = state.push("fence", "code", 0)
+        token.info, token.markup, token.map = opening["info"].strip(), opening["signs"], [start_line, end + 1]
+        token.content = state.getLines(start_line + 1, end, state.sCount[start_line], True)
+        state.line = end + 1
+    return True
+
+
+def _end_of_nested(state: StateBlock, start_line: int, end_line: int, opening: re.Match[str]) -> int | None:
+    """The line that ends a block with others in it; None if it has none, or they do not end."""
+    level, has_others = 1, False
+    for line in range(start_line + 1, end_line):
+        if not state.isEmpty(line) and state.sCount[line] < state.blkIndent:
+            return None
+        fence = _fence_at(state, line)
+        if fence is None or not fence["signs"].startswith(opening["signs"]):
+            continue
+        level += 1 if fence["info"].strip() else -1
+        has_others = has_others or level > 1
+        if not level:
+            return line if has_others else None
+    return None
+
+
+def _fence_at(state: StateBlock, line: int) -> re.Match[str] | None:
+    return FENCE.fullmatch(state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]])
 
 
 # Footnotes

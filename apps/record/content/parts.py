@@ -30,6 +30,25 @@ def is_file(part: JSON) -> bool:
     return bool(part.get("filename")) or not ("text" in part or "data" in part)
 
 
+INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Zero-width characters, direction marks, fillers, the Braille blank, variation selectors, tags."""
+BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f]*")
+
+
+def is_blank(text: str) -> bool:
+    """Does it show nothing?"""
+    return BLANK.fullmatch(INVISIBLE.sub("", text)) is not None
+
+
+def is_invisible(parts: list[JSON]) -> bool:
+    """Is a message text alone that shows nothing, though it is not empty?"""
+    texts = [str(part["text"]) for part in parts if "text" in part]
+    return len(texts) == len(parts) and all(map(is_blank, texts)) and any(map(str.strip, texts))
+
+
 def pieces_joined(parts: list[JSON]) -> list[JSON]:
     """The parts, with adjacent text joined: each chunk of a streamed artifact is a part of its own."""
     joined: list[JSON] = []

@@ -122,17 +122,19 @@ LANGUAGES = {  # by their first names in Pygments
     "pycon", "python", "pytb", "ruby", "rust", "scala", "splus", "sql", "swift", "toml", "typescript", "xml", "yaml",
 }  # fmt: skip
 TAGS = {
-    "a", "blockquote", "br", "code", "del", "details", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "input", "li",
-    "ol", "p", "pre", "s", "section", "span", "strong", "summary", "sup", "table", "tbody", "td", "th", "thead", "tr",
-    "ul",
+    "a", "blockquote", "br", "code", "del", "details", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "input",
+    "li", "ol", "p", "pre", "s", "section", "span", "strong", "summary", "sup", "table", "tbody", "td", "th", "thead",
+    "tr", "ul",
 }  # fmt: skip
 ATTRIBUTES = {
     "a": {"aria-label", "class", "href", "id", "target", "title"},
     "code": {"class"},
     "details": {"open"},
+    "div": {"class"},
     "input": {"aria-label", "checked"},
     "li": {"class", "id"},
     "ol": {"start"},
+    "p": {"class"},
     "section": {"aria-label", "class"},
     "span": {"class"},
     "td": {"class"},
@@ -278,12 +280,12 @@ def _note_back(_: object, tokens: Sequence[Token], at: int, __: object, env: Env
 
 def _parser() -> MarkdownIt:
     """Raw HTML is escaped, except `<details>`. Pictures are put in later: loading one would tell who reads this."""
-    options = {"html": False, "breaks": True, "highlight": _highlight, "tasklists": True}
+    options = {"html": False, "breaks": True, "highlight": _highlight, "tasklists": True, "alerts": True}
     made = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
     made.use(footnote_plugin, inline=False)
     for plugin in (
         gfm_autolink_plugin, formulas.formula_plugin, flavor.uncited_notes, flavor.cjk_emphasis, flavor.folds,
-        flavor.citations,
+        flavor.nested_fences, flavor.citations,
     ):  # fmt: skip
         made.use(plugin)
     rules: dict[str, Callable[..., str]] = {

@@ -75,42 +75,58 @@ NOT_KNOWN = f"Parley cannot read this file. It takes {', '.join(f'{one.name} ({o
 
 
 def read_conversations(package: Package) -> list[Conversation]:
-    """The conversations of an exported file. Raises InvalidParams for a file that is not one, as a whole."""
+    """The conversations of an exported file; each that cannot be taken says why.
+
+    Raises InvalidParams for a file that is no export, as a whole.
+    """
     found, values = list[Any](), 0
-    for text in package.documents():
+    for name, text in package.documents():
         values += sum(map(text.count, (b"{", b"[", b",")))
         if values > MOST_VALUES:  # in memory each takes many times its bytes
             raise InvalidParams(f"The file has more than {MOST_VALUES:,} values. Split it.", "file")
-        found += [one for document in _parse(text) for one in _split(document)]
+        found += [_storable(one) for document in _parse(name, text) for one in _split(document)]
         if len(found) > MAX_CONVERSATIONS:
             raise InvalidParams(f"The file has more than {MAX_CONVERSATIONS:,} conversations. Split it.", "file")
     if not found:
         raise InvalidParams("The file has no conversations.", "file")
     formats = [_format_of(one) for one in found]
     if not any(formats):
-        raise InvalidParams(NOT_KNOWN, "file")
+        raise InvalidParams(next((one.problem for one in found if isinstance(one, Conversation)), NOT_KNOWN), "file")
     return [_read(one, format_, package) for one, format_ in zip(found, formats, strict=True)]
 
 
-def _parse(text: bytes) -> list[Any]:
-    """A document; of JSONL, one for each line. Characters that no text has are replaced."""
-    text = text.removeprefix(b"\xef\xbb\xbf")
+def _parse(name: str, text: bytes) -> list[Any]:
+    """A document; of JSONL, one for each line. One that is not JSON is a conversation with a problem."""
+    text = text.removeprefix(b"\xef\xbb\xbf").decode(errors="replace").encode()
+    whole = _value(name, text)
+    lines = [(number, one) for number, one in enumerate(text.split(b"\n"), 1) if one.strip()]
+    begun = sum(one.startswith(b"{") for _, one in lines)
+    if isinstance(whole, Conversation) and 1 < len(lines) <= MAX_CONVERSATIONS and 2 * begun > len(lines):
+        found = [_value(f"{name}, line {number}" if name else f"Line {number}", one) for number, one in lines]
+        return found if any(isinstance(one, dict) for one in found) else [whole]
+    return [whole]
+
+
+def _value(name: str, text: bytes) -> Any:
     try:
-        try:
-            documents = [strict_json.parse(text, len(text))]
-        except strict_json.InvalidJSON:
-            lines = [one for one in text.splitlines() if one.strip()]
-            if len(lines) < 2 or len(lines) > MAX_CONVERSATIONS or not all(one.startswith(b"{") for one in lines):
-                raise
-            documents = [strict_json.parse(one, len(one)) for one in lines]
-        return [strict_json.to_storable(one, repair=True) for one in documents]
+        return strict_json.parse(text, len(text))
     except strict_json.InvalidJSON as error:
-        raise InvalidParams(str(error).replace("The body", "The file"), "file") from None
+        return Conversation(name, problem=str(error).replace("The body", "It" if name else "The file"))
+
+
+def _storable(document: Any) -> Any:
+    """Characters that no text has are replaced."""
+    if isinstance(document, Conversation):
+        return document
+    try:
+        return strict_json.to_storable(document, repair=True)
     except ValueError as error:
-        raise InvalidParams(str(error), "file") from None
+        return Conversation(_title_of(document), problem=str(error))
 
 
 def _split(document: Any) -> list[Any]:
+    if isinstance(document, Conversation):
+        return [document]
     for one in FORMATS:
         if (found := one.split(document)) is not None:
             return found
@@ -125,6 +141,8 @@ def _format_of(document: Any) -> Format | None:
 
 def _read(document: Any, format_: Format | None, package: Package) -> Conversation:
     """A broken conversation keeps its title, so that its owner can find it."""
+    if isinstance(document, Conversation):
+        return document
     title = _title_of(document)
     if format_ is None:
         return Conversation(title, problem="It is not in a known format.")

@@ -22,7 +22,7 @@ export class Attachments {
   /** A file that cannot be sent keeps no other from being taken. */
   add(files) {
     const problems = files.map((file) => this.problemWith(file) || void this.take({ file, name: file.name, size: file.size, type: typeOf(file), id: "", isThere: false }));
-    this.composer.complain(problems.find(Boolean) ?? "");
+    this.composer.complain([...new Set(problems.filter(Boolean))].join(" "));
     this.composer.words.focus();
   }
 
@@ -34,7 +34,7 @@ export class Attachments {
   /** Small files go with the words, as long as the whole message is small enough. */
   take(one) {
     const beside = this.files.filter(({ state }) => state === "small").reduce((sum, { size }) => sum + size, one.size);
-    const isSmall = one.file && one.size < LARGE && beside < this.most / 2;
+    const isSmall = one.file && (!one.size || (one.size < LARGE && beside < this.most / 2));
     one.state = isSmall ? "small" : "there";
     one.chip = this.chipOf(one);
     this.files.push(one);

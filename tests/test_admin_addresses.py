@@ -1,0 +1,44 @@
+"""No address of an admin list or row is an error of the server, whatever its values are."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+from django.contrib import admin
+from django.db.models import DateField
+from django.urls import reverse
+
+pytestmark = [pytest.mark.django_db, pytest.mark.services("databases refuse other values")]
+
+MANY = "9" * 20
+ABSURD = (MANY, "a\0b")
+OF_DATES = {"year": ("9999", MANY), "range": ("x",), "lt": ("0001-01-01 00:00:00+23:00",)}
+
+
+def test_absurd_values_are_no_server_error(admin_client):
+    admin_client.raise_request_exception = False
+    admin_client.get(reverse("admin:index"))  # loads the pages
+    assert admin.site._registry
+    failed = [one for each in admin.site._registry.items() for one in addresses(*each) if fails(admin_client, one)]
+    assert not failed
+
+
+def fails(client: Any, address: str) -> bool:
+    return bool(client.get(address).status_code >= 500)
+
+
+def addresses(model: Any, page: Any) -> Iterator[str]:
+    base = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+    yield from (f"{base}?{urlencode({name: value})}" for name, value in queries(model, page))
+    yield from (f"{base}{quote(value)}/change/" for value in ABSURD)
+
+
+def queries(model: Any, page: Any) -> Iterator[tuple[str, str]]:
+    filters = [one[0] if isinstance(one, tuple) else one for one in page.list_filter]
+    names = [one if isinstance(one, str) else getattr(one, "parameter_name", "") for one in filters]
+    names += [*getattr(page, "link_filters", ()), "p", "o", "q", "before", "_facets"]
+    yield from ((name, value) for name in filter(None, names) for value in ABSURD)
+    for field in model._meta.fields:
+        if isinstance(field, DateField):
+            yield from ((f"{field.name}__{by}", value) for by, values in OF_DATES.items() for value in values)
