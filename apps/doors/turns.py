@@ -15,6 +15,7 @@ from mimetypes import guess_extension
 from typing import Any
 
 import db
+from agentkit.outcomes import NO_ANSWER
 from apps.a2a.tasks import is_private_again
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
@@ -239,7 +240,8 @@ class Turn:
             return
         self.has_ended, self._end_state = True, state
         if state == TaskState.COMPLETED or state.is_interrupted:
-            yield from self._last_words(words_of(message) if message else "")
+            silent = NO_ANSWER if state == TaskState.COMPLETED and not self._names else ""
+            yield from self._last_words(words_of(message) if message else silent)
         if state == TaskState.COMPLETED and self._with_files:
             yield from self._files()
         yield End(state, message, payload.get("slot"), self._code, self._usage)

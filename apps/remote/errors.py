@@ -111,6 +111,10 @@ class Misbehaved(RemoteError):
     was_sent = True
 
 
+class OtherTask(Misbehaved):
+    """The agent spoke of another task than the one that it was asked about."""
+
+
 class BadCard(RemoteError):
     """The agent's card cannot be used. `entry` is the private host that it names, which operators can allow."""
 
