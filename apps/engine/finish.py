@@ -268,7 +268,8 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         log.add(EventType.AGENT_COMPLETE, delivered | ({"usage": ending.usage} if ending.usage else {}), task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _failure_code(outcome), "discarded": ids}, task=task.pk)
-    said = parts or [{"text": _answer_text(log, task, made) or default_text([one.name for one in made if one.name])}]
+    text, names = _answer_text(log, task, made), [one.name for one in made if one.name]
+    said = parts or [{"text": text or default_text(names)}]
     message = agent_message(log, task, said, outcome.message_metadata)
     message["metadata"] |= payments.metadata_of(task)
     if ending.child is not None:
@@ -282,7 +283,7 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         message["parts"] = [*(message["parts"] if parts else []), link.part]
         message["metadata"] |= link.metadata
     payload: dict[str, Any] = {"state": state, "message": message, **_author(task, ending)}
-    if not made and _is_silent(task, outcome):
+    if not text and not names and _is_silent(task, outcome):
         del payload["message"]
     if isinstance(outcome, InputRequired | AuthRequired):
         slot = _slot(ending) or {}

@@ -227,3 +227,16 @@ async def test_a_silent_completion_is_shown_as_such(agent, ada):
     events = await db.run(lambda: list(Event.objects.filter(context=done.context_id).order_by("index")))
     shown = await db.run(entries.entries_of, done.context, events)
     assert shown[-1]["message"]["text"] == NO_ANSWER
+
+
+async def test_artifacts_without_words_are_an_answer(agent, ada):
+    events = [task(), piece("one"), piece("two", key="b"), update()]
+    talk = await db.run(talk_with, agent, ada, stream(*events))
+    done = await talk.ask()
+    sent = await db.run(wire.load_task, done)
+    assert "message" not in sent["status"]
+    assert [one["parts"][0]["text"] for one in sent["artifacts"]] == ["one", "two"]
+    kept = await db.run(lambda: list(Event.objects.filter(context=done.context_id).order_by("index")))
+    shown = await db.run(entries.entries_of, done.context, kept)
+    assert shown[-1]["message"]["text"] == ""
+    assert await db.run(is_whole, done)

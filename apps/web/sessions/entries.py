@@ -307,8 +307,10 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
             message["html"] += messages.artifact_chips(prefetched.delivered[event.task_id])
             message["html"] += _suggestions(prefetched, event)
     elif payload["state"] == TaskState.COMPLETED:
-        shown = messages.message_html([messages.shown_part({"text": NO_ANSWER}, "", marked_up=False)])
-        status["message"] = {"messageId": "", "text": NO_ANSWER, "html": shown}
+        made = prefetched.delivered[event.task_id]
+        said = [] if made else [messages.shown_part({"text": NO_ANSWER}, "", marked_up=False)]
+        html = messages.message_html(said) + messages.artifact_chips(made)
+        status["message"] = {"messageId": "", "text": "" if made else NO_ANSWER, "html": html}
     if wants is not None:
         return status | {"wantsCredential": True, "form": render_to_string("web/_credential.html", wants)}
     slot = payload.get("slot")
