@@ -16,6 +16,7 @@ from typing import Any
 
 import db
 from agentkit.clients import calls_in
+from agentkit.outcomes import NO_ANSWER
 from apps.a2a.tasks import is_private_again
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
@@ -274,7 +275,8 @@ class Turn:
         for call in calls:
             yield ClientCall(f"call_{self._task.hex}_{call.id}", call.name, {**call.arguments})
         if (state == TaskState.COMPLETED or state.is_interrupted) and not calls:
-            yield from self._last_words(words_of(message) if message else "")
+            silent = NO_ANSWER if state == TaskState.COMPLETED and not self._names else ""
+            yield from self._last_words(words_of(message) if message else silent)
         if state == TaskState.COMPLETED and self._with_files:
             yield from self._files()
         yield End(state, message, payload.get("slot"), self._code, self._usage)

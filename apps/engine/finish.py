@@ -270,7 +270,8 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         log.add(EventType.AGENT_COMPLETE, delivered | ({"usage": ending.usage} if ending.usage else {}), task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _failure_code(outcome), "discarded": ids}, task=task.pk)
-    said = parts or [{"text": _answer_text(task, made) or default_text([one.name for one in made if one.name])}]
+    text, names = _answer_text(task, made), [one.name for one in made if one.name]
+    said = parts or [{"text": text or default_text(names)}]
     message = agent_message(log, task, said, outcome.message_metadata)
     message["metadata"] |= payments.metadata_of(task)
     if ending.child is not None:
@@ -286,6 +287,8 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         message["parts"] = [*(message["parts"] if parts else []), link.part]
         message["metadata"] |= link.metadata
     payload: dict[str, Any] = {"state": state, "message": message, **_author(task, ending)}
+    if not text and not names and _is_silent(task, outcome):
+        del payload["message"]
     if isinstance(outcome, InputRequired | AuthRequired):
         slot = _slot(ending) or {}
         if payments.asks_payment(slot):
@@ -347,7 +350,7 @@ def _signatures(log: Ledger, task: Task, made: Sequence[Delivered], inputs: dict
 
 
 def _artifacts(task: Task, ending: Ending) -> list[Artifact]:
-    """The outcome's artifacts without the streamed text; a completed task has at least one.
+    """The outcome's artifacts without the streamed text; a completed task has at least one, unless it is silent.
 
     Call it before the transaction: it writes large content to files. Raises TooLarge.
     """
@@ -356,10 +359,16 @@ def _artifacts(task: Task, ending: Ending) -> list[Artifact]:
         return []
     streamed = [tokens.text] if tokens else None
     given = [one for one in outcome.artifacts if not tokens or [part.get("text") for part in one.parts] != streamed]
-    if not given and not ending.streamed:
+    if not given and not ending.streamed and not _is_silent(task, outcome):
         given = [Artifact(outcome.parts or [{"text": NO_ANSWER}], name=ANSWER)]
     stored = [store_large(task.workspace_id, [dict(part) for part in one.parts]) for one in given]
     return [dataclasses.replace(one, parts=cast(list[Part], parts)) for one, parts in zip(given, stored, strict=True)]
+
+
+def _is_silent(task: Task, outcome: Outcome) -> bool:
+    """Did a remote agent complete its task without a word? Nothing is put into its mouth."""
+    is_remote = task.agent.kind == Agent.Kind.REMOTE
+    return is_remote and isinstance(outcome, Completed) and not outcome.parts and not outcome.message_metadata
 
 
 def fail_lost_turn(log: Ledger, run: Run, lease: Lease, reason: str, code: str = WORKER_LOST) -> uuid.UUID | None:

@@ -43,7 +43,7 @@ from apps.remote.authentication import credentials
 from apps.remote.authentication.http_auth import SigningAuth
 from apps.remote.card_shapes import HTTP_JSON, JSONRPC
 from apps.remote.cards import Interface, choose_interface
-from apps.remote.errors import BadCard, Misbehaved, Refused, RemoteError, Unsendable
+from apps.remote.errors import BadCard, Misbehaved, OtherTask, Refused, RemoteError, Unsendable
 from apps.remote.exact_numbers import NONE, Indistinct, large_integers, whole_numbers
 from apps.remote.federation.known import remember_version, special_remote
 from apps.remote.transport import CallClient, pooled_transport
@@ -182,8 +182,8 @@ class Peer:
         with sendable_numbers():
             rewrite_body = self._exact_body(message, body.get("metadata"))
             request = json_format.ParseDict(body, SendMessageRequest())
-        check = EventCheck(message.get("taskId", ""), message.get("contextId", ""))
-        client, sdk = self._make_client(rewrite_body)
+        check = EventCheck(message.get("taskId", ""))
+        client, sdk = self._make_client(rewrite_body, gives_events=True)
         used = {self._extensions_header: ", ".join(message["extensions"])} if message.get("extensions") else {}
         if streaming and self.streams:
             try:
@@ -223,7 +223,7 @@ class Peer:
 
     async def subscribe(self, task_id: str, *, after: str = "") -> AsyncGenerator[JSON]:
         """The events of a task from now on, or after the event `after` if the agent supports that."""
-        client, sdk = self._make_client()
+        client, sdk = self._make_client(gives_events=True)
         request = SubscribeToTaskRequest(id=self._path_id(task_id))
         headers = {"Last-Event-ID": after} if after else {}
         async with aclosing(self._events(sdk.subscribe, request, client, EventCheck(task_id), headers)) as events:
@@ -282,8 +282,10 @@ class Peer:
             return with_exact_message(message, metadata)
         return partial(whole_numbers, large=large_integers([message, metadata and dict(metadata)]))
 
-    def _make_client(self, rewrite_body: Callable[[JSON], JSON] = whole_numbers) -> tuple[CallClient, ClientTransport]:
-        client = CallClient(self._transport, self.interface, self._auth, rewrite_body)
+    def _make_client(
+        self, rewrite_body: Callable[[JSON], JSON] = whole_numbers, *, gives_events: bool = False
+    ) -> tuple[CallClient, ClientTransport]:
+        client = CallClient(self._transport, self.interface, self._auth, rewrite_body, gives_events=gives_events)
         sdk = TRANSPORTS[self.interface.binding, self.interface.version](client, self.card, self.interface.url)
         return client, TenantTransportDecorator(sdk, self.interface.tenant) if self.interface.tenant else sdk
 
@@ -327,11 +329,14 @@ def sendable_numbers() -> Iterator[None]:
 
 
 class EventCheck:
-    """Checks that all events of a call are of one task in one context. All methods raise Misbehaved."""
+    """Checks that all events of a call are of one task. All methods raise Misbehaved.
 
-    def __init__(self, task_id: str = "", context_id: str = "") -> None:
-        """The known ids; "" where the agent chooses them."""
-        self._task_id, self._context_id = task_id, context_id
+    The context may be another than the one that was sent: the agent chooses it.
+    """
+
+    def __init__(self, task_id: str = "") -> None:
+        """The known id; "" where the agent chooses it."""
+        self._task_id = task_id
 
     def check_event(self, event: JSON) -> JSON:
         kinds = [kind for kind in EVENT_KINDS if isinstance(event.get(kind), dict)]
@@ -359,15 +364,11 @@ class EventCheck:
     def _check_ids(self, task_id: str, context_id: str, *, is_required: bool) -> None:
         if is_required and not task_id:
             raise Misbehaved("The agent sent a task without an id.")
-        self._task_id = _check_same(self._task_id, task_id, "task")
-        self._context_id = _check_same(self._context_id, context_id, "context")
-
-
-def _check_same(expected: str, given: str, what: str) -> str:
-    _check_id(given, f"a {what}")
-    if expected and given and expected != given:
-        raise Misbehaved(f"The agent sent something of another {what} than the one that was asked for.")
-    return expected or given
+        _check_id(task_id, "a task")
+        _check_id(context_id, "a context")
+        if self._task_id and task_id and self._task_id != task_id:
+            raise OtherTask("The agent sent something of another task than the one that was asked for.")
+        self._task_id = self._task_id or task_id
 
 
 def _check_id(value: str, what: str) -> None:

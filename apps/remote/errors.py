@@ -118,6 +118,10 @@ class Unsendable(RemoteError):
     was_sent = False
 
 
+class OtherTask(Misbehaved):
+    """The agent spoke of another task than the one that it was asked about."""
+
+
 class BadCard(RemoteError):
     """The agent's card cannot be used, or is not there.
 

@@ -134,8 +134,13 @@ class CallClient(httpx.AsyncClient):
         interface: Interface,
         auth: httpx.Auth | None,
         rewrite_body: Callable[[JSON], JSON],
+        *,
+        gives_events: bool = False,
     ) -> None:
-        """`rewrite_body` restores values in a request that the SDK's types change. Do not close the client."""
+        """`rewrite_body` restores values in a request that the SDK's types change. Do not close the client.
+
+        `gives_events`: the answer is a stream response, or several.
+        """
         connect, idle = settings.REMOTE_CONNECT_SECONDS, settings.REMOTE_IDLE_SECONDS
         super().__init__(
             transport=transport,
@@ -146,6 +151,7 @@ class CallClient(httpx.AsyncClient):
         )
         self._interface = interface
         self._rewrite_body = rewrite_body
+        self._reads_flat_events = gives_events and interface.version != "0.3"
         self.value: Any = None
         self.event_id = ""
 
@@ -192,12 +198,13 @@ class CallClient(httpx.AsyncClient):
             raise Misbehaved("The agent's answer is not a JSON object.")
         if error_object(value) is not None:
             raise error_of_response(response, value)
-        self.value = value
-        if self._interface.binding == "JSONRPC":
-            if "result" not in value:
-                raise Misbehaved("The agent's answer has neither a result nor an error.")
-            self.value = value["result"]
-            value = {"jsonrpc": "2.0", "id": "1", "result": self.value}
+        is_rpc = self._interface.binding == "JSONRPC"
+        if is_rpc and "result" not in value:
+            raise Misbehaved("The agent's answer has neither a result nor an error.")
+        self.value = value["result"] if is_rpc else value
+        if self._reads_flat_events:
+            self.value = wrapped_event(self.value)
+        value = {"jsonrpc": "2.0", "id": "1", "result": self.value} if is_rpc else self.value
         repair_timestamps(self.value)
         return json.dumps(value).encode()
 
@@ -368,6 +375,24 @@ class EventParser:
     def _end_event(self) -> ServerSentEvent | None:
         data, self._data, self.has_begun = self._data, [], False
         return ServerSentEvent(b"\n".join(data), self._id.decode("utf-8", "replace")) if data else None
+
+
+EVENT_NAMES = {
+    "task": "task",
+    "message": "message",
+    "status-update": "statusUpdate",
+    "artifact-update": "artifactUpdate",
+}
+"""The `kind` of a 0.3 event, and the field of a 1.0 stream response for it."""
+
+
+def wrapped_event(value: Any) -> Any:
+    """An event of 1.0 in its field, if the agent sent it flat with a `kind`, as 0.3 has it."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    name = EVENT_NAMES.get(kind) if isinstance(kind, str) else None
+    if name is None or isinstance(value.get(name), dict):
+        return value
+    return {name: {key: inner for key, inner in value.items() if key != "kind"}}
 
 
 def repair_timestamps(value: Any) -> None:

@@ -41,6 +41,12 @@ async def test_an_answer_is_the_next_turn_with_all_that_the_task_knows():
     assert [one.text for one in answered.delivered] == ["# Oslo, 3 days"]
 
 
+async def test_an_answer_belongs_to_the_same_task():
+    asked = await testing.run(Packer, "Oslo")
+    assert (await asked.answer("3")).task.task_id == asked.task.task_id
+    assert (await testing.run(Packer, "Oslo")).task.task_id != asked.task.task_id
+
+
 async def test_an_answer_that_does_not_fit_is_asked_for_again_and_can_be_given_again():
     refused = await (await testing.run(Packer, "Oslo")).answer("many")
     assert isinstance(refused.outcome, InputRequired)

@@ -32,7 +32,6 @@ TASK = {"task": task()}
 WORKING = {"statusUpdate": {"taskId": "t-1", "contextId": "c-1", "status": {"state": "TASK_STATE_WORKING"}}}
 DONE = {"statusUpdate": {"taskId": "t-1", "contextId": "c-1", "status": {"state": "TASK_STATE_COMPLETED"}}}
 OTHER_TASK = {"statusUpdate": DONE["statusUpdate"] | {"taskId": "t-2"}}
-OTHER_CONTEXT = {"statusUpdate": DONE["statusUpdate"] | {"contextId": "c-2"}}
 CHUNK = {"artifactUpdate": {"taskId": "t-1", "contextId": "c-1", "artifact": {"artifactId": "a", "parts": []}}}
 
 
@@ -116,7 +115,6 @@ WRONG = {
     "a huge id": (answer({"task": task() | {"id": "t" * 10_000}}), "cannot be kept"),
     "an id with control characters": (answer({"task": task() | {"id": "t\n"}}), "cannot be kept"),
     "an event of garbage": (SSE + event(TASK) + b"data: {{{\n\n", "not JSON"),
-    "an event of another context": (stream(TASK, OTHER_CONTEXT), "another context"),
     "another task": (stream(TASK, {"task": task() | {"id": "t-2"}}), "another task"),
     "a redirect": (head("text/plain", "Location: http://10.0.0.1/", status="307 Temporary Redirect"), "redirect"),
     "a bomb": (head("application/json", "Content-Encoding: gzip") + gzip.compress(b"0" * 50_000_000), "unpack|larger"),

@@ -97,11 +97,19 @@ def test_the_whole_answer_is_not_said_again_where_its_pieces_came_and_what_they_
     assert heard.finish() == [WholeAnswer("Hello")], "one that differs takes the place of the pieces"
 
 
-def test_a_piece_of_an_artifact_that_never_began_is_a_note_and_no_artifact():
+def test_an_append_without_a_beginning_is_the_beginning():
     heard, late = TaskTranslator(), made("b", "x", append=True)
-    [note] = heard.event(late)
-    assert isinstance(note, Foreign)
+    [note, begun] = heard.event(late)
     assert note.said["artifactUpdate"].keys() == {"artifactId", "append", "digest"}
+    assert (begun.parts, begun.append) == ([{"text": "b"}], False)
+    [whole] = heard.task(task(artifacts=[artifact("ab", "x")]), final=True)
+    assert (whole.parts, whole.append) == ([{"text": "ab"}], False)
+
+
+def test_a_resumed_turn_waits_for_the_whole_artifact():
+    heard = TaskTranslator(is_resumed=True)
+    [note] = heard.event(made("b", "x", append=True))
+    assert isinstance(note, Foreign)
     assert heard.finish() == []
     [whole] = heard.task(task(artifacts=[artifact("ab", "x")]))
     assert (whole.parts, whole.append) == ([{"text": "ab"}], False)

@@ -101,13 +101,14 @@ class _Turn:
             if context_id := answer.message.get("contextId") or self._remote_run.remote_ids.get("contextId"):
                 await db.persist(runs.save_remote_context, self._remote_run, context_id)
             return translation.outcome_of_message(answer.message)
-        outcome = translation.outcome_of(task, self._follower.hints, self._follower.translator.answer)
+        translator = self._follower.translator
+        messages = list(translator.messages.values())
+        outcome = translation.outcome_of(task, self._follower.hints, translator.answer, messages)
         if not isinstance(outcome, InputRequired | AuthRequired):
             db.later(runs.close_open_work, self._remote_run)  # without waiting for it
         if not isinstance(outcome, Failed):
             await self._follower.finish()
         if isinstance(outcome, Completed):
-            translator = self._follower.translator
             await artifact_verification.note_signatures(self._remote_run, task, translator.artifact_id)
         return outcome
 

@@ -20,7 +20,7 @@ from apps.record.models import TaskState
 from apps.record.runs import LeaseLost, add_note
 from apps.remote import circuit_breaker
 from apps.remote.a2a_client import Peer
-from apps.remote.errors import CutOff, Misbehaved, Overloaded, Refused, RemoteError
+from apps.remote.errors import CutOff, Misbehaved, OtherTask, Overloaded, Refused, RemoteError
 from apps.remote.execution import cancellation, runs, webhooks
 from apps.remote.execution.runs import RemoteRun
 from apps.remote.execution.translation import TaskTranslator, is_settled, state_of
@@ -62,9 +62,11 @@ class TaskFollower:
         self._streams = peer.streams
         self._has_webhook: bool | None = None if peer.calls_webhooks else False
         self._loop = asyncio.get_running_loop()
+        self._has_other_context = False
         self._last_news = self._loop.time()
         self._backoff = Backoff()
         self._settled: JSON | None = None  # the stream's update that settled the task
+        self._unreadable: Misbehaved | None = None  # why the stream could not be read
         self.translator = self._make_translator()
 
     async def settled(self, stream: AsyncIterator[JSON] | None = None) -> JSON:
@@ -79,7 +81,7 @@ class TaskFollower:
                 if stream is not None:
                     await self._read(stream)
                 # An agent that does not stream has just returned the task.
-                if self._streams or stream is None or self._settled is not None:
+                if self._streams or stream is None or self._settled is not None or self._unreadable is not None:
                     task = await self._confirm_settled()
                     if task is not None:
                         return task
@@ -98,8 +100,11 @@ class TaskFollower:
                         await self._drain(events)
                         return
         except RemoteError as error:
-            if not self._remote_run.task_id or isinstance(error, Misbehaved):
+            if not self._remote_run.task_id or isinstance(error, OtherTask):
                 raise
+            if isinstance(error, Misbehaved):  # the task itself may be readable
+                self._streams, self._unreadable = False, error
+                await db.run(add_note, self._run, f"The stream could not be read: {error}")
             if isinstance(error, Refused):  # the task has ended, or the card wrongly promises streams
                 self._streams = self._streams and error.is_transient
             log.info("the stream of run %s broke off: %s", self._run, error)
@@ -150,11 +155,12 @@ class TaskFollower:
         self._note_alive()
         if (message := event.get("message")) is not None:
             if self._remote_run.task_id:  # a message of the task, not its end
-                await self._emit_all([*self.translator.event({"statusUpdate": {"status": {"message": message}}})])
+                await self._emit_all(self.translator.message(message))
                 return
             raise AnsweredWithMessage(message)
         if named := event_task(event):
             await self._save_ids(named)
+            await self._note_other_context(named["contextId"])
         if (task := event.get("task")) is not None:
             await self._emit_all(self.translator.task(task))
             self._note_settled(task)
@@ -177,16 +183,26 @@ class TaskFollower:
         """Store the task's ids before anything else of it is recorded. Raises Misbehaved for another task."""
         known = self._remote_run.task_id or self._remote_run.answers_task
         if known and known != task["id"]:
-            raise Misbehaved(f"{self._name} spoke of another task than the one that it was asked about.")
+            raise OtherTask(f"{self._name} spoke of another task than the one that it was asked about.")
         if not self._remote_run.task_id:
             state = state_of(task["status"])
             is_open = state is None or not state.is_terminal
             await db.persist(runs.save_remote_task, self._remote_run, task, is_open=is_open)
             self.translator = self._make_translator()
 
+    async def _note_other_context(self, context_id: str) -> None:
+        known = self._remote_run.remote_ids.get("contextId")
+        if context_id and known and context_id != known and not self._has_other_context:
+            self._has_other_context = True
+            await db.run(add_note, self._run, f"The agent also spoke of the context {context_id}; it stays in {known}.")
+
     def _make_translator(self) -> TaskTranslator:
         status = self._remote_run.assignment.task.status_message or {}
-        return TaskTranslator(prefix=self._remote_run.prefix, heard=str(status.get("messageId", "")))
+        return TaskTranslator(
+            prefix=self._remote_run.prefix,
+            heard=str(status.get("messageId", "")),
+            is_resumed=self._remote_run.is_resumed,
+        )
 
     async def _confirm_settled(self) -> JSON | None:
         """The task as the agent returns it; None if it is unsettled.
@@ -198,9 +214,9 @@ class TaskFollower:
         while True:
             try:
                 task = await self._get_task()
-            except Refused as refusal:
+            except (Refused, Misbehaved) as refusal:
                 if streamed is None:
-                    raise
+                    raise self._unreadable or refusal from refusal
                 await db.run(add_note, self._run, f"How the task ended could not be confirmed: {refusal}")
                 return {**streamed, "artifacts": streamed.get("artifacts", [])}
             if streamed is not None and _takes_back_work(streamed, task):

@@ -72,9 +72,14 @@ class TaskTranslator:
     `answer` is the text that was emitted as tokens or as a whole.
     """
 
-    def __init__(self, *, prefix: str = "", heard: str = "") -> None:
-        """`prefix` goes before artifact ids; `heard` is the id of the last message."""
+    def __init__(self, *, prefix: str = "", heard: str = "", is_resumed: bool = False) -> None:
+        """`prefix` goes before artifact ids; `heard` is the id of the last message.
+
+        `is_resumed`: an earlier worker heard the beginning.
+        """
         self.answer = ""
+        self.messages: dict[str, JSON] = {}  # the messages in the task's stream, by their id
+        self._is_resumed = is_resumed
         self._full_answer = ""
         self._prefix = prefix
         self._heard_messages = {heard} if heard else set()
@@ -109,9 +114,12 @@ class TaskTranslator:
         artifact: JSON = update["artifact"]
         key = artifact["artifactId"]
         append = bool(update.get("append")) and key in self._artifacts
+        note: list[Emission] = []
         if update.get("append") and not append and artifact.get("name", "") not in ARTIFACT_TRANSLATORS:
             piece = {"artifactId": self.artifact_id(key), "append": True, "digest": digest(artifact.get("parts"))}
-            return self._foreign({"artifactUpdate": piece})  # of an artifact that never began
+            note = self._foreign({"artifactUpdate": piece})  # of an artifact that never began
+            if self._is_resumed:  # the record has the beginning, and the fetched task the whole
+                return note
         heard = self._artifacts[key] if append else HeardArtifact()
         self._artifacts[key] = heard
         if append and not artifact.get("name"):  # a later piece need not repeat it
@@ -121,7 +129,8 @@ class TaskTranslator:
         heard.add(parts)
         heard.closed |= bool(update.get("lastChunk"))
         emissions = (
-            self._unknown_fields("artifactUpdate", update)
+            note
+            + self._unknown_fields("artifactUpdate", update)
             + self._unknown_fields("artifact", artifact)
             + self._foreign(unknown)
         )
@@ -138,6 +147,17 @@ class TaskTranslator:
         elif details := {name: artifact[name] for name in ("metadata", "extensions") if artifact.get(name)}:
             emissions += self._foreign({"artifact": {"name": artifact["name"], **details}})
         return emissions
+
+    def message(self, message: JSON) -> list[Emission]:
+        """A message in the task's stream: words of the agent, perhaps a piece of them."""
+        key = _as_text(message.get("messageId")) or digest(message)
+        self._heard_messages.discard(key[:LONGEST_ID])
+        earlier = self.messages.get(key, {}).get("parts", [])
+        parts, _ = sort_parts(message.get("parts", []))
+        if _text_continues(earlier, parts):  # the agent repeats its words so far
+            earlier = []
+        self.messages[key] = {**message, "parts": [piece.part for piece in join_text([*earlier, *parts])]}
+        return self._progress(message, {})
 
     def task(self, task: JSON, *, final: bool = False) -> list[Emission]:
         emissions = self._unknown_fields("task", task)
@@ -285,6 +305,7 @@ class TaskTranslator:
 
 EVENT_TRANSLATORS: Mapping[str, Callable[[TaskTranslator, JSON], list[Emission]]] = {
     "statusUpdate": TaskTranslator.status,
+    "message": TaskTranslator.message,
     "artifactUpdate": TaskTranslator.artifact,
     "task": TaskTranslator.task,
 }
@@ -453,13 +474,13 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def outcome_of(task: JSON, hints: JSON, answer: str) -> Outcome:
+def outcome_of(task: JSON, hints: JSON, answer: str, messages: Sequence[JSON] = ()) -> Outcome:
     """The outcome of a settled remote task.
 
     `hints` is the metadata of its last status update, which may describe the expected answer; `answer` is the streamed
-    text.
+    text; `messages` are the messages in its stream.
     """
-    message = _final_message(task)
+    message = _with_earlier(_final_message(task), messages)
     said, metadata = _message_parts(message), _message_metadata(message)
     match state_of(task["status"]):
         case TaskState.COMPLETED:
@@ -489,6 +510,28 @@ def _final_message(task: JSON) -> JSON:
     last = (task.get("history") or [{}])[-1]
     is_its_own = last.get("role") == "ROLE_AGENT" and state_of(task["status"]) is not TaskState.CANCELED
     return dict(last) if is_its_own else {}
+
+
+def _with_earlier(message: JSON, earlier: Sequence[JSON]) -> JSON:
+    """The final message after the messages in the stream that it does not repeat."""
+    parts = sort_parts(message.get("parts", []))[0]
+    own = {_as_text(message.get("messageId"))} - {""}
+    kept = [
+        one
+        for one in earlier
+        if one.get("messageId") not in own and not (parts and _text_continues(one["parts"], parts))
+    ]
+    if not kept:
+        return message
+    metadata = {name: value for one in (*kept, message) for name, value in (one.get("metadata") or {}).items()}
+    return {**message, "parts": [part for one in kept for part in one["parts"]] + parts, "metadata": metadata}
+
+
+def _text_continues(earlier: Sequence[JSON], parts: Sequence[JSON]) -> bool:
+    """Do these parts begin with the earlier ones?"""
+    heard = HeardArtifact()
+    heard.add(earlier)
+    return heard.rest_of(parts) is not None
 
 
 def _delivered_text(task: JSON) -> str:

@@ -19,6 +19,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from agentkit.llm.models import SCRIPTED
+from agentkit.outcomes import NO_ANSWER
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import payments
@@ -305,6 +306,11 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
         if payload["state"] == TaskState.COMPLETED:
             message["html"] += messages.artifact_chips(prefetched.delivered[event.task_id])
             message["html"] += _suggestions(prefetched, event)
+    elif payload["state"] == TaskState.COMPLETED:
+        made = prefetched.delivered[event.task_id]
+        said = [] if made else [messages.shown_part({"text": NO_ANSWER}, "", marked_up=False)]
+        html = messages.message_html(said) + messages.artifact_chips(made)
+        status["message"] = {"messageId": "", "text": "" if made else NO_ANSWER, "html": html}
     if wants is not None:
         return status | {"wantsCredential": True, "form": render_to_string("web/_credential.html", wants)}
     slot = payload.get("slot")

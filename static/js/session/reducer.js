@@ -70,7 +70,8 @@ function userMessage(state, { message, at, taskId, opensTask, index, agent, by }
 function agentMessage(state, entry, more = {}) {
   const { at, taskId, index } = entry;
   const { repeats, ...message } = entry.message;
-  const key = repeats ? `stream:${repeats}` : (streamedAlready(state, taskId, message) ?? `message:${message.messageId}`);
+  const own = `message:${message.messageId || index}`; // without an id: a completion without an answer
+  const key = repeats ? `stream:${repeats}` : (streamedAlready(state, taskId, message) ?? own);
   const item = { kind: "message", key, role: "agent", agent: writer(state, entry), at, taskId, index, ...message, ...more };
   if (state.places.has(key)) change(state, key, { ...item, streaming: false });
   else push(state, item);

@@ -10,11 +10,13 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 import db
+from agentkit.outcomes import NO_ANSWER
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine.management import terminal as talk
 from apps.engine.worker import close_current_worker
 from apps.record.errors import Refusal
+from apps.record.events import JSON
 from apps.record.models import Task, TaskState
 from console.commands import QuickCommand
 from terminal.questions import joined, read_pipe
@@ -82,9 +84,11 @@ class Command(QuickCommand):
                 self._point_to((sent.answer or {})["contextId"])
                 return None
             if not TaskState(task.state).is_interrupted:
+                artifacts = talk.artifacts_of(task)
                 if task.state == TaskState.COMPLETED:
-                    self.screen.deliver_parts(None, talk.inlined((task.status_message or {}).get("parts", [])))
-                self.screen.deliver(None, talk.artifacts_of(task))
+                    silent: list[JSON] = [] if artifacts else [{"text": NO_ANSWER}]
+                    self.screen.deliver_parts(None, talk.inlined((task.status_message or {}).get("parts", silent)))
+                self.screen.deliver(None, artifacts)
                 self._point_to(task.context.context_id)
                 return task
             context_id, task_id = task.context.context_id, task.pk
