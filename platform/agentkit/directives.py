@@ -52,6 +52,8 @@ PAYMENT_KEYS = ("amount", "asset", "network", "pay_to", "description", "seconds"
 ENDING_STATES = ("completed", "failed", "rejected")
 MESSAGE_KEYS = ("prompt", "message", "question")
 METADATA_KEYS = ("prompt", "auth_type", "service")
+ASKED_KINDS: dict[str, type] = {"slot": str, "schema": Mapping}
+ASKED_WORDS = {"slot": "a str, its name", "schema": "a dict, the JSON Schema of the answer"}
 USED_KEYS = frozenset({"state", *MESSAGE_KEYS, *METADATA_KEYS, "slot", "schema", "metadata"})
 ENDING_KEYS = frozenset({"state", "prompt", "message", "code", "metadata"})
 OTHER_STATES = ("submitted", "working", "canceled", "cancelled", "unknown")  # A2A's, which no handler returns
@@ -82,8 +84,13 @@ def mistake_in(value: Mapping[str, Any]) -> str:
     if not isinstance(named, str):
         return ""
     state, has_text, known = _state_named(named), bool(_text_of(value)), (*ASKING_STATES, PAYMENT_STATE, *ENDING_STATES)
+    if state in known and name != "state":
+        return f"A dict has {name!r}. Did you mean 'state'?" if has_text else ""
+    if state in ASKING_STATES:
+        wrong = [one for one, kind in ASKED_KINDS.items() if not isinstance(value.get(one), kind | None)]
+        return f"The {wrong[0]} of a dict that asks is {ASKED_WORDS[wrong[0]]}." if wrong else ""
     if state in known:
-        return f"A dict has {name!r}. Did you mean 'state'?" if name != "state" and has_text else ""
+        return ""
     hint = did_you_mean(state, known)
     is_bare = value.keys() <= USED_KEYS | {"code", "data"} and (hint or state in OTHER_STATES)
     if name != "state" or not (has_text or is_bare):

@@ -281,13 +281,13 @@ def as_outcome(value: object) -> Outcome:
         return value
     if value is None:
         return Completed()
+    if isinstance(value, dict) and (mistake := directives.mistake_in(value)):
+        raise InvalidAnswer(mistake)
     if isinstance(value, str | dict) and (directive := directives.directive_in(value)):
         return _directive_outcome(directive)
     if isinstance(value, str):
         return text_outcome(value)
     if isinstance(value, dict):
-        if mistake := directives.mistake_in(value):
-            raise InvalidAnswer(mistake)
         return Completed(artifacts=[Artifact.json("answer", value)])
     if isinstance(value, Artifact):
         return Completed(artifacts=[value])

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from agentkit.messages import Message
 
 
+UNTYPED = (str, object, Any)
+"""Annotations of a slot that stand for its name, whatever was asked."""
+
 type Slot = str | Enum | type[BaseModel] | BaseModel
 """What a question waits for: a name, an Enum member, or a Pydantic model (class or instance)."""
 
@@ -57,8 +60,10 @@ def slot_name(slot: Slot) -> str:
 
 
 def stored_slot(slot: Slot, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The slot as a host stores it: `{"name", "schema"?, "value"?}`."""
+    """The slot as a host stores it: `{"name", "schema"?, "value"?}`. Raises TypeError."""
     kept: dict[str, Any] = {"name": slot_name(slot)}
+    if not isinstance(schema, Mapping | None):
+        raise TypeError(f"A question's schema is a dict, the JSON Schema of its answer, not {schema!r}.")
     if schema is None and is_model(slot):
         schema = schema_of(cast("type[BaseModel]", slot))
     if schema:
@@ -114,7 +119,7 @@ def read_slot(kind: Any, slot: Mapping[str, Any], message: "Message") -> Any:
                     return member
         elif is_model(one) and slot_name(one) == slot["name"]:
             return one.model_validate(slot["value"]) if "value" in slot else answer_in(message, one)
-    if str in members or Any in members:
+    if any(one in members for one in UNTYPED):
         return slot["name"]
     raise LookupError(f"The slot {slot['name']!r} is none of {kind}.")
 
@@ -264,14 +269,24 @@ def slot_annotation(method: Callable[..., Any]) -> Any:
     """The slot's annotation in `on_input_received(self, task, slot)`; str without one.
 
     Raises:
-        HandlerError: it cannot be resolved.
+        HandlerError: it cannot be resolved, or no slot is of this type.
     """
     slot = list(inspect.signature(method).parameters.values())[1]
+    name = getattr(method, "__qualname__", "on_input_received")
     try:
-        return typing.get_type_hints(getattr(method, "__func__", method)).get(slot.name, str)
+        kind = typing.get_type_hints(getattr(method, "__func__", method)).get(slot.name, str)
     except NameError as error:
-        name = getattr(method, "__qualname__", "on_input_received")
         raise HandlerError(f"The annotations of {name} cannot be read: {error}. Define it in the module.") from error
+    if wrong := [one for one in _members(kind) if one not in UNTYPED and not _is_kind(one)]:
+        raise HandlerError(
+            f"{name} cannot take a slot as {getattr(wrong[0], '__name__', wrong[0])}. "
+            "Annotate it as str, an Enum, a Pydantic model, or a union of them."
+        )
+    return kind
+
+
+def _is_kind(value: object) -> bool:
+    return is_model(value) or (isinstance(value, type) and issubclass(value, Enum))
 
 
 def _members(kind: Any) -> tuple[Any, ...]:

@@ -79,6 +79,8 @@ def test_any_kind_of_slot_has_a_name_and_a_model_a_form():
     for wrong in (3, None, ["date"], dict):
         with pytest.raises(TypeError, match="A slot is a str"):
             InputRequired("?", slot=wrong)
+    with pytest.raises(TypeError, match="A question's schema is a dict"):
+        InputRequired("?", schema="object")
 
 
 async def test_the_slot_comes_back_as_its_annotation_says():
@@ -173,11 +175,16 @@ async def test_a_slot_may_be_taken_as_its_name_or_not_at_all():
         def on_input_received(self, task, slot):
             return slot
 
+    class AsObject(Flow):
+        def on_input_received(self, task, slot: object):
+            return slot
+
     class Without(Flow):
         def on_input_received(self, task):
             return f"{task.slot} {task.asked['name']}"
 
     assert (await testing.run(ByName, "x", slot=Ask.SEATS)).said == "SEATS"
+    assert (await testing.run(AsObject, "x", slot=Ask.SEATS)).said == "SEATS"
     assert (await testing.run(Without, "x", slot=Ask.SEATS)).said == "SEATS SEATS"
     with pytest.raises(LookupError, match="answers no question"):
         await testing.run(lambda task: task.slot_as(Ask), "x")
@@ -190,6 +197,14 @@ def test_a_handler_that_cannot_take_an_answer_is_said_so():
         kind = type("Wrong", (Flow,), {"on_input_received": scope["on_input_received"]})
         with pytest.raises(HandlerError, match=r"must define on_input_received\(self, task\) or"):
             as_handler(kind)
+
+
+def test_a_slot_of_no_possible_type_is_said_so():
+    class Wrong(Flow):
+        def on_input_received(self, task, slot: Ask | int): ...
+
+    with pytest.raises(HandlerError, match="cannot take a slot as int"):
+        as_handler(Wrong)
 
 
 def test_a_form_is_in_one_piece():
