@@ -47,10 +47,17 @@ class RemoteAgent(models.Model):
     refresh_at = models.DateTimeField(default=timezone.now, db_index=True, editable=False)
     card_error = models.TextField(blank=True, editable=False, help_text="Why the card could not be loaded again.")
     card_notes = models.JSONField(
-        default=list, editable=False, help_text="What was assumed or left out when the card was last read."
+        default=list,
+        db_default=models.Value([], models.JSONField()),
+        editable=False,
+        help_text="What was assumed or left out when the card was last read.",
     )
     spoken_version = models.CharField(
-        max_length=10, blank=True, editable=False, help_text="Of A2A, if it answers in another than its card says."
+        max_length=10,
+        blank=True,
+        db_default="",
+        editable=False,
+        help_text="Of A2A, if it answers in another than its card says.",
     )
     origin = models.CharField(
         max_length=300, editable=False, help_text="Where it is called; credentials go nowhere else."

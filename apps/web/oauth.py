@@ -19,7 +19,7 @@ from allauth.idp.oidc.models import Client, Token
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.signing import BadSignature, Signer
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, RawPostDataException
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import include, path
@@ -221,7 +221,7 @@ def register(request: HttpRequest) -> HttpResponseBase:
         quotas.count_registration(str(request.META.get("REMOTE_ADDR", "")))
         said = json.loads(request.body) if len(request.body) <= MOST_METADATA else None
         return JsonResponse(open_clients.register(said), status=201)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, RawPostDataException):  # a form of several parts is read already
         return _refusal("invalid_client_metadata", "Send a JSON object.")
     except open_clients.InvalidMetadata as wrong:
         return _refusal(wrong.code, str(wrong))

@@ -7,6 +7,7 @@ import time
 from contextvars import ContextVar
 from typing import Any
 
+from django.conf import settings
 from django.core.management import ManagementUtility, get_commands
 from django.core.management.base import BaseCommand
 
@@ -24,6 +25,7 @@ class Installation(ManagementUtility):
     def fetch_command(self, subcommand: str) -> BaseCommand:
         known = {*get_commands(), *terminal.COMMANDS}
         if subcommand not in known:
+            _ = settings.INSTALLED_APPS  # settings that cannot be read hide commands: that error comes first
             near = difflib.get_close_matches(subcommand, known, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
             print(f"{self.prog_name}: There is no command {subcommand!r}.{hint}", file=sys.stderr)

@@ -258,7 +258,7 @@ def _as_ours(host: str) -> Iterator[None]:
         if _cause(error, ssl.SSLError):
             raise Unreachable(f"{host} cannot be reached by https: what answers there does not speak TLS.") from error
         if _cause(error, ConnectionRefusedError):
-            raise Unreachable(f"{host} refuses the connection: nothing listens at this port.") from error
+            raise Unreachable(f"{host} cannot be reached: it refuses the connection at this port.") from error
         raise Unreachable(f"{host} cannot be reached: {error or type(error).__name__}.") from error
 
 

@@ -84,7 +84,7 @@ async def test_an_agent_that_takes_too_long_is_stopped(ada, agent, said):
 async def test_an_agent_whose_words_cannot_be_recorded_is_not_left_waiting(ada, agent, said):
     task, run = await outcome_of(ada, await agent("Flooding"), said())
     assert task["status"]["state"] == "TASK_STATE_FAILED"
-    assert run.error["code"] == "invalid_agent_response"
+    assert run.error["code"] == "agent_error"
 
 
 async def test_an_agent_that_cannot_be_loaded_fails_its_tasks(ada, agent, said):

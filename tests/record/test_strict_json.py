@@ -73,7 +73,7 @@ def test_depth_counts_across_long_texts(depth: int, settings: Any) -> None:
             strict_json.parse(body)
 
 
-@pytest.mark.parametrize("number", [8202522731445525542, -(2**53) - 1, 2**64, 10**399])
+@pytest.mark.parametrize("number", [8202522731445525542, -(2**53) - 1, 2**64, 10**307])
 def test_whole_numbers_keep_their_digits(number: int) -> None:
     assert strict_json.read(json.dumps({"id": number})) == {"id": number}
     assert strict_json.FormField().clean(json.dumps([number])) == [number]
@@ -82,9 +82,9 @@ def test_whole_numbers_keep_their_digits(number: int) -> None:
 
 
 @pytest.mark.parametrize("way", [strict_json.to_storable, clean])
-def test_too_many_digits_are_refused(way: Callable[[Any], Any]) -> None:
-    with pytest.raises(ValueError, match="400 digits"):
-        way({"id": 10**400})
+def test_integers_beyond_all_doubles_are_refused(way: Callable[[Any], Any]) -> None:
+    with pytest.raises(ValueError, match="too large"):
+        way({"id": 10**309})
 
 
 @given(JSON)

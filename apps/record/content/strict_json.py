@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+import sys
 from array import array
 from collections.abc import Iterator
 from decimal import Decimal
@@ -92,7 +93,7 @@ def to_storable(value: Any, *, repair: bool = False) -> Any:
     """A JSON value that the database can store; integers keep all their digits.
 
     With `repair`, U+FFFD takes the place of characters that it cannot store. Raises ValueError with a sentence for
-    those, for integers of more than `MAX_NUMBER_DIGITS` digits, and for what JSON cannot hold: NaN, infinity, and types
+    those, for integers beyond all doubles, and for what JSON cannot hold: NaN, infinity, and types
     of Python that it does not have.
     """
     if isinstance(value, str):
@@ -109,7 +110,7 @@ def to_storable(value: Any, *, repair: bool = False) -> Any:
     return value
 
 
-ODD = re.compile(r"\\u0000|[\ud800-\udfff]")  # in JSON text: what may have to be refused
+ODD = re.compile(r"\\u0000|[\ud800-\udfff]|\d{300}")  # in JSON text: what may have to be refused
 
 
 def received(value: Any) -> Any:
@@ -118,13 +119,13 @@ def received(value: Any) -> Any:
 
 
 def check_scalar(value: Any) -> None:
-    """Raises ValueError for what is no number, boolean or null of JSON, and for integers with too many digits."""
+    """Raises ValueError for what is no number, boolean or null of JSON, and for integers beyond all doubles."""
     if value is not None and not isinstance(value, (int, float)):
         raise ValueError(f"A {type(value).__name__} cannot be sent: use text, numbers, lists, dicts and None.")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("NaN and infinity cannot be sent: JSON has no such numbers.")
-    if isinstance(value, int) and abs(value) > LARGEST_EXACT and abs(value) >= 10**settings.MAX_NUMBER_DIGITS:
-        raise ValueError(f"A number has more than {settings.MAX_NUMBER_DIGITS} digits.")
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise ValueError(f"A number is too large: it must not be over {sys.float_info.max:.1e}.")
 
 
 class FormField(forms.JSONField):
