@@ -222,7 +222,8 @@ def _timeline(task: Task, length: int, generations: dict[int, int]) -> list[JSON
     for event in Event.objects.filter(task=task, type=EventType.AGENT_STATUS).order_by("-index")[:length]:
         if response := wire.stream_response(event, task.context):
             entries[event.index] = {"status": response["statusUpdate"]["status"]}
-    newest = sorted(entries)[-length:] if length else []
+    known = [index for index in sorted(entries) if index in generations]  # others came after these were read
+    newest = known[-length:] if length else []
     return [{"generation": str(generations[index]), **entries[index]} for index in newest]
 
 

@@ -11,12 +11,14 @@ import json
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from allauth.idp.oidc.models import Client
 from asgiref.sync import async_to_sync
 from django.conf import settings
+from django.db import IntegrityError
 from django.db.models import QuerySet
 from django.utils import timezone
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints, ValidationError
@@ -39,7 +41,10 @@ SPARED = datetime.timedelta(hours=1)
 LONGEST_ID = 100
 DOCUMENT = re.compile(r"https://[a-z0-9.-]+(:\d{1,5})?(/[A-Za-z0-9._~-]+)+/?", re.ASCII)
 OWN_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.ASCII)
-UNSAFE_SCHEMES = ("http:", "https:", "javascript:", "data:", "vbscript:", "blob:", "file:", "about:")
+UNSAFE_SCHEMES = (
+    "http:", "https:", "javascript:", "data:", "vbscript:", "blob:", "file:", "about:", "intent:", "view-source:",
+    "chrome:", "filesystem:", "jar:", "ftp:", "ws:", "wss:", "search:", "search-ms:", "tel:", "sms:", "mailto:",
+)  # fmt: skip
 GRANTS = (Client.GrantType.AUTHORIZATION_CODE, Client.GrantType.REFRESH_TOKEN)
 
 
@@ -69,6 +74,7 @@ def is_redirect_address(address: str) -> bool:
     """With HTTPS, of this machine, or with an app's own scheme, such as cursor:// (RFC 8252 §7)."""
     try:
         parts = urlsplit(address)
+        _ = parts.port
     except ValueError:
         return False
     if not address.isprintable() or any(sign in address for sign in "#*\\ ") or "@" in parts.netloc:
@@ -81,7 +87,7 @@ def is_redirect_address(address: str) -> bool:
 def has_own_scheme(address: str) -> bool:
     """Whether an app, and no browser, opens the address."""
     scheme = OWN_SCHEME.match(address)
-    return scheme is not None and scheme[0] not in UNSAFE_SCHEMES
+    return scheme is not None and scheme[0] not in UNSAFE_SCHEMES and not scheme[0].startswith("ms-")
 
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=100, pattern=r"^[^<>\x00-\x1f]*$")]
@@ -113,7 +119,8 @@ class Metadata(BaseModel):
         return metadata
 
     def client(self, client_id: str, kind: Client.Type, origin: Literal["dcr", "cimd"]) -> Client:
-        name = self.client_name or urlsplit(self.redirect_uris[0]).hostname or "A program"
+        shown = "".join(sign for sign in self.client_name if sign.isprintable()).strip()
+        name = shown or urlsplit(self.redirect_uris[0]).hostname or "A program"
         client = Client(id=client_id, name=name[:100], type=kind, secret="")
         client.set_redirect_uris(self.redirect_uris)
         client.set_grant_types(list(map(str, GRANTS)))
@@ -207,10 +214,12 @@ def read_document(address: str) -> None:
         raise InvalidMetadata(f"The metadata at {address} asks for a secret, which a document cannot have.")
     client = metadata.client(address, Client.Type.PUBLIC, "cimd")
     if known is None:
-        _keep(client)
+        with suppress(IntegrityError):  # another request read it at this moment
+            _keep(client)
     else:
         client.created_at = known.created_at
-        client.save(force_update=True)
+        with suppress(Client.NotUpdated):  # another request made room
+            client.save(force_update=True)
 
 
 async def _fetch(address: str) -> Mapping[str, Any]:

@@ -60,7 +60,7 @@ class Scheme:
     @property
     def signs_body_alone(self) -> bool:
         """Whoever has a delivery can send it again at any time and with another id."""
-        return self.signed == BODY
+        return bool(self.signed) and "{id}" not in self.signed and "{timestamp}" not in self.signed
 
     def may_be_signed(self, secret: str, headers: Mapping[str, str]) -> bool:
         """Before the body is there: is the secret in the header, or a signature, which `is_signed` checks?"""

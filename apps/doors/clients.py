@@ -28,7 +28,9 @@ from apps.record.models import Task, TaskState
 
 TOOL_NAME = re.compile(r"[\w-]{1,64}", re.ASCII)
 MAX_TOOLS = 128
-CALL_ID = re.compile(r"call_([0-9a-f]{32})_(\w{1,32})", re.ASCII)
+MOST_TASKS = 3  # whose results are looked for: a thread waits in one
+OUTPUT_TOOL = "final_result"  # of answers that have a form
+CALL_ID = re.compile(r"call_([0-9a-f]{32})_([\w-]{1,32})", re.ASCII)
 """The id of a `turns.ClientCall`: the task, and the call's id in it."""
 
 
@@ -78,6 +80,8 @@ class Wishes:
             raise InvalidParams(f"At most {MAX_TOOLS}.", "tools")
         tools = [_checked_tool(at, one) for at, one in enumerate(self.tools)]
         names = [one["name"] for one in tools]
+        if self.output is not None and OUTPUT_TOOL in names:
+            raise InvalidParams(f"The name {OUTPUT_TOOL} is taken where the answer has a form.", "tools")
         demanded = names if self.choice == "required" else [] if isinstance(self.choice, str) else list(self.choice)
         if self.choice not in ("auto", "none") and not (demanded and set(demanded) <= set(names)):
             raise InvalidParams("Must name one of the tools.", "tool_choice")
@@ -127,7 +131,7 @@ def results_message(
     again is told from another.
     """
     named = {found: result for one, result in results.items() if (found := CALL_ID.fullmatch(one))}
-    for task_id in {found[1] for found in named}:
+    for task_id in list(dict.fromkeys(found[1] for found in named))[-MOST_TASKS:]:
         own = {found[2]: result for found, result in named.items() if found[1] == task_id}
         key = message_id or f"results-{task_id}-{digest_of(sorted(own))[:16]}"
         if _waits(principal, agent, task_id, own) or turns.sent_before(principal, agent, key):

@@ -44,7 +44,7 @@ from apps.remote.authentication.http_auth import SigningAuth
 from apps.remote.card_shapes import HTTP_JSON, JSONRPC
 from apps.remote.cards import Interface, choose_interface
 from apps.remote.errors import BadCard, Misbehaved, OtherTask, Refused, RemoteError, Unsendable
-from apps.remote.exact_numbers import NONE, Indistinct, large_integers, whole_numbers
+from apps.remote.exact_numbers import NONE, Indistinct, known_integers, large_integers, whole_numbers
 from apps.remote.federation.known import remember_version, special_remote
 from apps.remote.transport import CallClient, pooled_transport
 from outbound.transports import Transport
@@ -90,7 +90,8 @@ async def connect_for(
     remote = await db.run(special_remote, agent.pk) if agent.kind == Agent.Kind.REMOTE else None
 
     def remember(version: str) -> None:
-        db.later(remember_version, agent.pk, version)
+        is_stated = version == choose_interface(card).version
+        db.later(remember_version, agent.pk, "" if is_stated else version)
 
     speaks = remote.spoken_version if remote else ""
     async with connect(card, auth=auth, headers=headers, speaks=speaks, on_other_version=remember) as peer:
@@ -210,14 +211,14 @@ class Peer:
         self.streams = self.card.capabilities.streaming
         try:
             yield
-        except RemoteError:
-            if self._is_understood:
+        except RemoteError as error:
+            if self._is_understood or not isinstance(error, Refused | Misbehaved):
                 raise
             self.interface = stated
             raise refusal from None
 
     def _understood(self) -> None:
-        if self._tried_version and not self._is_understood:
+        if self.interface.version == self._tried_version and not self._is_understood:
             self._on_other_version(self._tried_version)
         self._is_understood = True
 
@@ -296,8 +297,7 @@ class Peer:
         """With the numbers of the agent's own JSON, its last answer or event; 0.3 has another shape."""
         if not self.interface.is_old:
             return to_json(message, client.value)
-        with sdk_failures():
-            return to_json(message, large=large_integers(client.value))
+        return to_json(message, large=known_integers(client.value))
 
     @property
     def _extensions_header(self) -> str:

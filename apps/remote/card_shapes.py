@@ -211,7 +211,8 @@ def _absolute(url: str, base: str, notes: Notes) -> str:
         return url
     if host in UNSPECIFIED_HOSTS and base:
         notes.add("url", f"names the host {host}, which is none; {split.hostname} is taken")
-        return re.sub(r"://[^/:]*|://\[[^\]]*\]", f"://{split.netloc.rpartition(':')[0] or split.netloc}", url, count=1)
+        ours = f"[{split.hostname}]" if ":" in (split.hostname or "") else split.hostname
+        return re.sub(r"://(\[[^\]]*\]|[^/:]*)", f"://{ours}", url, count=1)
     if PLACEHOLDER.match(url) and base:
         notes.add("url", f"begins with a placeholder; {split.netloc} is taken")
         return PLACEHOLDER.sub(f"{split.scheme}://{split.netloc}", url, count=1)

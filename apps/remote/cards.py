@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from a2a.types import AgentCard
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 import outbound
 from apps.agents.models import USUAL_SECONDS, AgentVersion
@@ -175,8 +175,12 @@ def read_card(card: JSON, also: Sequence[str] = (), base: str = "") -> tuple[JSO
     notes = card_schema.Notes()
     unsigned = {name: one for name, one in card.items() if name != "signatures"}
     told = card_schema.read_fields(card_shapes.as_card_10(unsigned, base, notes), notes)
+    try:
+        parsed = ParseDict(told, AgentCard(), ignore_unknown_fields=True)
+    except ParseError:
+        raise BadCard("The card cannot be used: it is nested too deeply.") from None
     if card_shapes.is_card_03(card):  # the form in which such cards have always been kept
-        told = card_schema.read_fields(MessageToDict(ParseDict(told, AgentCard())), card_schema.Notes())
+        told = card_schema.read_fields(MessageToDict(parsed), card_schema.Notes())
     refusals = _refused_addresses(told, also)
     if refusals:
         problems = [f"{place}: {refusal}" for place, refusal in refusals.items()]

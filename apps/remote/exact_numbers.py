@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 LARGEST_EXACT = 2**53
@@ -24,6 +25,16 @@ def large_integers(value: Any) -> dict[float, int]:
         if not is_known:
             raise Indistinct("Numbers beyond 2^53 are too close to one another")
     return {double: number for double, number in found.items() if isinstance(number, int)}
+
+
+def known_integers(value: Any) -> dict[float, int]:
+    """As `large_integers`, without those that cannot be told apart: these stay doubles."""
+    found: dict[float, set[int | float]] = {}
+    for number in _large_numbers(value):
+        with suppress(OverflowError):
+            found.setdefault(float(number), set()).add(number)
+    only = {double: next(iter(numbers)) for double, numbers in found.items() if len(numbers) == 1}
+    return {double: number for double, number in only.items() if isinstance(number, int)}
 
 
 def _large_numbers(value: Any) -> Iterator[int | float]:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any
@@ -194,7 +195,7 @@ async def _models(way: Exchange, url: str) -> Finding | None:
         told = next(iter(_values(await answer.read())), {})
         status = answer.status
     data = told.get("data")
-    if status == 200 and isinstance(data, list) and all(isinstance(one, dict) and "id" in one for one in data):
+    if status == 200 and isinstance(data, list) and data and all(isinstance(one, dict) and "id" in one for one in data):
         names = ", ".join(_named(one["id"]) for one in data[:MODELS_SHOWN])
         return Finding(f"It is an OpenAI-compatible API{f' with {names}' if names else ''}: connect it as a model.")
     if status == 401 and isinstance(told.get("error"), dict):
@@ -206,7 +207,7 @@ async def _acp(way: Exchange, url: str) -> Finding | None:
     async with way.send("GET", url.rstrip("/").removesuffix("/agents") + "/agents", HEADERS) as answer:
         told = next(iter(_values(await answer.read())), {})
     agents = told.get("agents")
-    if not isinstance(agents, list) or not all(isinstance(one, dict) and "name" in one for one in agents):
+    if not isinstance(agents, list) or not agents or not all(isinstance(one, dict) and "name" in one for one in agents):
         return None
     names = ", ".join(_named(one["name"]) for one in agents[:MODELS_SHOWN])
     return Finding(f"It is a server of ACP{f' with {names}' if names else ''}, a protocol that Parley does not speak.")
@@ -260,7 +261,8 @@ class _Title(HTMLParser):
     @classmethod
     def of(cls, page: bytes) -> str:
         reader = cls()
-        reader.feed(page.decode(errors="replace"))
+        with suppress(AssertionError):  # of some malformed declarations
+            reader.feed(page.decode(errors="replace"))
         return reader.text.strip()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

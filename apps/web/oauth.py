@@ -123,23 +123,38 @@ def authorize(request: HttpRequest) -> HttpResponseBase:
         asked = _signed(request)
     elif request.user.is_authenticated or not open_clients.is_document(asked.get("client_id", "")):
         if problem := _unread(request, asked) or _problem_of(asked):
-            return render(request, "idp/oidc/error.html", {"error": {"description": problem}}, status=400)
+            return _error_page(request, problem)
         if "none" in asked.get("prompt", "").split() and not request.user.is_authenticated:
+            if _is_open(asked):  # anybody could lead people anywhere by it
+                return _error_page(request, "Sign in first.")
             return _login_required(asked.get("redirect_uri", ""), asked.get("state", ""))
     elif "none" in asked.get("prompt", "").split():  # documents are read for people who are signed in
-        return render(request, "idp/oidc/error.html", {"error": {"description": "Sign in first."}}, status=400)
-    address = str(asked.get("redirect_uri", ""))
+        return _error_page(request, "Sign in first.")
+    address, told = str(asked.get("redirect_uri", "")), dict[str, str]()
     if request.user.is_authenticated and (client := known_client(str(asked.get("client_id", "")))):
-        open_clients.choose_port(client, address)
+        if open_clients.is_self_registered(client):
+            open_clients.choose_port(client, address)
         # A browser follows the form's redirect to the program only if the page allows it.
         policy = {**policy, "form-action": ["'self'", *redirect_source(address)]}
-    told = {"returns_to": redirect_target(address), "address": address}
+        told = {"returns_to": redirect_target(address), "address": address}
     page = views.AuthorizationView.as_view(extra_context=told)
     response = cast(HttpResponseBase, csp_override(policy)(page)(request))
+    if "error=" in response.headers.get("Location", "") and "request" not in request.POST and _is_open(asked):
+        return _error_page(request, "The program asks for what Parley cannot give. Tell its makers.")
     if request.POST.get("action") == "grant" and "code=" in response.headers.get("Location", ""):
         _, asked_for = Signer().unsign_object(request.POST["request"])
         record_access(request, asked_for["client_id"], request.POST.getlist("scopes"))
     return response
+
+
+def _is_open(asked: Mapping[str, Any]) -> bool:
+    """Did the client register itself? Nobody checked where it leads."""
+    client = known_client(str(asked.get("client_id", "")))
+    return client is not None and open_clients.is_self_registered(client)
+
+
+def _error_page(request: HttpRequest, problem: str) -> HttpResponse:
+    return render(request, "idp/oidc/error.html", {"error": {"description": problem}}, status=400)
 
 
 def _signed(request: HttpRequest) -> Mapping[str, Any]:

@@ -24,6 +24,30 @@ CALLS, RESULTS = "toolCalls", "toolResults"
 NO_RESULT = "The user's program gave no result."
 
 
+SETTINGS: Mapping[str, type] = {
+    "max_tokens": int,
+    "seed": int,
+    "temperature": float,
+    "top_p": float,
+    "presence_penalty": float,
+    "frequency_penalty": float,
+    "stop_sequences": list,
+    "parallel_tool_calls": bool,
+}
+"""What a client may set. Others, such as headers or more of the request's body, could choose another model."""
+
+
+def _may_set(name: str, value: Any) -> bool:
+    kind = SETTINGS.get(name)
+    if kind is list:
+        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    if kind is None or isinstance(value, bool):
+        return kind is bool
+    if not isinstance(value, (int, float) if kind is float else kind):
+        return False
+    return name != "max_tokens" or (isinstance(value, int) and value > 0)
+
+
 @dataclass(frozen=True)
 class ClientTool:
     """A tool that the client runs. `parameters` is a JSON Schema."""
@@ -75,7 +99,7 @@ class Client:
         must_call: names of tools, one of which the agent must call before it answers.
         output: the JSON Schema that the answer, JSON text, must fit; None if any answer will do.
         output_name: the schema's name.
-        settings: of language models, named as in pydantic-ai: `max_tokens`, `stop_sequences`, `seed`, `temperature`, …
+        settings: of language models, named as in pydantic-ai: those of SETTINGS, and no others.
         calls: those that the client was asked for.
     """
 
@@ -117,7 +141,8 @@ class Client:
         output = _object(told.get("output"))
         schema = output.get("schema")
         fitting = schema if isinstance(schema, dict) else None
-        return cls(tools, names, fitting, str(output.get("name") or ""), _object(told.get("settings")), calls, message)
+        settings = {name: value for name, value in _object(told.get("settings")).items() if _may_set(name, value)}
+        return cls(tools, names, fitting, str(output.get("name") or ""), settings, calls, message)
 
     @cached_property
     def results(self) -> Mapping[str, Any]:

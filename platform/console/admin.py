@@ -1,5 +1,6 @@
 """Base classes and columns of admin pages."""
 
+import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -21,6 +22,8 @@ from unfold.admin import ModelAdmin
 
 from console import cells
 from console.cells import Tone
+
+log = logging.getLogger("parley.operators")
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
@@ -72,12 +75,14 @@ class LoggedAdmin(ModelAdmin):
         except UNSEARCHABLE:
             if request.method != "GET" or set(request.GET) <= {ERROR_FLAG}:
                 raise
+            log.warning("a list could not be searched", exc_info=True)
             return HttpResponseRedirect(f"{request.path}?{ERROR_FLAG}=1")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         try:
             return super().get_object(request, object_id, from_field)
         except UNSEARCHABLE:
+            log.warning("a row could not be looked for", exc_info=True)
             return None
 
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:

@@ -34,6 +34,7 @@ def form(field: object, *required: str):
             {"type": "array", "items": {"type": "string", "enum": ["a"]}},
         ),
         ({"anyOf": [{"type": "number"}, {"type": "null"}], "default": None}, {"type": "number"}),
+        ({"type": ["string", "null"], "format": ["email"]}, {"type": "string"}),
     ],
 )
 def test_fields_keep_what_clients_know(field, known):
@@ -42,7 +43,16 @@ def test_fields_keep_what_clients_know(field, known):
 
 @pytest.mark.parametrize(
     "field",
-    [FILE, {"type": "object"}, {"type": "array", "items": {"type": "object"}}, {"enum": [1, 2]}, True, {}],
+    [
+        FILE,
+        {"type": "object"},
+        {"type": "array", "items": {"type": "object"}},
+        {"enum": [1, 2]},
+        True,
+        {},
+        {"type": ["string", "integer"]},
+        {"anyOf": 5},
+    ],
 )
 def test_unknown_fields_are_left_out_if_optional(field):
     assert form(field)["properties"] == {"y": {"type": "boolean"}}

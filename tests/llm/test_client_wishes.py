@@ -135,6 +135,21 @@ async def test_settings_reach_the_model_within_the_agents_limit(endpoint: Endpoi
     assert (sent, body["stop"], body["seed"]) == (100, ["."], 7)
 
 
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        {"extra_body": {"model": "dear"}, "extra_headers": {"X": "y"}, "timeout": 9},
+        {"max_tokens": "x", "stop_sequences": [1], "seed": True, "temperature": None},
+        {"max_tokens": 0},
+    ],
+)
+async def test_no_other_settings_reach_the_model(endpoint: Endpoint, wishes: Any):
+    endpoint.replies = [says("Yes."), says("Yes.")]
+    await testing.run(handler(), said("Hi."))
+    await testing.run(handler(), said("Hi.", settings=wishes))
+    assert endpoint.requests[0] == endpoint.requests[1]
+
+
 class Forecast(SkillHandler):
     """Calls the client's tool without a model."""
 

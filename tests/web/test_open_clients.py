@@ -101,6 +101,9 @@ def test_a_registered_client_acts_for_nobody_alone():
                 "data:text/html,x",
                 "back",
                 "https://program.example/a b",
+                "https://program.example:port/",
+                "intent://program.example/",
+                "ms-msdt://x",
             )
         ),
         ({"redirect_uris": []}, "invalid_redirect_uri"),
@@ -119,6 +122,25 @@ def test_unsafe_registrations_are_refused(wrong, code):
 @pytest.mark.parametrize("body", ["", "[]", "{", '"x"', "[" * 5000, json.dumps({"client_name": "x" * 20_000})])
 def test_other_bodies_are_no_registration(body):
     assert Client().post("/oauth/register", body, content_type="application/json").status_code == 400
+
+
+def test_nobody_is_led_away_by_it_without_consent(bob_browses):
+    about = {"client_id": register(redirect_uris=["https://evil.example/"]).json()["client_id"]}
+    about["redirect_uri"] = "https://evil.example/"
+    for browser, more in ((Client(), {"prompt": "none"}), (bob_browses, {"scope": "unknown"})):
+        answer = ask(browser, **about, **more)
+        assert (answer.status_code, "Location" in answer) == (400, False)
+
+
+@pytest.mark.parametrize("address", ["http://[", "https://[x]/"])
+def test_an_address_that_is_none_leads_to_sign_in(address):
+    answer = ask(Client(), client_id=DOCUMENT, redirect_uri=address)
+    assert (answer.status_code, answer["Location"].partition("?")[0]) == (302, "/sign-in")
+
+
+def test_invisible_signs_are_no_name():
+    made = register(client_name="\u200b", redirect_uris=["https://program.example/"]).json()
+    assert made["client_name"] == "program.example"
 
 
 @pytest.mark.parametrize("address", ["cursor://anysphere.cursor-mcp/oauth/callback", "com.example.app:/back"])

@@ -79,17 +79,21 @@ def _field(schema: Any) -> JSON | None:
     if kind == "array" and isinstance(items, dict) and (choices := _choices(items, "anyOf")):
         listed = choices if "anyOf" in choices else {"type": "string", **choices}
         return {"type": "array", **words, "items": listed, **_default(schema, list)}
-    if kind not in KEYWORDS or "enum" in schema or "const" in schema:
+    if not isinstance(kind, str) or kind not in KEYWORDS or "enum" in schema or "const" in schema:
         return None
     known = {name: schema[name] for name in KEYWORDS[kind] if schema.get(name) is not None}
-    if schema.get("format") in FORMATS:
+    if isinstance(schema.get("format"), str) and schema["format"] in FORMATS:
         known["format"] = schema["format"]
     return {"type": kind, **words, **known}
 
 
 def _without_null(schema: JSON) -> JSON:
     """An optional field's only other kind, as Pydantic writes them."""
-    others = [one for one in schema.get("anyOf") or () if isinstance(one, dict) and one.get("type") != "null"]
+    if isinstance(kinds := schema.get("type"), list):
+        known = [one for one in kinds if one != "null"]
+        return {**schema, "type": known[0]} if len(known) == 1 else {}
+    given = found if isinstance(found := schema.get("anyOf"), list) else []
+    others = [one for one in given if isinstance(one, dict) and one.get("type") != "null"]
     if len(others) != 1:
         return schema
     return {**others[0], **{name: value for name, value in schema.items() if name != "anyOf" and value is not None}}

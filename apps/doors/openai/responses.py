@@ -84,7 +84,9 @@ UNASKED: JSON = {
 
 def echoed_of(request: ResponseRequest) -> JSON:
     given = request.model_dump(include={*UNASKED}, exclude_unset=True)
-    return {name: value for name, value in given.items() if value}
+    if isinstance(told := given.get("text"), dict):
+        given["text"] = UNASKED["text"] | told
+    return {name: value for name, value in given.items() if value is not None and value != ""}
 
 
 def _session_of(principal: Principal, agent: Agent, response_id: str) -> str:

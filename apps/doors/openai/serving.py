@@ -79,7 +79,11 @@ async def begin(
     principal, key = incoming.principal, incoming.request.headers.get(IDEMPOTENCY_HEADER, "")
     told, warning = await wishes.told(agent)
     if answer := await db.run(threads.answer_of, principal, agent, messages, session, told):
-        return await _send(incoming, agent, answer, options, warning, is_kept=bool(key))
+        try:
+            return await _send(incoming, agent, answer, options, warning, is_kept=bool(key))
+        except InvalidParams as refused:  # its task has ended: the results are words of another message
+            if refused.field != "messageId":
+                raise
     message = threads.message_of(agent, messages, session, key, told)
     if key and (sent := await db.run(threads.sent_before, principal, agent, message)) is not None:
         return Turn(incoming, agent, sent, session or str(sent.context), is_kept=True, warning=warning)

@@ -305,7 +305,7 @@ def _takes_back_work(streamed: JSON, task: JSON) -> bool:
 def event_task(event: JSON) -> JSON | None:
     """The ids and status of an event's task; None for a message."""
     if (task := event.get("task")) is not None:
-        return dict(task)
+        return {"contextId": "", **task}
     update = event.get("statusUpdate") or event.get("artifactUpdate") or {}
     if not update.get("taskId"):
         return None

@@ -474,13 +474,18 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
+ENDED_BADLY = (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED)
+
+
 def outcome_of(task: JSON, hints: JSON, answer: str, messages: Sequence[JSON] = ()) -> Outcome:
     """The outcome of a settled remote task.
 
     `hints` is the metadata of its last status update, which may describe the expected answer; `answer` is the streamed
     text; `messages` are the messages in its stream.
     """
-    message = _with_earlier(_final_message(task), messages)
+    message = _final_message(task)
+    if state_of(task["status"]) not in ENDED_BADLY:  # why it ended is not what was said on the way
+        message = _with_earlier(message, messages)
     said, metadata = _message_parts(message), _message_metadata(message)
     match state_of(task["status"]):
         case TaskState.COMPLETED:
@@ -516,15 +521,21 @@ def _with_earlier(message: JSON, earlier: Sequence[JSON]) -> JSON:
     """The final message after the messages in the stream that it does not repeat."""
     parts = sort_parts(message.get("parts", []))[0]
     own = {_as_text(message.get("messageId"))} - {""}
+    pieces: list[JSON] = next((one["parts"] for one in earlier if one.get("messageId") in own), [])
+    parts = max(parts, pieces, key=_text_length)  # the final one may be the last piece alone
     kept = [
         one
         for one in earlier
         if one.get("messageId") not in own and not (parts and _text_continues(one["parts"], parts))
     ]
-    if not kept:
+    if not kept and not pieces:
         return message
     metadata = {name: value for one in (*kept, message) for name, value in (one.get("metadata") or {}).items()}
     return {**message, "parts": [part for one in kept for part in one["parts"]] + parts, "metadata": metadata}
+
+
+def _text_length(parts: Sequence[JSON]) -> int:
+    return sum(len(part.get("text") or "") for part in parts)
 
 
 def _text_continues(earlier: Sequence[JSON], parts: Sequence[JSON]) -> bool:
