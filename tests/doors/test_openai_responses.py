@@ -4,6 +4,8 @@ import openai
 import pytest
 
 import db
+from apps.doors.openai.requests import Message
+from apps.doors.openai.threads import resolved
 from apps.record.models import Context, Task
 from tests.doors import agents
 from tests.engine.delegating import until
@@ -79,6 +81,12 @@ async def test_references_to_others_answers_stand_for_nothing(client, openai_for
     for key in (mine.output[0].id, "msg_" + "0" * 32 + "_4", "rs_1"):
         given = [user("hello"), {"type": "item_reference", "id": key}, user("again")]
         assert (await respond(openai_for(bob_key), given)).output_text == "again | user: hello"
+
+
+def test_many_references_take_one_query(ada, django_assert_num_queries):
+    given = [Message(role="assistant", reference=f"msg_{number:032x}_1") for number in range(20)]
+    with django_assert_num_queries(1):
+        assert resolved(ada.principal, given) == given
 
 
 ITEMS = [

@@ -108,17 +108,20 @@ def session_of(principal: Principal, agent: Agent, messages: Sequence[Message]) 
 
 def resolved(principal: Principal, messages: Sequence[Message]) -> list[Message]:
     """The messages with the answers that they refer to by the ids of earlier responses' items."""
-    return [_resolved(principal, one) if one.reference else one for one in messages]
+    named = {one.reference: found for one in messages if (found := REFERENCE.fullmatch(one.reference))}
+    if not named:
+        return list(messages)
+    contexts = Context.objects.of(principal).filter(pk__in={found[1] for found in named.values()}, deleted_at=None)
+    said = list(Recorded.objects.filter(context__in=contexts, role=Recorded.Role.AGENT).order_by("index"))
 
+    def resolve(message: Message) -> Message:
+        if (found := named.get(message.reference)) is None:
+            return message
+        answers = (one for one in said if one.context_id.hex == found[1] and one.index >= int(found[2]))
+        row = next(answers, None)
+        return spoken("assistant", _words_in(row)) if row else message
 
-def _resolved(principal: Principal, message: Message) -> Message:
-    found = REFERENCE.fullmatch(message.reference)
-    context = Context.objects.of(principal).filter(pk=found[1], deleted_at=None).first() if found else None
-    if found is None or context is None:
-        return message
-    said = Recorded.objects.filter(context=context, role=Recorded.Role.AGENT, index__gte=int(found[2]))
-    row = said.order_by("index").first()
-    return spoken("assistant", _words_in(row)) if row else message
+    return list(map(resolve, messages))
 
 
 def _words_in(row: Recorded) -> str:
