@@ -108,7 +108,7 @@ async def test_who_waits_holds_no_thread(processes: Processes) -> None:
     waiting = [asyncio.create_task(templating.work_out_async(slow, {})) for _ in range(4)]
     while not all(task.done() for task in waiting):
         ticks += 1
-        assert threading.active_count() == threads
+        assert threading.active_count() <= threads
         await asyncio.sleep(0.001)
     assert all(isinstance(task.exception(), TemplateProblem) for task in waiting)
     assert ticks > 4
