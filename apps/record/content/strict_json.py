@@ -200,11 +200,11 @@ def canonical(value: Any) -> bytes:
 
 
 def digest_of(value: Any) -> str:
-    """SHA-256 of the canonical form, in hexadecimal; of a plain sorted form if an integer is not a double."""
+    """SHA-256 of the canonical form, in hexadecimal. Integers that are no doubles count by their digits."""
     try:
         content = _canonical(value)
     except IntegerDomainError:
-        content = _plain_form(_with_doubles(value))
+        content = rfc8785.dumps(_with_doubles(value, as_text=True))
     return hashlib.sha256(content).hexdigest()
 
 
@@ -231,25 +231,25 @@ def _simple_form(value: Any) -> bytes | None:
     return text.encode()
 
 
-def _plain_form(value: Any) -> bytes:
-    try:
-        return rfc8785.dumps(value)
-    except IntegerDomainError:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+def _with_doubles(value: Any, *, as_text: bool = False) -> Any:
+    """The value with integers that a database made of doubles (1e23 as 100000000000000000000000) as doubles.
 
-
-def _with_doubles(value: Any) -> Any:
-    """The value with integers that a database made of doubles (1e23 as 100000000000000000000000) as doubles."""
+    With `as_text`, other integers that RFC 8785 refuses become texts, which begin with a character that none has.
+    """
     if isinstance(value, dict):
-        return {name: _with_doubles(one) for name, one in value.items()}
+        return {name: _with_doubles(one, as_text=as_text) for name, one in value.items()}
     if isinstance(value, list):
-        return [_with_doubles(one) for one in value]
-    return float(value) if isinstance(value, int) and _is_double(value) else value
+        return [_with_doubles(one, as_text=as_text) for one in value]
+    if not isinstance(value, int) or abs(value) <= LARGEST_EXACT:
+        return value
+    if _is_double(value):
+        return float(value)
+    return f"\0{value}" if as_text else value
 
 
 def _is_double(number: int) -> bool:
     """Is a large integer exactly a double's decimal form?"""
     try:
-        return abs(number) > 2**53 and Decimal(repr(float(number))) == number
+        return abs(number) > LARGEST_EXACT and Decimal(repr(float(number))) == number
     except OverflowError:
         return False
