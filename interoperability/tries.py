@@ -74,7 +74,11 @@ async def outcomes(parley: Stack, slug: str) -> list[Outcome]:
 
 def answer(events: list[StreamResponse]) -> str:
     """The text of a message, or of a task's artifacts, or else of its status."""
-    artifacts = [artifact for event in events for artifact in event.task.artifacts]
-    artifacts += [event.artifact_update.artifact for event in events]
+    texts: dict[str, str] = {}  # by the artifact's id
+    for event in events:
+        texts |= {artifact.artifact_id: text_of(artifact) for artifact in event.task.artifacts}
+        update = event.artifact_update
+        before = texts.get(update.artifact.artifact_id, "") if update.append else ""
+        texts[update.artifact.artifact_id] = before + text_of(update.artifact)
     last = events[-1].status_update.status if events[-1].HasField("status_update") else events[-1].task.status
-    return "".join(map(text_of, artifacts)) or text_of(events[-1].message) or text_of(last.message)
+    return "".join(texts.values()) or text_of(events[-1].message) or text_of(last.message)

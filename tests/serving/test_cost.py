@@ -260,7 +260,8 @@ SLOWER = 2.0
 
 
 @pytest.mark.slow("it compares times, which a busy machine bends")
-def test_neighbor_answers_stay_fast(parley: Parley) -> None:
+@pytest.mark.parametrize("what", places("cost", ["neighbor"]))
+def test_neighbor_answers_stay_fast(what: str, parley: Parley) -> None:
     """Another caller's echo, with four hostile requests at a time beside it, compared with itself alone."""
     key = parley.stack.manage("create_api_key", parley.stack.admin_email).stdout.strip()
     neighbor = httpx.Client(base_url=parley.stack.url, timeout=120)
