@@ -81,7 +81,7 @@ async def test_each_event_of_a_stream_has_its_generation(worker, next_at, echo):
     assert shown["generation"] == events[-1]["generation"]
 
 
-async def test_a_subscription_goes_on_from_the_generation_of_its_task(worker, next_at, asking):
+async def test_subscription_goes_on_from_its_generation(worker, next_at, asking):
     task = await asked(next_at("asking"))
     stream = next_at("asking").stream("SubscribeToTask", {"id": task["id"]})
     first = await anext(stream)
@@ -91,7 +91,7 @@ async def test_a_subscription_goes_on_from_the_generation_of_its_task(worker, ne
     assert [body["generation"] for body in rest] == ["5", "6", "7"], "the answer is the fourth"
 
 
-async def test_a_question_is_an_elicitation_until_it_is_answered(worker, next_at, asking):
+async def test_question_is_elicitation_until_answered(worker, next_at, asking):
     task = await asked(next_at("asking"))
     question = {"id": task["status"]["message"]["messageId"], "metadata": {"slot": "word"}}
     assert task["elicitations"] == [{**question, "state": "ELICITATION_STATE_BLOCKED"}]

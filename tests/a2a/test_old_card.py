@@ -90,7 +90,7 @@ async def test_one_card_can_serve_both_versions(async_client, echo, settings, sw
     assert read_card(both, here) == read_card(new | {"signatures": both["signatures"]}, here), "so does another Parley"
 
 
-async def test_the_card_for_both_is_signed_as_one_and_for_who_knows_only_1_0(async_client, echo):
+async def test_card_for_both_is_signed_twice(async_client, echo):
     both = (await card(async_client, PATH)).json()
     whole, known = both["signatures"]
     keys = await db.run(identity.key_set)

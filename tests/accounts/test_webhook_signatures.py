@@ -134,7 +134,7 @@ def test_unusable_options_are_named(options: dict[str, str], wrong: str):
     assert [name for name, _ in webhook_signatures.option_problems(HMAC, options)] == [wrong]
 
 
-def test_only_senders_that_sign_no_time_are_known_by_their_body():
+def test_senders_without_time_are_known_by_body():
     alone = [name for name in SCHEMES if scheme_of(name).signs_body_alone]
     assert alone == ["github", "sentry", "hmac"]
     assert not scheme_of(HMAC, options={"header": "X", "timestamp_header": "X-Time"}).signs_body_alone

@@ -172,7 +172,7 @@ def test_a_wrong_state_names_the_known():
             as_outcome(value)
 
 
-def test_a_question_of_a_wrong_type_is_said_so():
+def test_question_of_wrong_type_is_refused():
     for name, value in (("slot", {"name": "date"}), ("schema", "object")):
         with pytest.raises(InvalidAnswer, match=f"The {name} of a dict that asks is"):
             as_outcome({"state": "input-required", "message": "When?", name: value})

@@ -199,7 +199,7 @@ def test_a_handler_that_cannot_take_an_answer_is_said_so():
             as_handler(kind)
 
 
-def test_a_slot_of_no_possible_type_is_said_so():
+def test_slot_of_impossible_type_is_refused():
     class Wrong(Flow):
         def on_input_received(self, task, slot: Ask | int): ...
 

@@ -37,7 +37,7 @@ def test_a_wrong_answer_is_news(line, is_news) -> None:
     assert bool(Row(PACKAGES[0], True, judged([line])).unexpected) is is_news
 
 
-def test_what_is_known_not_to_work_is_no_news() -> None:
+def test_known_failures_are_no_news() -> None:
     package = next(package for package in PACKAGES if package.clients_own)
     name, *_ = package.clients_own
     assert Row(package, True, judged([{"tried": name, "error": "no"}])).unexpected == []

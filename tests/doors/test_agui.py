@@ -200,7 +200,7 @@ async def test_a_client_that_leaves_does_not_stop_the_agent(post, speaking, work
     assert task.state == "working"
 
 
-async def test_a_client_that_leaves_stops_its_run_if_set(post, speaking, worker, settings):
+async def test_leaving_client_stops_its_run_if_set(post, speaking, worker, settings):
     settings.AGUI_CANCEL_ON_LEAVE = True
     response = await post(run(user("wait")))
     async with aclosing(response._iterator) as frames:
@@ -210,7 +210,7 @@ async def test_a_client_that_leaves_stops_its_run_if_set(post, speaking, worker,
     assert await until(lambda: Task.objects.filter(state="canceled").first())
 
 
-async def test_a_run_id_may_come_again_in_another_thread(events, speaking, worker):
+async def test_run_id_may_recur_in_another_thread(events, speaking, worker):
     for thread in ("one", "two"):
         assert text(await events({**run(user(thread), thread=thread), "runId": "run-1"})) == thread
 
@@ -241,14 +241,14 @@ async def test_a_result_for_somebody_elses_call_is_words(events, modeled, worker
     assert await db.run(Task.objects.filter(state="input-required").count) == 1
 
 
-async def test_results_of_the_agents_tools_are_not_said_again(events, speaking, worker):
+async def test_results_of_own_tools_are_not_repeated(events, speaking, worker):
     call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
     made = {"id": "a", "role": "assistant", "toolCalls": [call]}
     told = {"id": "t", "role": "tool", "toolCallId": "c", "content": "3 degrees"}
     assert text(await events(run(user("tool"), made, told, user("again")))) == "again"
 
 
-async def test_tools_that_an_agent_does_not_use_are_a_warning(post, speaking, worker):
+async def test_unused_tools_are_a_warning(post, speaking, worker):
     response = await post(run(user("hello"), tools=[TOOL]))
     assert "tools" in response["Warning"]
 

@@ -128,7 +128,7 @@ async def test_answers_have_the_form_that_is_asked_for(client, modeled, worker, 
     assert chatted.choices[0].message.parsed == Place(city="Rome")
 
 
-async def test_an_answer_of_a_form_may_have_a_field_state(client, modeled, worker, endpoint):
+async def test_form_answer_may_have_field_state(client, modeled, worker, endpoint):
     class Address(BaseModel):
         state: str
 

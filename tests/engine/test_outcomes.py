@@ -60,7 +60,7 @@ FILE = {"raw": "eA==", "filename": "x.bin"}
         (Completed([{"text": "Yes."}, FILE], [Artifact.text("answer", "Yes.")]), False),
     ],
 )
-def test_a_message_that_artifacts_have_is_no_status_message(sent, outcome, is_repeated):
+def test_message_in_artifacts_is_no_status_message(sent, outcome, is_repeated):
     held = begin(sent.run)
     finish(held.task, held.message, Ending(held.lease, outcome))
     assert ("message" not in shown(sent)["status"]) is is_repeated

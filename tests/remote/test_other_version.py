@@ -52,7 +52,7 @@ async def test_the_other_version_is_tried_once(old):
     assert learned == ["0.3"]
 
 
-async def test_a_card_of_0_3_may_mean_1_0(old):
+async def test_old_card_may_mean_new_version(old):
     old.sent, old.others = events({"task": task("COMPLETED")}), {}
     async with a2a_client.connect(card_at(old.url, version="0.3", streams=False)) as peer:
         assert await states(peer) == ["TASK_STATE_COMPLETED"]

@@ -115,7 +115,7 @@ async def test_what_the_agent_says_when_it_is_asked_counts(agent, talk):
     assert "could not be confirmed" in str((await db.run(run_of, done)).notes)
 
 
-async def test_an_answer_without_a_status_message_is_there_once(agent, talk):
+async def test_answer_without_status_message_is_kept_once(agent, talk):
     said = {"messageId": "m1", "role": "ROLE_AGENT", "parts": [{"text": "a b c"}]}
     agent.sent = events({"task": task()}, *PIECES, now("COMPLETED"))
     agent.task = task("COMPLETED", artifacts=[artifact("a b c")]) | {"history": [said]}

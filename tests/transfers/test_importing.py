@@ -112,7 +112,7 @@ HUGE_NUMBER = json.dumps(samples.chatgpt("huge")).replace("1700000000.5", "9" * 
         (b"[" + json.dumps(samples.chatgpt()).encode() + b"," + HUGE_NUMBER + b"]", ["huge"]),
     ],
 )
-def test_what_is_no_json_is_named_and_the_rest_is_imported(ada, echo, content, named):
+def test_broken_json_is_named_and_rest_imported(ada, echo, content, named):
     results = import_file(ada.principal, echo, content).results
     assert sorted(one.title for one in results if one.problem) == sorted(named)
     assert [one.outcome for one in results].count("created") == 1

@@ -133,7 +133,7 @@ def test_nobody_is_led_away_by_it_without_consent(bob_browses):
 
 
 @pytest.mark.parametrize("address", ["http://[", "https://[x]/"])
-def test_an_address_that_is_none_leads_to_sign_in(address):
+def test_malformed_address_leads_to_sign_in(address):
     answer = ask(Client(), client_id=DOCUMENT, redirect_uri=address)
     assert (answer.status_code, answer["Location"].partition("?")[0]) == (302, "/sign-in")
 
