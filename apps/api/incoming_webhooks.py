@@ -18,10 +18,10 @@ from apps.api.framework.problems import NotFound
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import AnyValue, Body, Choice, Line, Listing, Shape, Struct, camel, page_of
 from apps.api.framework.views import Endpoint
-from apps.api.messages import MAX_TEXT
 from apps.api.shapes import JSON, optional_timestamp, timestamp
 from apps.automation import incoming, targets
 from apps.automation.models import IncomingEvent, IncomingWebhook
+from apps.record.content.parts import MAX_TEXT
 
 NO_WEBHOOK = "There is no such webhook."
 NO_EVENT = "There is no such event."

@@ -45,7 +45,7 @@ from apps.features.uploads import resumable
 from apps.limits import current as limits
 from apps.record import lineage, lookup
 from apps.record.content import parts
-from apps.record.content.parts import words_of
+from apps.record.content.parts import MAX_TEXT, words_of
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import ContentTypeNotSupported, ContextNotFound, InvalidParams, Refusal, TaskNotFound
 from apps.record.events import EventType
@@ -53,7 +53,6 @@ from apps.record.lineage import artifact_versions
 from apps.record.lookup import NotYourSession, check_may_use, check_may_write, restored
 from apps.record.models import AGENT_CHANGES, Context, Event, Message, Task
 
-MAX_TEXT = 1_000_000  # characters
 PART_KINDS = ("text", "raw", "url", "data")
 DESCRIPTION_FIELDS = {"filename": "filename", "media_type": "mediaType", "metadata": "metadata"}
 

@@ -25,7 +25,7 @@ from apps.api.framework.problems import Conflict, NotFound
 from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, Struct, page_of
 from apps.api.framework.views import Endpoint
-from apps.api.messages import MAX_TEXT, check_media_types, idempotency_key_errors, parts_field
+from apps.api.messages import check_media_types, idempotency_key_errors, parts_field
 from apps.api.plans import find_plan, picture
 from apps.api.shapes import JSON, TaskShape, artifact_key, optional_timestamp, parts_json, question_json, timestamp
 from apps.api.tasks import find_task, tasks_json
@@ -38,7 +38,7 @@ from apps.plans.graphs import plan_at
 from apps.plans.models import PlanRun, Step
 from apps.plans.pictures import gantt_svg, graph_svg
 from apps.plans.progress import Progress, run_gantt, run_graph, shown_task, waiting_reasons
-from apps.record.content.parts import words_of
+from apps.record.content.parts import MAX_TEXT, words_of
 from apps.record.errors import InvalidFields
 from apps.record.models import Artifact, Task, TaskState
 from console.drawing import svg

@@ -24,7 +24,6 @@ from apps.api.framework.schema import documented
 from apps.api.framework.serializers import AnyValue, Body, Choice, Listing, Shape, Struct, page_of
 from apps.api.framework.views import Endpoint
 from apps.api.messages import (
-    MAX_TEXT,
     OutgoingMessage,
     address_message,
     find_session,
@@ -40,6 +39,7 @@ from apps.features.sessions import commands
 from apps.plans.person import waiting_for
 from apps.record import lineage, lookup, wire
 from apps.record.content import json_schema
+from apps.record.content.parts import MAX_TEXT
 from apps.record.errors import TaskNotFound
 from apps.record.execution import Accepted, Run
 from apps.record.models import INTERRUPTED_STATES, Artifact, Context, Task, TaskQuerySet, TaskState

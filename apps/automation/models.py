@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 
 from django.conf import settings
+from django.core.validators import MaxLengthValidator, MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils import timezone
 
@@ -16,6 +17,7 @@ from apps.accounts.models import Workspace
 from apps.accounts.principals import Principal
 from apps.accounts.webhook_signatures import CHOICES
 from apps.agents.models import Agent
+from apps.record.content.parts import MAX_TEXT
 from apps.record.models import Context, Task
 
 
@@ -30,41 +32,62 @@ class Schedule(models.Model):
     """When an agent or a plan starts by itself, as its owner."""
 
     class Kind(models.TextChoices):
-        CRON = "cron", "by a cron expression"
-        INTERVAL = "interval", "at an interval"
-        ONCE = "once"
+        CRON = "cron", "At certain times"
+        INTERVAL = "interval", "At an interval"
+        ONCE = "once", "Once"
 
     class Overlap(models.TextChoices):
-        SKIP = "skip", "skip the new run"
-        QUEUE = "queue", "start the new run when the earlier one has ended"
-        CANCEL = "cancel", "cancel the earlier run"
+        SKIP = "skip", "Skip the new run"
+        QUEUE = "queue", "Wait for the earlier run"
+        CANCEL = "cancel", "Cancel the earlier run"
 
     class CatchUp(models.TextChoices):
-        NONE = "none", "do not run"
-        LAST = "last", "run once, for the newest missed time"
-        ALL = "all", "run for each missed time, up to a limit"
+        NONE = "none", "Do not run"
+        LAST = "last", "Run once"
+        ALL = "all", "Run for each missed time, up to a limit"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="schedules")
-    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="schedules")
-    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="schedules")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="schedules", editable=False
+    )
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="schedules", editable=False)
+    agent = models.ForeignKey(
+        Agent, null=True, on_delete=models.SET_NULL, related_name="schedules", verbose_name="agent or plan"
+    )
     name = models.CharField(max_length=200)
-    text = models.TextField(blank=True, help_text="The message that the agent gets.")
-    inputs = models.JSONField(default=dict, blank=True, help_text="A plan's inputs, or a message's data.")
-    kind = models.CharField(max_length=10, choices=Kind)
-    cron = models.CharField(max_length=200, blank=True)
-    every_seconds = models.PositiveIntegerField(null=True, blank=True)
-    at = models.DateTimeField(null=True, blank=True, help_text="When it runs once, or the interval begins.")
-    time_zone = models.CharField(max_length=64, default="UTC")
-    overlap = models.CharField(max_length=10, choices=Overlap, default=Overlap.SKIP)
-    catch_up = models.CharField(max_length=10, choices=CatchUp, default=CatchUp.LAST)
-    catch_up_limit = models.PositiveSmallIntegerField(default=10)
-    next_at = models.DateTimeField(null=True, blank=True, help_text="The next due time; none: it runs no more.")
-    paused_at = models.DateTimeField(null=True, blank=True)
-    paused_because = models.CharField(max_length=500, blank=True, help_text="Empty if a person paused it.")
-    failures = models.PositiveSmallIntegerField(default=0, help_text="Starts that failed in a row.")
-    sending_until = models.DateTimeField(null=True, blank=True, help_text="Until when one job starts its runs.")
-    created_at = models.DateTimeField(default=timezone.now)
+    text = models.TextField("message", blank=True, validators=[MaxLengthValidator(MAX_TEXT)])
+    inputs = models.JSONField(
+        "data, as JSON", default=dict, blank=True,
+        help_text='A plan\'s inputs, or data that an agent gets with the message, such as {"topic": "energy"}.',
+    )  # fmt: skip
+    kind = models.CharField("when", max_length=10, choices=Kind)
+    cron = models.CharField(
+        "times", max_length=200, blank=True,
+        help_text="Five fields: minute, hour, day of month, month, day of week. Or a name, such as @daily.",
+    )  # fmt: skip
+    every_seconds = models.PositiveIntegerField(
+        "interval", null=True, blank=True, validators=[MinValueValidator(1), MaxValueValidator(2_000_000_000)],
+    )  # fmt: skip
+    at = models.DateTimeField(
+        "date and time", null=True, blank=True,
+        help_text="When it runs once, or from when the interval counts, in the schedule's time zone.",
+    )  # fmt: skip
+    time_zone = models.CharField(max_length=64, default="UTC", help_text="A name such as Europe/Berlin.")
+    overlap = models.CharField("if an earlier run still works", max_length=10, choices=Overlap, default=Overlap.SKIP)
+    catch_up = models.CharField("after the server was down", max_length=10, choices=CatchUp, default=CatchUp.LAST)
+    catch_up_limit = models.PositiveSmallIntegerField(
+        default=10, validators=[MinValueValidator(1), MaxValueValidator(20)], help_text="The most missed times to run."
+    )
+    next_at = models.DateTimeField("next run", null=True, editable=False, help_text="None: it runs no more.")
+    paused_at = models.DateTimeField("paused", null=True, editable=False)
+    paused_because = models.CharField(
+        max_length=500, editable=False, help_text="Why the server or an operator paused it. Empty if its owner did."
+    )
+    failures = models.PositiveSmallIntegerField(
+        default=0, editable=False, help_text="The number of runs in a row that could not start."
+    )
+    sending_until = models.DateTimeField(null=True, editable=False, help_text="Until when one job starts its runs.")
+    created_at = models.DateTimeField("created", default=timezone.now, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = ScheduleQuerySet.as_manager()

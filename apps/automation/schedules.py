@@ -22,6 +22,7 @@ from django.utils import timezone
 
 from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded
+from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.automation import cron, targets
 from apps.automation.models import Schedule, ScheduledRun
 from apps.engine.cancel import cancel_task
@@ -204,6 +205,71 @@ def run_now(schedule: Schedule) -> ScheduledRun:
     start_runs_of(schedule.pk)
     run.refresh_from_db()
     return run
+
+
+def _pause(schedule: Schedule, principal: Principal) -> Schedule:
+    if not pause(schedule, "" if principal.user_id == schedule.owner_id else "An operator paused it."):
+        raise NotNeeded("It is paused already.")
+    return schedule
+
+
+def _resume(schedule: Schedule, principal: Principal) -> Schedule:
+    if not resume(schedule):
+        raise NotNeeded("It is not paused.")
+    return schedule
+
+
+def _delete(schedule: Schedule, principal: Principal) -> Schedule:
+    schedule.delete()
+    return schedule
+
+
+def _told_of(run: ScheduledRun) -> str:
+    return run.reason or ("It waits for an earlier run." if run.state == State.WAITING else "It was started.")
+
+
+PAUSE = Act[Schedule](
+    "pause",
+    "Pause",
+    _pause,
+    "Pause a schedule",
+    "What it has started goes on. What waits is skipped.",
+    lambda _: "Paused.",
+    is_offered=lambda schedule: schedule.paused_at is None,
+    icon="pause",
+)
+RESUME = Act[Schedule](
+    "resume",
+    "Resume",
+    _resume,
+    "Resume a paused schedule",
+    "Times that passed during the pause are not made up for.",
+    lambda _: "Resumed.",
+    is_offered=lambda schedule: schedule.paused_at is not None,
+    icon="play_arrow",
+)
+RUN_NOW = Act[Schedule](
+    "run",
+    "Run now",
+    lambda schedule, principal: run_now(schedule),
+    "Run a schedule now",
+    "This changes no planned run. It starts as the schedule's owner, whose budgets and limits apply. So does the "
+    f"policy for runs that overlap. At most {MOST_WAITING_BY_HAND} such runs wait.",
+    _told_of,
+    starts_work=True,
+    repeats=False,
+    icon="play_circle",
+)
+DELETE = Act[Schedule](
+    "delete",
+    "Delete",
+    _delete,
+    "Delete a schedule and its history",
+    "The tasks that it started stay.",
+    lambda _: "The schedule was deleted. What it started stays.",
+    is_grave=True,
+)
+SCHEDULES = Resource("schedules", "schedule", Schedule, save, (RUN_NOW, PAUSE, RESUME, DELETE), ("agent",))
 
 
 def _content_of(schedule: Schedule) -> dict[str, object]:

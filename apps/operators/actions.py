@@ -20,6 +20,7 @@ from unfold.dataclasses import ActionDialog
 from unfold.decorators import action as page_action
 
 from apps.accounts.models import User
+from apps.accounts.resources import Act, Resource
 from apps.operators import bulk
 from apps.operators.bulk import ACTIONS, AT_ONCE, MOST_ROWS, Doing, Result, RowAction
 from apps.operators.models import BulkAction, BulkRow
@@ -74,9 +75,34 @@ def button(action: RowAction, *, icon: str, url_path: str, dialog: ActionDialog)
 
 
 class ActingAdmin(ConsoleAdmin):
-    """An admin whose lists show the results of their last action, row by row."""
+    """An admin whose lists show the results of their last action, row by row.
+
+    Attributes:
+        resource: what it shows, if people have it too.
+        acts: what operators do to its rows: a button, and an action of the list.
+    """
 
     list_before_template = "admin/console/narrowed.html"
+    resource: ClassVar[Resource[Any] | None] = None
+    acts: ClassVar[tuple[Act[Any], ...]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.resource is None or not cls.acts:
+            return
+        noun = cls.resource.noun
+        for act in cls.acts:
+            action = bulk.register_act(cls.resource, act)
+            title = f"{act.summary.replace(f' a {noun}', f' this {noun}')}?"
+            dialog: ActionDialog = {"title": title, "description": act.effect, "form_submit_text": act.label}
+            setattr(cls, act.name, button(action, icon=act.icon, url_path=act.name, dialog=dialog))
+            setattr(cls, f"{act.name}_selected", list_action(action))
+        cls.operate_permission = action.permission
+        cls.actions_detail = [act.name for act in cls.acts]
+        cls.actions = [f"{act.name}_selected" for act in cls.acts]
+
+    def is_offered(self, action: str, row: Any) -> bool:
+        return all(act.is_offered(row) for act in self.acts if act.name == action)
 
     def act_on_row(self, request: HttpRequest, action: RowAction, key: object) -> Result | None:
         """Act on one row, and tell the operator. None if there is no such row that they may see."""

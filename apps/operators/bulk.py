@@ -25,6 +25,7 @@ from kombu.exceptions import OperationalError
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.models import User
+from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.operators.models import BulkAction, BulkRow
 from apps.record.errors import Kind, Refusal
 from db import sql
@@ -41,10 +42,6 @@ DELETED_AT_ONCE = 5
 WORK = "operators.bulk"
 
 State = BulkAction.State
-
-
-class Skipped(Exception):
-    """There is nothing to do for the row; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class RowAction:
     """What is done to one row.
 
     Attributes:
-        act: does it, and returns what was done, as a sentence. Raises Skipped, Refusal or ValidationError.
+        act: does it, and returns what was done, as a sentence. Raises NotNeeded, Refusal or ValidationError.
         permission: what the operator needs, such as "record.change_task".
         mark: at most 64 characters that change when somebody else acts on the row, such as a fence.
         records: whether `act` writes to the audit itself.
@@ -94,6 +91,27 @@ def register(action: RowAction) -> RowAction:
     return action
 
 
+def register_act(resource: Resource[Any], act: Act[Any]) -> RowAction:
+    """An act of a resource as operators do it: by the permission to change the model."""
+    options = resource.model._meta
+
+    def perform(row: Any, doing: Doing) -> str:
+        if doing.again and not act.repeats:
+            raise NotNeeded(f"It may be done already. See the {resource.noun}.")
+        try:
+            result = act.do(row, doing.operator.principal)
+        except NotNeeded:
+            if not doing.again:
+                raise
+            result = row
+        task = getattr(result, "task_id", None)
+        return act.said(result) + (f" It is task {task}." if task else "")
+
+    permission = f"{options.app_label}.change_{options.model_name}"
+    related = (*resource.related, "owner")
+    return register(RowAction(f"{resource.noun}.{act.name}", act.label, resource.model, permission, perform, related))
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     outcome: BulkRow.Outcome
@@ -104,7 +122,7 @@ def act(action: RowAction, row: Model, doing: Doing) -> Result:
     """Do it to one row, and write the audit and admin's log."""
     try:
         with_note = action.act(row, doing)
-    except Skipped as skipped:
+    except NotNeeded as skipped:
         return Result(BulkRow.Outcome.SKIPPED, str(skipped))
     except ValidationError as error:
         return Result(BulkRow.Outcome.FAILED, " ".join(error.messages))

@@ -24,9 +24,10 @@ from apps.automation import incoming
 from apps.automation.models import IncomingEvent, IncomingWebhook
 from apps.record.content import strict_json
 from apps.record.errors import InvalidFields, Refusal
+from apps.web.resources import ObjectField
 from apps.web.roles import refuse
-from apps.web.schedules import InputsField, is_saved, startable
 from apps.web.shell import as_reader, page, principal_of, reader_view
+from apps.web.targets import startable
 
 MOST_SHOWN = 200  # webhooks
 EVENTS_SHOWN = 50
@@ -86,7 +87,7 @@ class WebhookForm(forms.Form):
         help_text="Such as: Review {{ body.pull_request.html_url }}. Without it, the agent gets the event as data.",
         widget=forms.Textarea({"rows": 3, **CODE}),
     )
-    inputs = InputsField(
+    inputs = ObjectField(
         label="Inputs (JSON)",
         required=False,
         help_text='A plan’s inputs, such as {"topic": "{{ body.title }}"}. An agent gets them beside the message.',
@@ -102,7 +103,7 @@ class WebhookForm(forms.Form):
 
     def __init__(self, user: User, webhook: IncomingWebhook, *data: Any, **options: Any) -> None:
         super().__init__(*data, **options)
-        usable = startable(user.principal, self.initial.get("agent"))
+        usable = startable(user.principal, webhook.agent_id)
         cast("forms.ModelChoiceField[Agent]", self.fields["agent"]).queryset = usable
         if not webhook._state.adding:
             for name in ("scheme", *(() if webhook.scheme == webhook_signatures.HMAC else webhook_signatures.OPTIONS)):
@@ -164,12 +165,22 @@ def edit_webhook(request: HttpRequest, webhook: uuid.UUID | None = None) -> Http
     with as_reader(request):
         found = _find(request, webhook) if webhook else IncomingWebhook()
         form = WebhookForm(user, found, request.POST or None, initial=_initial(request, found))
-        if request.method == "POST" and form.is_valid() and is_saved(user, form, incoming.save, found):
+        if request.method == "POST" and form.is_valid() and _is_saved(user, form, found):
             return redirect("web:webhook", found.pk) if webhook else _webhook_page(request, found, found.secret)
         newest = found.events.order_by("-received_at").first() if webhook else None
         sample = _as_text(newest.body, cut=False) if newest else _as_text(SAMPLE)
         about = {"form": form, "webhook": found if webhook else None, "sample": sample}
         return page(request, "web/webhook_edit.html", **about | {"sample_type": newest.kind if newest else ""})
+
+
+def _is_saved(user: User, form: WebhookForm, webhook: IncomingWebhook) -> bool:
+    try:
+        count_act(user.principal)
+        incoming.save(user.principal, form.fill(webhook))
+    except (Refusal, QuotaExceeded) as refusal:
+        form.refused(refusal)
+        return False
+    return True
 
 
 def _initial(request: HttpRequest, webhook: IncomingWebhook) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 from django.conf import settings
 from django.contrib.admin import ChoicesFieldListFilter, display
 from django.contrib.admin.views.main import ERROR_FLAG
+from django.core.exceptions import FieldDoesNotExist
 from django.core.paginator import Paginator
 from django.db import DataError, ProgrammingError, transaction
-from django.db.models import Model, Q, QuerySet, UUIDField
+from django.db.models import DateTimeField, ForeignKey, JSONField, Model, Q, QuerySet, UUIDField
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.functional import cached_property
 from django.utils.module_loading import import_string
@@ -196,6 +197,7 @@ class ReadOnlyAdmin(ConsoleAdmin):
         id_lookups: lookups of UUID columns to search.
         link_filters: URL lookups of other pages' links: label, and the row's model.
         filters_newest: whether filters, as words do, look only at the NEWEST rows by the list's order.
+        tones: of the values of the field `state`.
     """
 
     NEWEST = 50_000
@@ -211,6 +213,23 @@ class ReadOnlyAdmin(ConsoleAdmin):
     id_lookups: ClassVar[tuple[str, ...]] = ("pk",)
     link_filters: ClassVar[dict[str, tuple[str, type[Model]]]] = {}
     list_before_template = "admin/console/narrowed.html"
+    tones: ClassVar[Mapping[Any, Tone]] = {}
+
+    def __init__(self, model: type[Model], admin_site: Any) -> None:
+        """Fields that are named alone are shown by their type. The first of the list leads to the row's page."""
+        super().__init__(model, admin_site)
+        first, *others = self.list_display
+        self.list_display: Any = (self._cell(first, is_link=True), *map(self._cell, others))
+        if self.fields:
+            self.fields: Any = tuple(map(self._cell, self.fields))
+
+    def _cell(self, name: Any, *, is_link: bool = False) -> Any:
+        if not isinstance(name, str) or hasattr(self, name):
+            return name
+        try:
+            return cell_of(self.model._meta.get_field(name), self.tones, is_link=is_link)
+        except FieldDoesNotExist:
+            return name
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         return lookup in self.link_filters or super().lookup_allowed(lookup, value, request)
@@ -342,6 +361,20 @@ def count_cell(
 ) -> Column:
     """A count, as a link to the rows."""
     return column(title, lambda row: cells.count_link(count(row), model, **{lookup: row.pk}), ordering)
+
+
+def cell_of(field: Any, tones: Mapping[Any, Tone], *, is_link: bool = False) -> Any:
+    """The cell of a model's field, by its type; the field's name where Django's own cell is right."""
+    title = str(field.verbose_name)
+    if is_link:
+        return page_link(field.name, title)
+    if field.name == "state" and tones:
+        return state_cell(field.name, tones)
+    if isinstance(field, DateTimeField):
+        return time_cell(field.name, title.removesuffix(" at"))
+    if isinstance(field, ForeignKey):
+        return related_cell(field.name, title)
+    return json_cell(field.name) if isinstance(field, JSONField) else field.name
 
 
 def state_cell(field: str, tones: Mapping[Any, Tone], title: str = "state") -> Column:

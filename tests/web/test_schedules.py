@@ -47,7 +47,7 @@ def test_a_time_is_in_the_schedules_zone_and_comes_back_as_it_was_typed(ada_brow
     [
         ({"cron": "often"}, "cron"),
         ({"cron": "0 0 31 2 *"}, "cron"),
-        ({"kind": "interval"}, "minutes"),
+        ({"kind": "interval"}, "every_seconds"),
         ({"kind": "once"}, "at"),
         ({"time_zone": "Nowhere"}, "time_zone"),
         ({"agent": "absent"}, "agent"),
@@ -107,7 +107,7 @@ def test_an_agent_gets_data_as_json_and_nothing_tells_of_agents_that_one_may_not
 
 
 def test_the_form_shows_the_next_runs_before_it_is_complete(ada_browser):
-    shown = ada_browser.post("/schedules/preview", {"kind": "interval", "minutes": 30, "time_zone": "UTC"})
+    shown = ada_browser.post("/schedules/preview", {"kind": "interval", "every_seconds": 30, "time_zone": "UTC"})
     assert len(shown.context["next_runs"]) == 5
     assert ada_browser.post("/schedules/preview", {"kind": "cron", "cron": "x", "time_zone": "UTC"}).context["problems"]
 
@@ -141,6 +141,6 @@ def test_only_listed_agents_are_offered(ada_browser, made, echo):
 
 
 def test_fields_of_other_kinds_do_not_count(ada_browser, echo):
-    hidden = {"kind": "interval", "minutes": "90", "cron": "never", "at": ""}
+    hidden = {"kind": "interval", "every_seconds": "90", "cron": "never", "at": ""}
     ada_browser.post("/schedules/new", FIELDS | hidden)
     assert (Schedule.objects.get().every_seconds, Schedule.objects.get().cron) == (5400, "")

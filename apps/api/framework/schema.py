@@ -108,6 +108,13 @@ class Cookie(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
         return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME, "description": words}
 
 
+LIMITS = frozenset({"readOnly", "maxLength", "minLength", "maximum", "minimum"})
+
+
+def _unlimited(about: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in about.items() if name not in LIMITS}
+
+
 class Operations(AutoSchema):
     """Reads what `documented` declares."""
 
@@ -115,7 +122,7 @@ class Operations(AutoSchema):
         raise NotImplementedError(f"{self.view} {self.method} is not documented")
 
     def get_description(self) -> str:  # type: ignore[override]
-        handler = getattr(self.view, self.method.lower(), None)
+        handler = getattr(self.view, getattr(self.view, "action", self.method.lower()), None)
         return inspect.getdoc(handler) or ""
 
     def get_tags(self) -> list[str]:
@@ -123,8 +130,11 @@ class Operations(AutoSchema):
         return [self.path.removeprefix("/api/v1/").partition("/")[0]]
 
     def _map_basic_serializer(self, serializer: Any, direction: Any) -> Any:
-        """Strict serializers accept no other properties."""
+        """Strict serializers accept no other properties. What is shown has no limits, and all of it is there."""
         mapped = super()._map_basic_serializer(serializer, direction)  # type: ignore[no-untyped-call]
+        if direction == "response" and isinstance(serializer, serializers.ModelSerializer):
+            shown = {name: _unlimited(about) for name, about in mapped["properties"].items()}
+            return {**mapped, "properties": shown, "required": sorted(shown)}
         return {**mapped, "additionalProperties": False} if isinstance(serializer, Strict) else mapped
 
 

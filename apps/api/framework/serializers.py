@@ -6,6 +6,7 @@ faster; tests compare both.
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import re
 from collections.abc import Iterable, Mapping
@@ -14,10 +15,11 @@ from typing import Any
 from django.conf import settings
 from django.http import QueryDict
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema_field
+from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
+from apps.record import wire
 from apps.record.content import strict_json
 
 UNKNOWN = "Unknown field."
@@ -56,8 +58,9 @@ class Strict(serializers.Serializer[Any]):
     # refuses unknown fields
 
     def to_internal_value(self, data: Any) -> Any:
-        if isinstance(data, Mapping) and (unknown := [name for name in data if name not in self.fields]):
-            raise ValidationError({name: [unknown_field(str(name), self.fields)] for name in unknown[:20]})
+        known = {name for name, field in self.fields.items() if not field.read_only}
+        if isinstance(data, Mapping) and (unknown := [name for name in data if name not in known]):
+            raise ValidationError({name: [unknown_field(str(name), known)] for name in unknown[:20]})
         return super().to_internal_value(data)
 
 
@@ -164,10 +167,26 @@ class Line(serializers.CharField):
         return text
 
 
+class Text(serializers.CharField):
+    """Text of any lines, as it was written."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"trim_whitespace": False, **options})
+
+
+class Moment(serializers.DateTimeField):
+    """A time, shown to the millisecond."""
+
+    def to_representation(self, value: datetime.datetime) -> str:
+        return wire.timestamp(value)
+
+
 def page_of(shape: type[Shape]) -> type[Shape]:
     fields = {
         "items": shape(many=True),
         "next_cursor": serializers.CharField(help_text="The `cursor` of the next page. Empty on the last page."),
         "__doc__": "",
     }
-    return type(f"{shape.__name__.removesuffix('Shape')}Page", (Shape,), fields)
+    made = type(f"{shape.__name__.removesuffix('Shape')}Page", (Shape,), fields)
+    page: type[Shape] = extend_schema_serializer(many=False)(made)
+    return page

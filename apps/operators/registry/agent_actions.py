@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from apps.accounts.resources import NotNeeded
 from apps.agents.models import Agent, AgentStats
 from apps.engine import activity
 from apps.features.health import monitoring
 from apps.installation.models import Activity, Operation
-from apps.operators.bulk import Doing, RowAction, Skipped, register
+from apps.operators.bulk import Doing, RowAction, register
 from apps.remote import registration
 from apps.remote.models import Checkup, RemoteAgent
 from db.sql import database_time
@@ -21,13 +22,13 @@ DONE = {Activity.ACTIVE: "Resumed.", Activity.PAUSED: "Paused.", Activity.DRAINI
 
 def _set(wanted: Activity, agent: Agent, doing: Doing) -> str:
     if not activity.set_activity(agent, wanted) and not doing.again:
-        raise Skipped(f"It is {wanted.label.lower()} already.")
+        raise NotNeeded(f"It is {wanted.label.lower()} already.")
     return DONE[wanted]
 
 
 def _set_all(wanted: Activity, _: Operation, doing: Doing) -> str:
     if not activity.set_activity_of_all(wanted, doing.operator) and not doing.again:
-        raise Skipped(f"All agents are {wanted.label.lower()} already.")
+        raise NotNeeded(f"All agents are {wanted.label.lower()} already.")
     return DONE[wanted]
 
 
@@ -44,7 +45,7 @@ def _check(agent: Agent, _: Doing) -> str:
 def _approve(remote: RemoteAgent, doing: Doing) -> str:
     version = remote.proposed
     if not remote.has_proposal or version is None:
-        raise Skipped("Its card has no change to approve.")
+        raise NotNeeded("Its card has no change to approve.")
     registration.approve_card(remote.agent, doing.operator, version)
     return f"Approved version {version.number}."
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from django.contrib import admin
 from django.contrib.admin import display
 from django.utils.safestring import SafeString
+from unfold.dataclasses import ActionDialog
 
+from apps.accounts.resources import NotNeeded
 from apps.automation import incoming
 from apps.automation.models import IncomingEvent, IncomingWebhook
 from apps.operators import columns
 from apps.operators.actions import ActingAdmin, button, list_action
-from apps.operators.bulk import Doing, RowAction, Skipped, register
-from apps.operators.work.schedules import dialog
+from apps.operators.bulk import Doing, RowAction, register
 from console import cells
 from console.admin import ReadOnlyAdmin, column, json_cell, page_link, related_cell, state_cell, time_cell
 from console.cells import Tone
@@ -27,23 +28,27 @@ EVENT_TONES = {
 
 def _pause(webhook: IncomingWebhook, doing: Doing) -> str:
     if webhook.paused_at is not None and not doing.again:
-        raise Skipped("It is paused already.")
+        raise NotNeeded("It is paused already.")
     incoming.pause(webhook)
     return "Paused."
 
 
 def _resume(webhook: IncomingWebhook, doing: Doing) -> str:
     if webhook.paused_at is None and not doing.again:
-        raise Skipped("It is not paused.")
+        raise NotNeeded("It is not paused.")
     incoming.resume(webhook)
     return "Resumed."
 
 
 def _send_again(event: IncomingEvent, doing: Doing) -> str:
     if doing.again:
-        raise Skipped("It may have been sent already. See the webhook's events.")
+        raise NotNeeded("It may have been sent already. See the webhook's events.")
     incoming.send_again(event)
     return "Sent again."
+
+
+def dialog(title: str, description: str, button_text: str) -> ActionDialog:
+    return {"title": title, "description": description, "form_submit_text": button_text}
 
 
 PAUSE = register(RowAction("webhook.pause", "Pause", IncomingWebhook, CHANGE, _pause, ("agent",)))

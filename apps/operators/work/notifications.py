@@ -6,11 +6,12 @@ from django.contrib import admin
 from django.contrib.admin import display
 from django.utils.safestring import SafeString
 
+from apps.accounts.resources import NotNeeded
 from apps.features.notifications import sending
 from apps.features.notifications.models import Channel, Notification
 from apps.operators import columns
 from apps.operators.actions import button, list_action
-from apps.operators.bulk import Doing, RowAction, Skipped, register
+from apps.operators.bulk import Doing, RowAction, register
 from apps.operators.lists import ListAdmin
 from apps.record.models import Context
 from console import cells
@@ -31,7 +32,7 @@ def _send_again(row: Notification, doing: Doing) -> str:
     if row.state == State.WAITING and doing.again:
         return "Queued to be sent again."
     if row.state != State.FAILED or not sending.retry([row.pk]):
-        raise Skipped("Only notifications that were given up can be sent again.")
+        raise NotNeeded("Only notifications that were given up can be sent again.")
     return "Queued to be sent again."
 
 

@@ -17,11 +17,12 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
+from apps.accounts.resources import NotNeeded
 from apps.engine import cancel
 from apps.engine.claim import give_back
 from apps.engine.delegation import principal_of
 from apps.engine.send import accept_and_publish, run_again
-from apps.operators.bulk import Doing, RowAction, Skipped, register
+from apps.operators.bulk import Doing, RowAction, register
 from apps.record.content.rendering import summarize_parts
 from apps.record.errors import InvalidParams
 from apps.record.events import JSON
@@ -37,7 +38,7 @@ def _cancel(task: Task, doing: Doing) -> str:
     if task.state == TaskState.CANCELED and doing.again:
         return "Canceled."
     if task.is_finished:
-        raise Skipped(f"It had ended: {task.state}.")
+        raise NotNeeded(f"It had ended: {task.state}.")
     cancel.cancel_task(task)
     return "Canceled."
 
@@ -60,9 +61,9 @@ def _give_run_back(run: Run, doing: Doing) -> str:
     if doing.again and _mark_of_run(run) != doing.before:
         return "Queued again."
     if run.state == Run.State.QUEUED:
-        raise Skipped("It is in the queue already.")
+        raise NotNeeded("It is in the queue already.")
     if run.state != Run.State.RUNNING:
-        raise Skipped("No worker has it.")
+        raise NotNeeded("No worker has it.")
     return f"Taken from {give_back(run.pk, run.fence)} and queued again."
 
 
@@ -75,7 +76,7 @@ def _mark_of_newest_run(task: Task) -> str:
 
 
 def _no_run() -> str:
-    raise Skipped("No worker has it.")
+    raise NotNeeded("No worker has it.")
 
 
 OF_TASK = ("context", "agent", "owner")

@@ -12,9 +12,10 @@ from django.utils.safestring import SafeString
 from apps.a2a.http import V0_3, V1_0
 from apps.a2a.models import Delivery, PushConfig
 from apps.a2a.webhooks import retry_deliveries
+from apps.accounts.resources import NotNeeded
 from apps.operators import columns
 from apps.operators.actions import button, list_action
-from apps.operators.bulk import Doing, RowAction, Skipped, register
+from apps.operators.bulk import Doing, RowAction, register
 from apps.operators.lists import ListAdmin
 from apps.record.models import Event, Task
 from console import cells
@@ -33,7 +34,7 @@ def _send_again(delivery: Delivery, doing: Doing) -> str:
     if delivery.state == Delivery.State.WAITING and doing.again:
         return "Queued to be sent again."
     if delivery.state != Delivery.State.DEAD or not retry_deliveries([delivery.pk]):
-        raise Skipped("Only deliveries that were given up can be sent again.")
+        raise NotNeeded("Only deliveries that were given up can be sent again.")
     return "Queued to be sent again."
 
 

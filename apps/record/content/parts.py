@@ -17,6 +17,7 @@ import filetype
 from agentkit.messages import guessed_media_type
 
 JSON = dict[str, Any]
+MAX_TEXT = 1_000_000  # characters of a text that an interface takes
 ESSENCE = re.compile(r"[a-z0-9][\w.+-]*/[a-z0-9][\w.+-]*", re.ASCII)
 
 

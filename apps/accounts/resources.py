@@ -1,0 +1,92 @@
+"""What people own and do, declared once: the client API, pages, admin and commands are made from it.
+
+A *resource* is a model with a service that saves it. An *act* is one thing that is done to one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Model, QuerySet
+
+from apps.accounts.principals import Principal
+from apps.accounts.quotas import count_act
+
+
+class NotNeeded(Exception):
+    """There is nothing to do for the row. The text says why."""
+
+
+@dataclass(frozen=True)
+class Act[Row: Model]:
+    """Something that is done to one row.
+
+    Attributes:
+        name: in addresses and commands, such as "pause".
+        label: of its button.
+        do: does it, and returns the row that it leads to. Raises NotNeeded, errors.Refusal, QuotaExceeded.
+        summary: what it does, for the reference of the API.
+        effect: what follows, in a sentence or two.
+        said: what the caller is told, by what `do` returned.
+        is_offered: whether the row's pages offer it.
+        starts_work: whether it counts as a start of work of the caller.
+        repeats: whether it may be done again after a try that was interrupted.
+        is_grave: whether it cannot be undone.
+        icon: of its button in admin.
+    """
+
+    name: str
+    label: str
+    do: Callable[[Row, Principal], Model]
+    summary: str
+    effect: str
+    said: Callable[[Any], str]
+    is_offered: Callable[[Row], bool] = lambda row: True
+    starts_work: bool = False
+    repeats: bool = True
+    is_grave: bool = False
+    icon: str = ""
+
+    def perform(self, principal: Principal, row: Row) -> Model:
+        """Do it for a caller who may. Raises what `do` raises."""
+        if self.starts_work:
+            count_act(principal)
+        return self.do(row, principal)
+
+
+@dataclass(frozen=True)
+class Resource[Row: Model]:
+    """A model whose rows belong to people.
+
+    Attributes:
+        name: in addresses, such as "schedules".
+        noun: one of them, such as "schedule".
+        save: checks and saves a new or a changed row of a caller. Raises errors.Refusal.
+        acts: what is done to one row.
+        related: relations that all faces show.
+        order: of lists.
+    """
+
+    name: str
+    noun: str
+    model: type[Row]
+    save: Callable[[Principal, Row], Row]
+    acts: tuple[Act[Row], ...] = ()
+    related: tuple[str, ...] = ()
+    order: tuple[str, ...] = ("-created_at", "-id")
+
+    def visible_to(self, principal: Principal) -> QuerySet[Row]:
+        rows: Any = self.model._default_manager
+        found: QuerySet[Row] = rows.visible_to(principal).select_related(*self.related).order_by(*self.order)
+        return found
+
+    def store(self, principal: Principal, row: Row) -> Row:
+        """Save a row; a new one counts as a start of work. Raises what `save` raises, and QuotaExceeded."""
+        if row._state.adding:
+            count_act(principal)
+        return self.save(principal, row)
+
+    def act(self, name: str) -> Act[Row] | None:
+        return next((one for one in self.acts if one.name == name), None)

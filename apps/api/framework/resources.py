@@ -1,0 +1,174 @@
+"""Endpoints and shapes that are made from models: a shape names its fields, a viewset its resource.
+
+For what is read now and then. Hot reads have writers by hand (`shapes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import wraps
+from typing import Any, ClassVar
+
+from asgiref.sync import markcoroutinefunction
+from django.db import models
+from django.db.models import QuerySet
+from django.urls import URLPattern, path
+from drf_spectacular.utils import OpenApiExample, extend_schema_serializer
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSetMixin
+
+from apps.accounts.resources import Act, NotNeeded, Resource
+from apps.api.framework.problems import NotFound
+from apps.api.framework.schema import documented
+from apps.api.framework.serializers import Body, Choice, Line, Listing, Moment, Struct, Text, page_of
+from apps.api.framework.views import Endpoint
+
+JSON = dict[str, Any]
+DELETE = "delete"
+
+
+class ModelShape(Body, serializers.ModelSerializer[Any]):
+    # a row: what is editable in the model is taken, everything is shown
+
+    serializer_field_mapping: ClassVar[
+        dict[type[models.Field[Any, Any]], type[serializers.Field[Any, Any, Any, Any]]]
+    ] = {
+        **serializers.ModelSerializer.serializer_field_mapping,
+        models.CharField: Line,
+        models.TextField: Text,
+        models.JSONField: Struct,
+        models.DateTimeField: Moment,
+    }
+    serializer_choice_field = Choice
+
+    def get_fields(self) -> dict[str, Any]:
+        fields = super().get_fields()
+        for field in fields.values():
+            field.label = ""  # the reference has no titles
+        return fields
+
+
+class RequestShape(ModelShape):
+    # a body: only what callers may set, and null only where the model takes a blank
+
+    def get_fields(self) -> dict[str, Any]:
+        fields = {name: field for name, field in super().get_fields().items() if not field.read_only}
+        for name, field in fields.items():
+            field.allow_null &= self.Meta.model._meta.get_field(field.source or name).blank  # type: ignore[attr-defined]
+        return fields
+
+
+class PartialShape(RequestShape):
+    """Only the fields to change."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "partial": True})
+
+
+class ResourceViewSet(ViewSetMixin, Endpoint):
+    """Lists, creates, retrieves, changes and deletes a caller's rows, and performs their acts.
+
+    Attributes:
+        shape: of a row.
+        answers: shapes of rows of other models that acts lead to, by the act's name.
+        notes: descriptions of operations in the reference, by name.
+        refuses: further statuses of operations in the reference, by name.
+        examples: of a body that creates a row.
+    """
+
+    resource: ClassVar[Resource[Any]]
+    shape: ClassVar[type[ModelShape]]
+    answers: ClassVar[Mapping[str, type[ModelShape]]] = {}
+    notes: ClassVar[Mapping[str, str]] = {}
+    refuses: ClassVar[Mapping[str, Sequence[int]]] = {}
+    examples: ClassVar[Sequence[OpenApiExample]] = ()
+    new: ClassVar[type[ModelShape]]
+    changed: ClassVar[type[ModelShape]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Each operation is a method of the class, with what the reference says of it."""
+        super().__init_subclass__(**options)
+        it, one = cls.resource, f"a {cls.resource.noun}"
+        cls.new, cls.changed = (
+            extend_schema_serializer(component_name=name)(type(name, (base, cls.shape), {"__doc__": base.__doc__}))
+            for name, base in ((f"New{it.model.__name__}", RequestShape), (f"Changed{it.model.__name__}", PartialShape))
+        )
+        row = {200: cls.shape}
+        cls._declare("list", f"List your {it.name}, newest first", query=Listing, answers={200: page_of(cls.shape)})
+        cls._declare("create", f"Create {one}", body=cls.new, answers={201: cls.shape}, examples=cls.examples)
+        cls._declare("retrieve", f"Retrieve {one}", answers=row)
+        cls._declare("update", f"Change {one}", body=cls.changed, answers=row)
+        for act in it.acts:
+            answers = {204: None} if act.name == DELETE else {200: cls.answers.get(act.name, cls.shape)}
+            cls._declare(act.name, act.summary, act=act, answers=answers)
+
+    @classmethod
+    def _declare(cls, name: str, summary: str, *, act: Act[Any] | None = None, **about: Any) -> None:
+        handler = getattr(ResourceViewSet, "act" if act else name)
+
+        @wraps(handler)
+        def operation(self: ResourceViewSet, request: Request, **key: Any) -> Response:
+            answer: Response = handler(self, request, act, **key) if act else handler(self, request, **key)
+            return answer
+
+        operation.__doc__ = act.effect if act else cls.notes.get(name, "")
+        refuses = cls.refuses.get(name, ())
+        setattr(cls, name, documented(f"{cls.resource.name}_{name}", summary, refuses=refuses, **about)(operation))
+
+    def list(self, request: Request) -> Response:
+        return self.listed(self.resource.visible_to(self.principal), self.shape, self.resource.name)
+
+    def create(self, request: Request) -> Response:
+        return Response(self._saved(self.resource.model(), self.body(self.new)), status=201)
+
+    def retrieve(self, request: Request, **key: Any) -> Response:
+        return Response(self.shape(self.find(**key)).data)
+
+    def update(self, request: Request, **key: Any) -> Response:
+        return Response(self._saved(self.find(**key), self.body(self.changed)))
+
+    def act(self, request: Request, act: Act[Any], **key: Any) -> Response:
+        row = result = self.find(**key)
+        with suppress(NotNeeded):
+            result = act.perform(self.principal, row)
+        if act.name == DELETE:
+            return Response(status=204)
+        return Response(self.answers[act.name](result).data if result is not row else self.shape(self.find(**key)).data)
+
+    def listed(self, rows: QuerySet[Any], shape: type[ModelShape], *bound: Any) -> Response:
+        """A page of rows, in their order."""
+        order = tuple(map(str, rows.query.order_by))
+        return self.page(rows, order, self.query(Listing), lambda found: shape(found, many=True).data, *bound)
+
+    def find(self, **key: Any) -> Any:
+        """Raises NotFound."""
+        found = self.resource.visible_to(self.principal).filter(pk=key[self.resource.noun]).first()
+        if found is None:
+            raise NotFound(f"There is no such {self.resource.noun}.")
+        return found
+
+    def _saved(self, row: Any, asked: JSON) -> JSON:
+        for name, value in asked.items():
+            setattr(row, name, value)
+        return self.shape(self.resource.store(self.principal, row)).data
+
+    @classmethod
+    def urls(cls) -> Sequence[URLPattern]:
+        """The addresses of its operations."""
+        it = cls.resource
+        one = f"{it.name}/<uuid:{it.noun}>"
+        acts = [act.name for act in it.acts if act.name != DELETE]
+        delete = {"delete": DELETE} if it.act(DELETE) else {}
+        return [
+            path(it.name, cls.at(get="list", post="create"), name=it.name),
+            path(one, cls.at(get="retrieve", patch="update", **delete), name=it.noun),
+            *(path(f"{one}/{name}", cls.at(post=name), name=f"{it.noun}-{name}") for name in acts),
+        ]
+
+    @classmethod
+    def at(cls, **operations: str) -> Any:
+        """The view of an address: its operations by HTTP method."""
+        return markcoroutinefunction(cls.as_view({**operations}))
