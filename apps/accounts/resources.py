@@ -63,7 +63,7 @@ class Resource[Row: Model]:
     Attributes:
         name: in addresses, such as "schedules".
         noun: one of them, such as "schedule".
-        save: checks and saves a new or a changed row of a caller. Raises errors.Refusal.
+        save: checks and saves a new or a changed row of a caller, if people write them. Raises errors.Refusal.
         acts: what is done to one row.
         related: relations that all faces show.
         order: of lists.
@@ -72,10 +72,15 @@ class Resource[Row: Model]:
     name: str
     noun: str
     model: type[Row]
-    save: Callable[[Principal, Row], Row]
+    save: Callable[[Principal, Row], Row] | None = None
     acts: tuple[Act[Row], ...] = ()
     related: tuple[str, ...] = ()
     order: tuple[str, ...] = ("-created_at", "-id")
+
+    @property
+    def title(self) -> str:
+        """Of the page that lists them."""
+        return str(self.model._meta.verbose_name_plural).capitalize()
 
     def visible_to(self, principal: Principal) -> QuerySet[Row]:
         rows: Any = self.model._default_manager
@@ -84,6 +89,7 @@ class Resource[Row: Model]:
 
     def store(self, principal: Principal, row: Row) -> Row:
         """Save a row; a new one counts as a start of work. Raises what `save` raises, and QuotaExceeded."""
+        assert self.save is not None
         if row._state.adding:
             count_act(principal)
         return self.save(principal, row)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Sequence
 from typing import Any
 
 from django.urls import path
@@ -15,16 +13,14 @@ from rest_framework.response import Response
 import db
 from apps.accounts import quotas, webhook_signatures
 from apps.api.framework.problems import NotFound
+from apps.api.framework.resources import ModelShape, PartialShape, RequestShape, ResourceViewSet
 from apps.api.framework.schema import documented
-from apps.api.framework.serializers import AnyValue, Body, Choice, Line, Listing, Shape, Struct, camel, page_of
+from apps.api.framework.serializers import AnyValue, Body, Choice, Line, Shape, Struct, camel
 from apps.api.framework.views import Endpoint
-from apps.api.shapes import JSON, optional_timestamp, timestamp
-from apps.automation import incoming, targets
+from apps.api.targets import Target
+from apps.automation import incoming
 from apps.automation.models import IncomingEvent, IncomingWebhook
-from apps.record.content.parts import MAX_TEXT
 
-NO_WEBHOOK = "There is no such webhook."
-NO_EVENT = "There is no such event."
 EXAMPLE = {
     "name": "Pull requests",
     "agent": "reviewer",
@@ -32,7 +28,6 @@ EXAMPLE = {
     "onlyIf": "event.type == 'pull_request' and body.action == 'opened'",
     "text": "Review {{ body.pull_request.html_url }}",
 }
-NAMES = "It may use `body`, `headers` (by lower-case names), `event.id` and `event.type`."
 
 
 @extend_schema_serializer(component_name="WebhookSignature")
@@ -51,44 +46,70 @@ class Signature(Body):
     )  # fmt: skip
 
 
-class Templates(Body):
-    agent = Line(max_length=63, help_text="The slug of the agent or the plan.")
-    text = serializers.CharField(
-        required=False, max_length=MAX_TEXT, allow_blank=True, trim_whitespace=False,
-        help_text=f"The template (Jinja) of the message. {NAMES}",
-    )  # fmt: skip
-    inputs = Struct(
-        required=False,
-        help_text="A plan's inputs, or data that an agent gets with the text. Its texts are templates, too.",
-    )
+class StoredSignature(Struct):
+    def to_representation(self, value: Any) -> Any:
+        return {camel(name): option for name, option in value.items()}
+
+
+class Address(serializers.URLField):
+    def get_attribute(self, instance: IncomingWebhook) -> str:
+        return incoming.address_of(instance)
+
+
+@extend_schema_serializer(component_name="IncomingWebhook")
+class IncomingWebhookShape(ModelShape):
+    """An address at which events of another system start an agent or a plan, as you."""
+
+    address = Address(read_only=True, help_text="Where the sender posts its events.")
+    agent = Target()
+    signature = StoredSignature(allow_null=True, read_only=True, help_text="Only of the scheme `hmac`.")
+
+    class Meta:
+        model = IncomingWebhook
+        fields: tuple[str, ...] = (
+            "id", "name", "address", "agent", "scheme", "signature", "text", "inputs", "only_if", "paused_at",
+            "last_event_at", "old_secret_until", "created_at", "updated_at",
+        )  # fmt: skip
+
+
+@extend_schema_serializer(component_name="IncomingWebhookWithSecret")
+class WebhookWithSecretShape(IncomingWebhookShape):
+    secret = serializers.CharField(read_only=True, help_text="Shown only now.")
+
+    class Meta(IncomingWebhookShape.Meta):
+        fields = (*IncomingWebhookShape.Meta.fields, "secret")
+
+
+def _secret() -> Line:
+    words = "The sender's own. By default one is made."
+    return Line(required=False, max_length=500, allow_blank=True, help_text=words)
+
+
+class Templates(RequestShape):
+    agent = Target()
     signature = Signature(required=False, help_text="How the sender signs; only of the scheme `hmac`.")
-    only_if = Line(
-        required=False, max_length=1000, allow_blank=True,
-        help_text=f"An expression: events for which it does not hold start nothing. {NAMES}",
-    )  # fmt: skip
+
+    class Meta:
+        model = IncomingWebhook
+        fields: tuple[str, ...] = ("agent", "text", "inputs", "signature", "only_if")
 
 
 class NewWebhook(Templates):
-    name = Line()
-    scheme = Choice(webhook_signatures.CHOICES, help_text="How the sender shows that it knows the secret.")
-    secret = Line(
-        required=False, max_length=500, allow_blank=True, help_text="The sender's own. By default one is made."
-    )
+    secret = _secret()
+
+    class Meta(Templates.Meta):
+        fields = (*Templates.Meta.fields, "name", "scheme", "secret")
 
 
-class ChangedWebhook(Templates):
+class ChangedWebhook(PartialShape, Templates):
     """Only the fields to change."""
 
-    name = Line()
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{**options, "partial": True})
+    class Meta(Templates.Meta):
+        fields = (*Templates.Meta.fields, "name")
 
 
 class NewSecret(Body):
-    secret = Line(
-        required=False, max_length=500, allow_blank=True, help_text="The sender's own. By default one is made."
-    )
+    secret = _secret()
 
 
 class Sample(Templates):
@@ -96,51 +117,28 @@ class Sample(Templates):
     headers = Struct(required=False, help_text="The event's headers.")
     type = Line(required=False, allow_blank=True, max_length=200, help_text="What happened, as the sender names it.")
 
-
-@extend_schema_serializer(component_name="IncomingWebhook")
-class IncomingWebhookShape(Shape):
-    """An address at which events of another system start an agent or a plan, as you."""
-
-    id = serializers.UUIDField()
-    name = serializers.CharField()
-    address = serializers.URLField(help_text="Where the sender posts its events.")
-    agent = serializers.CharField(allow_null=True, help_text="The slug. Null if the agent was deleted.")
-    scheme = serializers.ChoiceField(webhook_signatures.CHOICES)
-    signature = Struct(allow_null=True, help_text="Only of the scheme `hmac`.")
-    text = serializers.CharField()
-    inputs = Struct()
-    only_if = serializers.CharField()
-    paused_at = serializers.DateTimeField(allow_null=True)
-    last_event_at = serializers.DateTimeField(allow_null=True)
-    old_secret_until = serializers.DateTimeField(
-        allow_null=True, help_text="Until when the secret before counts as well."
-    )
-    created_at = serializers.DateTimeField()
-    updated_at = serializers.DateTimeField()
-
-
-@extend_schema_serializer(component_name="IncomingWebhookWithSecret")
-class IncomingWebhookWithSecretShape(IncomingWebhookShape):
-    secret = serializers.CharField(help_text="Shown only now.")
+    class Meta(Templates.Meta):
+        fields = (*Templates.Meta.fields, "body", "headers", "type")
 
 
 @extend_schema_serializer(component_name="IncomingEvent")
-class IncomingEventShape(Shape):
+class IncomingEventShape(ModelShape):
     """An event that came in."""
 
-    id = serializers.UUIDField()
-    event_id = serializers.CharField(help_text="The sender's id.")
-    type = serializers.CharField(help_text="What happened, as the sender names it.")
-    state = serializers.ChoiceField(IncomingEvent.State.choices)
-    reason = serializers.CharField(help_text="Why it was ignored or could not start.")
+    type = serializers.CharField(source="kind", help_text="What happened, as the sender names it.")
     body = serializers.JSONField()
-    headers = Struct()
-    repeats = serializers.UUIDField(allow_null=True, help_text="The event that was sent again.")
+    repeats = serializers.UUIDField(source="repeats_id", allow_null=True, help_text="The event that was sent again.")
     task_id = serializers.UUIDField(
         allow_null=True, help_text="The task that it started. A plan's run has the same id."
     )
-    session_id = serializers.UUIDField(allow_null=True)
-    received_at = serializers.DateTimeField()
+    session_id = serializers.UUIDField(source="task.context_id", allow_null=True)
+
+    class Meta:
+        model = IncomingEvent
+        fields = (
+            "id", "event_id", "type", "state", "reason", "body", "headers", "repeats", "task_id", "session_id",
+            "received_at",
+        )  # fmt: skip
 
 
 @extend_schema_serializer(component_name="IncomingPreview")
@@ -151,127 +149,37 @@ class FilledShape(Shape):
     inputs = Struct()
 
 
-class WebhookEndpoint(Endpoint):
-    def fill(self, webhook: IncomingWebhook, asked: JSON) -> IncomingWebhook:
-        """Raises InvalidFields."""
-        if (slug := asked.pop("agent", None)) is not None:
-            webhook.agent = targets.find_target(self.principal, slug)
-        for name, value in asked.items():
-            setattr(webhook, name, value)
-        return webhook
+class Webhooks(ResourceViewSet):
+    resource = incoming.WEBHOOKS
+    operations = "incoming_webhooks"
+    title = "an incoming webhook"
+    shape, created = IncomingWebhookShape, WebhookWithSecretShape
+    new, changed = NewWebhook, ChangedWebhook
+    lists = {"events": (incoming.EVENTS, IncomingEventShape, "List the events that came in, newest first")}
+    notes = {
+        "create": "What its events start is yours, and your budgets and limits apply.",
+        "update": "Its address and secret stay.",
+    }
+    refuses = {"create": [409]}
+    examples = (OpenApiExample("GitHub's pull requests", EXAMPLE, request_only=True),)
 
-    def find(self, key: uuid.UUID) -> IncomingWebhook:
-        """Raises NotFound."""
-        found = IncomingWebhook.objects.visible_to(self.principal).select_related("agent").filter(pk=key).first()
-        if found is None:
-            raise NotFound(NO_WEBHOOK)
-        return found
-
-
-class Webhooks(WebhookEndpoint):
-    @documented(
-        "incoming_webhooks_list",
-        "List your incoming webhooks, newest first",
-        query=Listing,
-        answers={200: page_of(IncomingWebhookShape)},
-    )
-    def get(self, request: Request) -> Response:
-        rows = IncomingWebhook.objects.visible_to(self.principal).select_related("agent")
-        return self.page(rows, ("-created_at", "-id"), self.query(Listing), webhooks_json, "incoming-webhooks")
-
-    @documented(
-        "incoming_webhooks_create",
-        "Create an incoming webhook",
-        body=NewWebhook,
-        answers={201: IncomingWebhookWithSecretShape},
-        refuses=[409],
-        examples=[OpenApiExample("GitHub's pull requests", EXAMPLE, request_only=True)],
-    )
-    def post(self, request: Request) -> Response:
-        """What its events start is yours, and your budgets and limits apply."""
-        asked = self.body(NewWebhook)
-        quotas.count_act(self.principal)
-        secret = asked.pop("secret", "")
-        made = incoming.save(self.principal, self.fill(IncomingWebhook(), asked), secret)
-        return Response(webhook_json(made) | {"secret": made.secret}, status=201)
-
-
-class OneWebhook(WebhookEndpoint):
-    @documented("incoming_webhooks_retrieve", "Retrieve an incoming webhook", answers={200: IncomingWebhookShape})
-    def get(self, request: Request, webhook: uuid.UUID) -> Response:
-        return Response(webhook_json(self.find(webhook)))
-
-    @documented(
-        "incoming_webhooks_update",
-        "Change an incoming webhook",
-        body=ChangedWebhook,
-        answers={200: IncomingWebhookShape},
-    )
-    def patch(self, request: Request, webhook: uuid.UUID) -> Response:
-        """Its address and secret stay."""
-        found, asked = self.find(webhook), self.body(ChangedWebhook)
-        return Response(webhook_json(incoming.save(self.principal, self.fill(found, asked))))
-
-    @documented("incoming_webhooks_delete", "Delete an incoming webhook and its events", answers={204: None})
-    def delete(self, request: Request, webhook: uuid.UUID) -> Response:
-        """The tasks that it started stay."""
-        self.find(webhook).delete()
-        return Response(status=204)
-
-
-class Pause(WebhookEndpoint):
-    @documented("incoming_webhooks_pause", "Pause an incoming webhook", answers={200: IncomingWebhookShape})
-    def post(self, request: Request, webhook: uuid.UUID) -> Response:
-        """Events are still accepted and listed, but start nothing."""
-        incoming.pause(self.find(webhook))
-        return Response(webhook_json(self.find(webhook)))
-
-
-class Resume(WebhookEndpoint):
-    @documented("incoming_webhooks_resume", "Resume a paused incoming webhook", answers={200: IncomingWebhookShape})
-    def post(self, request: Request, webhook: uuid.UUID) -> Response:
-        incoming.resume(self.find(webhook))
-        return Response(webhook_json(self.find(webhook)))
-
-
-class Secret(WebhookEndpoint):
-    @documented(
-        "incoming_webhooks_secret", "Replace the secret", body=NewSecret, answers={200: IncomingWebhookWithSecretShape}
-    )
-    def post(self, request: Request, webhook: uuid.UUID) -> Response:
+    @documented("incoming_webhooks_secret", "Replace the secret", body=NewSecret, answers={200: WebhookWithSecretShape})
+    def secret(self, request: Request, **key: Any) -> Response:
         """The secret before counts for another 24 hours."""
-        found, asked = self.find(webhook), self.body(NewSecret)
+        webhook, asked = self.find(**key), self.body(NewSecret)
         quotas.count_key_change(self.principal)
-        changed = incoming.replace_secret(found, asked.get("secret", ""))
-        return Response(webhook_json(changed) | {"secret": changed.secret})
+        return Response(WebhookWithSecretShape(incoming.replace_secret(webhook, asked.get("secret", ""))).data)
 
-
-class Events(WebhookEndpoint):
-    @documented(
-        "incoming_webhooks_events",
-        "List the events that came in, newest first",
-        query=Listing,
-        answers={200: page_of(IncomingEventShape)},
-    )
-    def get(self, request: Request, webhook: uuid.UUID) -> Response:
-        found = self.find(webhook)
-        rows = IncomingEvent.objects.visible_to(self.principal).filter(webhook=found).select_related("task")
-        return self.page(rows, ("-received_at", "-id"), self.query(Listing), events_json, "events", str(found.pk))
-
-
-class SendAgain(WebhookEndpoint):
     @documented("incoming_webhooks_again", "Send an event again", answers={200: IncomingEventShape})
-    def post(self, request: Request, webhook: uuid.UUID, event: uuid.UUID) -> Response:
+    def again(self, request: Request, **key: Any) -> Response:
         """The work starts again, by the templates as they are now."""
-        rows = IncomingEvent.objects.visible_to(self.principal).filter(webhook=self.find(webhook))
-        found = rows.filter(pk=event).first()
+        found = incoming.EVENTS.visible_to(self.principal).filter(webhook=self.find(**key), pk=key["event"]).first()
         if found is None:
-            raise NotFound(NO_EVENT)
-        quotas.count_act(self.principal)
-        return Response(events_json([incoming.send_again(found)])[0])
+            raise NotFound("There is no such event.")
+        return Response(IncomingEventShape(incoming.SEND_AGAIN.perform(self.principal, found)).data)
 
 
-class Preview(WebhookEndpoint):
+class Preview(Endpoint):
     @documented(
         "incoming_webhooks_preview", "Preview what an event would start", body=Sample, answers={200: FilledShape}
     )
@@ -280,62 +188,14 @@ class Preview(WebhookEndpoint):
         asked = await db.run(self.body, Sample)
         await db.run(quotas.count_act, self.principal)
         body, headers, kind = asked.pop("body"), asked.pop("headers", {}), asked.pop("type", "")
-        webhook = await db.run(self.fill, IncomingWebhook(), asked)
-        filled = await incoming.preview(webhook, body, headers, kind)
+        filled = await incoming.preview(IncomingWebhook(**asked), body, headers, kind)
         answer = {"starts": not filled.ignored, "reason": filled.ignored}
         return Response(answer | {"text": filled.text, "inputs": filled.inputs})
 
 
-def webhooks_json(rows: Sequence[IncomingWebhook]) -> list[JSON]:
-    return [webhook_json(row) for row in rows]
-
-
-def webhook_json(row: IncomingWebhook) -> JSON:
-    """With its agent loaded; without its secret."""
-    return {
-        "id": str(row.pk),
-        "name": row.name,
-        "address": incoming.address_of(row),
-        "agent": row.agent.slug if row.agent else None,
-        "scheme": row.scheme,
-        "signature": {camel(name): value for name, value in (row.signature or {}).items()} or None,
-        "text": row.text,
-        "inputs": row.inputs,
-        "onlyIf": row.only_if,
-        "pausedAt": optional_timestamp(row.paused_at),
-        "lastEventAt": optional_timestamp(row.last_event_at),
-        "oldSecretUntil": optional_timestamp(row.old_secret_until),
-        "createdAt": timestamp(row.created_at),
-        "updatedAt": timestamp(row.updated_at),
-    }
-
-
-def events_json(rows: Sequence[IncomingEvent]) -> list[JSON]:
-    return [
-        {
-            "id": str(row.pk),
-            "eventId": row.event_id,
-            "type": row.kind,
-            "state": row.state,
-            "reason": row.reason,
-            "body": row.body,
-            "headers": row.headers,
-            "repeats": str(row.repeats_id) if row.repeats_id else None,
-            "taskId": str(row.task_id) if row.task_id else None,
-            "sessionId": str(row.task.context_id) if row.task else None,
-            "receivedAt": timestamp(row.received_at),
-        }
-        for row in rows
-    ]
-
-
 urlpatterns = [
-    path("webhooks", Webhooks.as_view(), name="webhooks"),
     path("webhooks/preview", Preview.as_view(), name="webhook-preview"),
-    path("webhooks/<uuid:webhook>", OneWebhook.as_view(), name="webhook"),
-    path("webhooks/<uuid:webhook>/pause", Pause.as_view(), name="webhook-pause"),
-    path("webhooks/<uuid:webhook>/resume", Resume.as_view(), name="webhook-resume"),
-    path("webhooks/<uuid:webhook>/secret", Secret.as_view(), name="webhook-secret"),
-    path("webhooks/<uuid:webhook>/events", Events.as_view(), name="webhook-events"),
-    path("webhooks/<uuid:webhook>/events/<uuid:event>/again", SendAgain.as_view(), name="webhook-event-again"),
+    *Webhooks.urls(),
+    path("webhooks/<uuid:webhook>/secret", Webhooks.at(post="secret"), name="webhook-secret"),
+    path("webhooks/<uuid:webhook>/events/<uuid:event>/again", Webhooks.at(post="again"), name="webhook-event-again"),
 ]

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
 
 from django.urls import path
 from drf_spectacular.utils import OpenApiExample, extend_schema_serializer
 from rest_framework import serializers
-from rest_framework.exceptions import ValidationError
-from rest_framework.fields import empty
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.principals import READ
-from apps.agents.models import Agent
 from apps.api.framework.resources import ModelShape, ResourceViewSet
 from apps.api.framework.schema import documented
-from apps.api.framework.serializers import Line, Listing, Moment, Shape, page_of
+from apps.api.framework.serializers import LocalTime, Moment, Shape
 from apps.api.framework.views import Endpoint
 from apps.api.shapes import timestamp
-from apps.automation import schedules, targets
+from apps.api.targets import Target
+from apps.automation import schedules
 from apps.automation.models import Schedule, ScheduledRun
-from apps.record.errors import InvalidFields
 from db import sql
 
 EXAMPLE = {
@@ -33,26 +29,6 @@ EXAMPLE = {
     "cron": "0 9 * * 1-5",
     "timeZone": "Europe/Berlin",
 }
-
-
-class LocalTime(Moment):
-    """Without an offset, a time of the schedule's zone, which `schedules.preview` knows."""
-
-    def enforce_timezone(self, value: datetime.datetime) -> datetime.datetime:
-        return value
-
-
-class Target(Line):
-    """An agent or plan that the caller may use, by its slug."""
-
-    def run_validation(self, data: Any = empty) -> Any:
-        try:
-            return targets.find_target(self.context["caller"], super().run_validation(data))
-        except InvalidFields as unknown:
-            raise ValidationError(unknown.violations[0][1]) from None
-
-    def to_representation(self, value: Agent) -> str:  # type: ignore[override]
-        return value.slug
 
 
 class NextRuns(serializers.ListField):
@@ -66,7 +42,7 @@ class NextRuns(serializers.ListField):
 class ScheduleShape(ModelShape):
     """When an agent or a plan starts by itself, as you."""
 
-    agent = Target(max_length=63, allow_null=True, help_text="The slug. Null if it was deleted.")
+    agent = Target()
     at = LocalTime(required=False, allow_null=True, help_text=Schedule._meta.get_field("at").help_text)
     next_runs = NextRuns(read_only=True, help_text="At most 5.")
 
@@ -97,6 +73,7 @@ class Schedules(ResourceViewSet):
     resource = schedules.SCHEDULES
     shape = ScheduleShape
     answers = {schedules.RUN_NOW.name: ScheduledRunShape}
+    lists = {"runs": (schedules.RUNS, ScheduledRunShape, "List a schedule's runs, newest first")}
     notes = {
         "create": "The agent or plan must be one that you may use. Its runs are yours, "
         "and your budgets and limits apply.",
@@ -104,17 +81,6 @@ class Schedules(ResourceViewSet):
     }
     refuses = {"create": [409], schedules.RUN_NOW.name: [409]}
     examples = (OpenApiExample("On weekdays at nine", EXAMPLE, request_only=True),)
-
-    @documented(
-        "schedules_runs",
-        "List a schedule's runs, newest first",
-        query=Listing,
-        answers={200: page_of(ScheduledRunShape)},
-    )
-    def runs(self, request: Request, **key: Any) -> Response:
-        schedule = self.find(**key)
-        rows = ScheduledRun.objects.visible_to(self.principal).filter(schedule=schedule).select_related("task")
-        return self.listed(rows.order_by("-due_at", "-id"), ScheduledRunShape, "schedule-runs", str(schedule.pk))
 
 
 class Timing(ModelShape):
@@ -144,5 +110,4 @@ class Preview(Endpoint):
 urlpatterns = [
     path("schedules/preview", Preview.as_view(), name="schedules-preview"),
     *Schedules.urls(),
-    path("schedules/<uuid:schedule>/runs", Schedules.at(get="runs"), name="schedule-runs"),
 ]

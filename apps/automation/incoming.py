@@ -26,6 +26,7 @@ from apps.accounts import webhook_signatures
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded
+from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.agents.models import Agent
 from apps.automation import targets
 from apps.automation.models import IncomingEvent, IncomingWebhook
@@ -60,8 +61,8 @@ class TooManyWebhooks(UnsupportedOperation):
 EDITED = ("agent", "name", "text", "inputs", "only_if", "signature", "updated_at")
 
 
-def save(principal: Principal, webhook: IncomingWebhook, secret: str = "") -> IncomingWebhook:
-    """Check and save a new or changed webhook of the caller. A new one gets this secret, or a random one.
+def save(principal: Principal, webhook: IncomingWebhook) -> IncomingWebhook:
+    """Check and save a new or changed webhook of the caller. A new one without a secret gets a random one.
 
     Raises InvalidFields, TooManyWebhooks.
     """
@@ -74,7 +75,7 @@ def save(principal: Principal, webhook: IncomingWebhook, secret: str = "") -> In
         webhook.save(update_fields=EDITED)
         return webhook
     webhook.owner_id, webhook.workspace_id = principal.user_id, principal.workspace_id
-    webhook.secret = _checked_secret(webhook, secret)
+    webhook.secret = _checked_secret(webhook, webhook.secret)
     with sql.write_transaction():
         User.objects.select_for_update().get(pk=principal.user_id)  # two at once must not exceed the limit
         own = IncomingWebhook.objects.filter(owner=principal.user_id, workspace=principal.workspace_id)
@@ -103,13 +104,55 @@ def replace_secret(webhook: IncomingWebhook, secret: str = "") -> IncomingWebhoo
     return webhook
 
 
-def pause(webhook: IncomingWebhook) -> None:
-    """Events are still accepted and shown, but start nothing."""
-    IncomingWebhook.objects.filter(pk=webhook.pk, paused_at=None).update(paused_at=sql.database_time())
+def pause(webhook: IncomingWebhook, principal: Principal) -> IncomingWebhook:
+    """Events are still accepted and shown, but start nothing. Raises NotNeeded."""
+    if not IncomingWebhook.objects.filter(pk=webhook.pk, paused_at=None).update(paused_at=sql.database_time()):
+        raise NotNeeded("It is paused already.")
+    return webhook
 
 
-def resume(webhook: IncomingWebhook) -> None:
-    IncomingWebhook.objects.filter(pk=webhook.pk).update(paused_at=None)
+def resume(webhook: IncomingWebhook, principal: Principal) -> IncomingWebhook:
+    """Raises NotNeeded."""
+    if not IncomingWebhook.objects.filter(pk=webhook.pk, paused_at__isnull=False).update(paused_at=None):
+        raise NotNeeded("It is not paused.")
+    return webhook
+
+
+def delete(webhook: IncomingWebhook, principal: Principal) -> IncomingWebhook:
+    webhook.delete()
+    return webhook
+
+
+PAUSE = Act[IncomingWebhook](
+    "pause",
+    "Pause",
+    pause,
+    "Pause an incoming webhook",
+    "Events are still accepted and listed, but start nothing.",
+    lambda _: "Paused.",
+    is_offered=lambda webhook: webhook.paused_at is None,
+    icon="pause",
+)
+RESUME = Act[IncomingWebhook](
+    "resume",
+    "Resume",
+    resume,
+    "Resume a paused incoming webhook",
+    "Events that came during the pause start nothing.",
+    lambda _: "Resumed.",
+    is_offered=lambda webhook: webhook.paused_at is not None,
+    icon="play_arrow",
+)
+DELETE = Act[IncomingWebhook](
+    "delete",
+    "Delete",
+    delete,
+    "Delete an incoming webhook and its events",
+    "The tasks that it started stay.",
+    lambda _: "The webhook was deleted. What it started stays.",
+    is_grave=True,
+)
+WEBHOOKS = Resource("webhooks", "webhook", IncomingWebhook, save, (PAUSE, RESUME, DELETE), ("agent",))
 
 
 def address_of(webhook: IncomingWebhook) -> str:
@@ -324,6 +367,22 @@ def send_again(event: IncomingEvent) -> IncomingEvent:
         )  # fmt: skip
         _start_later(repeated)
     return repeated
+
+
+SEND_AGAIN = Act[IncomingEvent](
+    "again",
+    "Send again",
+    lambda event, principal: send_again(event),
+    "Send an event again",
+    "The work starts again, by the templates as they are now.",
+    lambda _: "It was sent again.",
+    starts_work=True,
+    repeats=False,
+    icon="replay",
+)
+EVENTS = Resource(
+    "events", "event", IncomingEvent, acts=(SEND_AGAIN,), related=("task",), order=("-received_at", "-id")
+)
 
 
 def _start_later(event: IncomingEvent) -> None:

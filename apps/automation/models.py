@@ -162,21 +162,40 @@ class IncomingWebhook(models.Model):
     """An address at which events of another system start an agent or a plan, as its owner."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="incoming_webhooks")
-    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="incoming_webhooks")
-    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="incoming_webhooks")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="incoming_webhooks", editable=False
+    )
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="incoming_webhooks", editable=False)
+    agent = models.ForeignKey(
+        Agent, null=True, on_delete=models.SET_NULL, related_name="incoming_webhooks", verbose_name="agent or plan"
+    )
     name = models.CharField(max_length=200)
-    scheme = models.CharField(max_length=10, choices=CHOICES, help_text="How senders sign.")
-    signature = models.JSONField(null=True, blank=True, help_text="Options of the scheme hmac.")
-    secret = EncryptedTextField(blank=True)
-    old_secret = EncryptedTextField(blank=True, help_text="The secret before, which counts for a while.")
-    old_secret_until = models.DateTimeField(null=True, blank=True)
-    text = models.TextField(blank=True, help_text="The template of the message that the agent gets.")
-    inputs = models.JSONField(default=dict, blank=True, help_text="A plan's inputs; their texts are templates.")
-    only_if = models.CharField(max_length=1000, blank=True, help_text="An expression; other events start nothing.")
-    paused_at = models.DateTimeField(null=True, blank=True)
-    last_event_at = models.DateTimeField(null=True, blank=True)
-    created_at = models.DateTimeField(default=timezone.now)
+    scheme = models.CharField(
+        "who sends", max_length=10, choices=CHOICES, help_text="How the sender shows that it knows the secret."
+    )
+    signature = models.JSONField(null=True, blank=True, help_text="How the sender signs; only of the scheme `hmac`.")
+    secret = EncryptedTextField(blank=True, editable=False)
+    old_secret = EncryptedTextField(blank=True, editable=False)
+    old_secret_until = models.DateTimeField(
+        null=True, editable=False, help_text="Until when the secret before counts as well."
+    )
+    text = models.TextField(
+        "message", blank=True, validators=[MaxLengthValidator(MAX_TEXT)],
+        help_text="A template, such as: Review {{ body.pull_request.html_url }}. "
+        "It may use body, headers (by lower-case names), event.id and event.type.",
+    )  # fmt: skip
+    inputs = models.JSONField(
+        "inputs, as JSON", default=dict, blank=True,
+        help_text="A plan's inputs, or data that an agent gets beside the message. Its texts are templates, too.",
+    )  # fmt: skip
+    only_if = models.CharField(
+        max_length=1000, blank=True,
+        help_text="An expression, such as: event.type == 'pull_request' and body.action == 'opened'. "
+        "Events for which it does not hold start nothing.",
+    )  # fmt: skip
+    paused_at = models.DateTimeField("paused", null=True, editable=False)
+    last_event_at = models.DateTimeField("last event", null=True, editable=False)
+    created_at = models.DateTimeField("created", default=timezone.now, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = IncomingWebhookQuerySet.as_manager()

@@ -270,6 +270,7 @@ DELETE = Act[Schedule](
     is_grave=True,
 )
 SCHEDULES = Resource("schedules", "schedule", Schedule, save, (RUN_NOW, PAUSE, RESUME, DELETE), ("agent",))
+RUNS = Resource("runs", "run", ScheduledRun, related=("task",), order=("-due_at", "-id"))
 
 
 def _content_of(schedule: Schedule) -> dict[str, object]:

@@ -86,18 +86,18 @@ class ActingAdmin(ConsoleAdmin):
     resource: ClassVar[Resource[Any] | None] = None
     acts: ClassVar[tuple[Act[Any], ...]] = ()
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
         if cls.resource is None or not cls.acts:
             return
-        noun = cls.resource.noun
+        noun, options = cls.resource.noun, cls.resource.model._meta
+        cls.operate_permission = cls.operate_permission or f"{options.app_label}.change_{options.model_name}"
         for act in cls.acts:
-            action = bulk.register_act(cls.resource, act)
+            action = bulk.register_act(cls.resource, act, cls.operate_permission, cls.select_related)
             title = f"{act.summary.replace(f' a {noun}', f' this {noun}')}?"
             dialog: ActionDialog = {"title": title, "description": act.effect, "form_submit_text": act.label}
             setattr(cls, act.name, button(action, icon=act.icon, url_path=act.name, dialog=dialog))
             setattr(cls, f"{act.name}_selected", list_action(action))
-        cls.operate_permission = action.permission
         cls.actions_detail = [act.name for act in cls.acts]
         cls.actions = [f"{act.name}_selected" for act in cls.acts]
 

@@ -91,9 +91,8 @@ def register(action: RowAction) -> RowAction:
     return action
 
 
-def register_act(resource: Resource[Any], act: Act[Any]) -> RowAction:
-    """An act of a resource as operators do it: by the permission to change the model."""
-    options = resource.model._meta
+def register_act(resource: Resource[Any], act: Act[Any], permission: str, related: tuple[str, ...]) -> RowAction:
+    """An act of a resource as operators do it."""
 
     def perform(row: Any, doing: Doing) -> str:
         if doing.again and not act.repeats:
@@ -107,8 +106,6 @@ def register_act(resource: Resource[Any], act: Act[Any]) -> RowAction:
         task = getattr(result, "task_id", None)
         return act.said(result) + (f" It is task {task}." if task else "")
 
-    permission = f"{options.app_label}.change_{options.model_name}"
-    related = (*resource.related, "owner")
     return register(RowAction(f"{resource.noun}.{act.name}", act.label, resource.model, permission, perform, related))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import uuid
 from collections.abc import Callable, Sequence
@@ -15,11 +16,13 @@ from django.db import models
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import URLPattern, path
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.accounts.models import User
 from apps.accounts.quotas import QuotaExceeded
-from apps.accounts.resources import NotNeeded, Resource
+from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.record.content import strict_json
 from apps.record.errors import InvalidFields, Refusal
 from apps.web.roles import refuse
@@ -42,13 +45,34 @@ class ObjectField(strict_json.FormField):
         return given or {}
 
 
+class MinutesField(forms.IntegerField):
+    """A number of seconds, as minutes."""
+
+    def prepare_value(self, value: Any) -> Any:
+        return value // 60 if isinstance(value, int) else value
+
+    def clean(self, value: Any) -> int | None:
+        minutes = super().clean(value)
+        return None if minutes is None else minutes * 60
+
+
+class LocalTimeField(forms.DateTimeField):
+    """A time as it was typed, for a zone that the form knows."""
+
+    def to_python(self, value: Any) -> datetime.datetime | None:
+        with timezone.override(datetime.UTC):
+            return super().to_python(value)
+
+
 def form_field(field: models.Field[Any, Any], **options: Any) -> Any:
     """The field of a form, with a widget by the model field's type."""
     if isinstance(field, models.JSONField):
         return field.formfield(form_class=ObjectField, widget=forms.Textarea({"rows": 3, **CODE}), **options)
     if isinstance(field, models.TextField):
         options = {"widget": forms.Textarea({"rows": 3}), "strip": False, **options}
-    elif isinstance(field, models.CharField) and not field.choices:
+    elif field.choices and not field.blank:
+        options = {"initial": field.default if field.has_default() else field.choices[0][0], **options}
+    elif isinstance(field, models.CharField):
         options = {"widget": forms.TextInput({"autocomplete": "off"}), **options}
     return field.formfield(**options)
 
@@ -68,32 +92,51 @@ class ResourceForm(forms.ModelForm):  # type: ignore[type-arg]
         try:
             resource.store(self.user.principal, self.instance)
         except (Refusal, QuotaExceeded) as refusal:
-            for name, sentence in refusal.violations if isinstance(refusal, InvalidFields) else [("", str(refusal))]:
-                self.add_refusal(re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name), sentence)
+            for place, sentence in refusal.violations if isinstance(refusal, InvalidFields) else [("", str(refusal))]:
+                self.add_error(self.field_at(*place.split(".")), sentence)
             return False
         return True
 
-    def add_refusal(self, place: str, sentence: str) -> None:
-        """`place`: the path of what is wrong, from the name of a field."""
-        name = place.partition(".")[0]
-        self.add_error(name if name in self.fields else None, sentence)
+    def field_at(self, name: str, *inner: str) -> str | None:
+        """The field that shows what is wrong at a path of the client API; None for the head of the form."""
+        snake = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+        return snake if snake in self.fields else None
+
+
+def do(request: HttpRequest, act: Act[Any], row: models.Model) -> None:
+    """Perform an act of the person's, and tell them on the next page."""
+    try:
+        messages.info(request, act.said(act.perform(principal_of(request), row)))
+    except NotNeeded as why:
+        messages.info(request, str(why))
+    except (Refusal, QuotaExceeded) as refusal:
+        messages.error(request, str(refusal))
 
 
 @dataclass(frozen=True)
-class Pages:
-    """The pages of a resource. Their templates are `web/NAME.html`, `web/NOUN.html` and `web/NOUN_edit.html`.
+class Pages[Row: models.Model]:
+    """The pages of a resource: `web/NAME.html`, `web/NOUN.html` and `web/NOUN_edit.html`, each with `row` and `pages`.
 
     Attributes:
         new: a row to begin with.
-        about: what the page of a row shows besides.
+        about: what else the page of a row shows.
+        about_form: what else the page of its form shows.
     """
 
-    resource: Resource[Any]
+    resource: Resource[Row]
     form: type[ResourceForm]
-    new: Callable[[HttpRequest], models.Model]
-    about: Callable[[HttpRequest, Any], dict[str, Any]] = lambda request, row: {}
+    new: Callable[[HttpRequest], Row]
+    about: Callable[[HttpRequest, Row], dict[str, Any]]
+    about_form: Callable[[Row], dict[str, Any]] = lambda row: {}
 
-    def find(self, request: HttpRequest, **key: uuid.UUID) -> Any:
+    @property
+    def names(self) -> dict[str, str]:
+        """The names of the addresses."""
+        noun = self.resource.noun
+        own = {"one": noun, "new": f"new-{noun}", "edit": f"{noun}-edit", "act": f"{noun}-act"}
+        return {"list": f"web:{self.resource.name}", **{key: f"web:{name}" for key, name in own.items()}}
+
+    def find(self, request: HttpRequest, **key: uuid.UUID) -> Row:
         """Raises Http404."""
         found = self.resource.visible_to(principal_of(request)).filter(pk=key[self.resource.noun]).first()
         if found is None:
@@ -102,17 +145,19 @@ class Pages:
 
     def list(self, request: HttpRequest) -> HttpResponse:
         rows = self.resource.visible_to(principal_of(request))[:MOST_SHOWN]
-        return page(request, f"web/{self.resource.name}.html", rows=list(rows))
+        return page(request, f"web/{self.resource.name}.html", rows=rows, pages=self)
 
     def one(self, request: HttpRequest, **key: uuid.UUID) -> HttpResponse:
-        row = self.find(request, **key)
+        return self.show(request, self.find(request, **key))
+
+    def show(self, request: HttpRequest, row: Row, **more: Any) -> HttpResponse:
+        """A row's page."""
         acts = [act for act in self.resource.acts if act.is_offered(row)]
-        noun = self.resource.noun
-        about = {noun: row, "acts": acts, "act_address": f"web:{noun}-act", "edit_address": f"web:{noun}-edit"}
-        about |= self.about(request, row)
+        about = {"row": row, "pages": self, "acts": acts, **self.about(request, row), **more}
         return page(request, f"web/{self.resource.noun}.html", **about)
 
     def edit(self, request: HttpRequest, **key: uuid.UUID) -> HttpResponse:
+        """The form of a row, or of a new one; `?agent=` names an agent to begin with."""
         user = cast("User", request.user)
         refuse(user, request.resolver_match)  # before the form is filled in
         with as_reader(request):
@@ -120,26 +165,24 @@ class Pages:
             initial = {} if key else {"agent": request.GET.get("agent")}
             form = self.form(user, request.POST or None, instance=row, initial=initial)
             if request.method == "POST" and form.is_valid() and form.is_saved(self.resource):
-                return redirect(f"web:{self.resource.noun}", form.instance.pk)
-            about = {"form": form, self.resource.noun: row if key else None}
+                return self.saved(request, row, is_new=not key)
+            about = {"form": form, "row": row if key else None, "pages": self, **self.about_form(row)}
             return page(request, f"web/{self.resource.noun}_edit.html", **about)
+
+    def saved(self, request: HttpRequest, row: Row, *, is_new: bool) -> HttpResponse:
+        return redirect(self.names["one"], row.pk)
 
     def act(self, request: HttpRequest, **key: uuid.UUID) -> HttpResponse:
         """The act that `do` names."""
         row, act = self.find(request, **key), self.resource.act(request.POST.get("do", ""))
         if act is None:
             raise Http404
-        try:
-            messages.info(request, act.said(act.perform(principal_of(request), row)))
-        except NotNeeded as why:
-            messages.info(request, str(why))
-        except (Refusal, QuotaExceeded) as refusal:
-            messages.error(request, str(refusal))
-        return redirect(f"web:{self.resource.noun}", row.pk) if row.pk else redirect(f"web:{self.resource.name}")
+        do(request, act, row)
+        return redirect(self.names["one"], row.pk) if row.pk else redirect(self.names["list"])
 
     def urls(self) -> Sequence[URLPattern]:
         name, noun = self.resource.name, self.resource.noun
-        edit = require_http_methods(["GET", "HEAD", "POST"])(login_required(self.edit))
+        edit = require_http_methods(["GET", "HEAD", "POST"])(never_cache(login_required(self.edit)))
         return [
             path(name, reader_view(self.list), name=name),
             path(f"{name}/new", edit, name=f"new-{noun}"),

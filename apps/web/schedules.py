@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import zoneinfo
 from functools import cache
 from typing import Any, cast
@@ -11,15 +10,14 @@ from django import forms
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import path, reverse_lazy
-from django.utils import timezone
+from django.urls import path
 from django.views.decorators.http import require_POST
 
 from apps.accounts.models import User
 from apps.automation import schedules
 from apps.automation.models import Schedule, ScheduledRun
 from apps.record.errors import InvalidFields
-from apps.web.resources import CODE, Pages, ResourceForm
+from apps.web.resources import CODE, LocalTimeField, MinutesField, Pages, ResourceForm
 from apps.web.shell import as_reader, principal_of, reader_view, zone_of
 from apps.web.targets import TargetForm
 from db import sql
@@ -33,25 +31,6 @@ EXAMPLES = {
     "0 8 * * 1": "on Mondays at 8:00",
     "0 7 1 * *": "on the first of each month at 7:00",
 }
-
-
-class MinutesField(forms.IntegerField):
-    """A number of seconds, as minutes."""
-
-    def prepare_value(self, value: Any) -> Any:
-        return value // 60 if isinstance(value, int) else value
-
-    def clean(self, value: Any) -> int | None:
-        minutes = super().clean(value)
-        return None if minutes is None else minutes * 60
-
-
-class LocalTimeField(forms.DateTimeField):
-    """A time as it was typed, for a zone that the form knows."""
-
-    def to_python(self, value: Any) -> datetime.datetime | None:
-        with timezone.override(datetime.UTC):
-            return super().to_python(value)
 
 
 class ScheduleForm(TargetForm):
@@ -76,15 +55,6 @@ class ScheduleForm(TargetForm):
                 {"type": "datetime-local", "data-kinds": "interval once"}, format="%Y-%m-%dT%H:%M"
             ),
             "time_zone": forms.TextInput({"list": "time-zones", "autocomplete": "off"}),
-            "agent": forms.Select(
-                {
-                    "hx-get": reverse_lazy("web:schedule-inputs"),
-                    "hx-target": "#schedule-inputs",
-                    "hx-swap": "outerHTML",
-                    "hx-sync": "this:replace",
-                    "hx-trigger": "change",
-                }
-            ),
         }
 
     examples = EXAMPLES
@@ -134,7 +104,7 @@ def _new(request: HttpRequest) -> Schedule:
 def schedule_inputs(request: HttpRequest) -> HttpResponse:
     """The part of the form that depends on the agent (`?agent=`)."""
     form = ScheduleForm(cast("User", request.user), initial={"agent": request.GET.get("agent")})
-    return render(request, "web/_schedule_inputs.html", {"form": form})
+    return render(request, "web/_target_inputs.html", {"form": form})
 
 
 @require_POST

@@ -3,66 +3,83 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
+from django import forms
 from django.db.models import Q
 
 from apps.accounts.models import User
-from apps.accounts.principals import Principal
-from apps.agents.models import Agent, AgentQuerySet
+from apps.agents.models import Agent
 from apps.plans import registry
 from apps.record.errors import InvalidParams
 from apps.web.plans import InputForm
-from apps.web.questions import Field, answer_from
+from apps.web.questions import Field
 from apps.web.resources import ResourceForm
 
-
-def startable(principal: Principal, chosen: int | None = None) -> AgentQuerySet:
-    """The listed agents and plans that the person may use, and the one that is `chosen` already, by its key."""
-    usable = Agent.objects.visible_to(principal)
-    return usable.filter(Q(listed=True) | Q(pk=chosen)).order_by("name")
+PREFIX = "answer-"  # of the names of a plan's inputs
 
 
-class TargetForm(ResourceForm):
-    """Has the fields `agent` and `inputs`. The inputs of a plan are fields of their own; other data is JSON."""
+class AnswerField(forms.Field):
+    """An input of a plan."""
+
+    widget = forms.SelectMultiple  # reads all values of its name; `web/_field.html` draws it
+
+    def __init__(self, about: Field) -> None:
+        super().__init__(required=False)
+        self.about = about
+
+    def clean(self, value: Any) -> Any:
+        try:
+            return self.about.value_of(value or ())
+        except InvalidParams as refused:
+            raise forms.ValidationError(str(refused)) from None
+
+
+class AgentForm(ResourceForm):
+    """Has the field `agent`: the listed ones that the person may use, and the one that is chosen already."""
 
     def __init__(self, user: User, *data: Any, **options: Any) -> None:
         super().__init__(user, *data, **options)
         agents: Any = self.fields["agent"]
-        agents.queryset, agents.to_field_name = startable(user.principal, self.instance.agent_id), "slug"
+        offered = Q(listed=True) | Q(pk=self.instance.agent_id)
+        agents.queryset = Agent.objects.visible_to(user.principal).filter(offered).order_by("name")
+        agents.to_field_name = "slug"
         if self.instance.agent:
             self.initial["agent"] = self.instance.agent.slug
-        self._problems: dict[str, str] = {}  # of a plan's inputs, by the HTML names of their fields
 
-    @cached_property
-    def target(self) -> Agent | None:
-        """The agent or plan that is chosen now."""
-        chosen, agents = self["agent"].value(), cast("Any", self.fields["agent"])
+
+class TargetForm(AgentForm):
+    """Has the field `inputs` too. The inputs of a plan are fields of their own; other data is JSON.
+
+    Attributes:
+        target: the agent or plan that is chosen now.
+        plan_inputs: the form of the chosen plan's inputs.
+    """
+
+    def __init__(self, user: User, *data: Any, **options: Any) -> None:
+        super().__init__(user, *data, **options)
+        chosen = self["agent"].value()
         slug = chosen.replace("\x00", "") if isinstance(chosen, str) else ""
-        found: Agent | None = agents.queryset.filter(slug=slug).first() if slug else None
-        return found
-
-    @cached_property
-    def plan_inputs(self) -> InputForm | None:
-        """The form of the chosen plan's inputs."""
+        agents: Any = self.fields["agent"]
+        self.target: Agent | None = agents.queryset.filter(slug=slug).first()
         is_plan = self.target is not None and self.target.kind == Agent.Kind.PLAN
         definition = registry.definition_of(self.target) if is_plan and self.target else None
-        return InputForm.of(definition) if definition else None
-
-    @property
-    def _input_fields(self) -> list[Field]:
-        """Those that can be filled in ahead."""
-        return [one for one in self.plan_inputs.fields if one.kind != "file"] if self.plan_inputs else []
+        self.plan_inputs = InputForm.of(definition) if definition else None
+        self.answers: list[AnswerField] = []
+        if not self.is_bound or "answers" in self.data:
+            fields = self.plan_inputs.fields if self.plan_inputs else []
+            self.answers = [AnswerField(one) for one in fields if one.kind != "file"]
+            self.fields |= {PREFIX + one.about.name: one for one in self.answers}
 
     @property
     def shown_inputs(self) -> list[tuple[Field, str]]:
-        """The fields of the plan's inputs, filled in, each with its problem."""
-        return [(self._filled(field), self._problems.get(field.html_name, "")) for field in self._input_fields]
+        """The plan's inputs that can be given ahead, filled in, each with its problem."""
+        problems: Any = self.errors
+        return [(self._filled(one.about), " ".join(problems.get(PREFIX + one.about.name, ()))) for one in self.answers]
 
     def _filled(self, field: Field) -> Field:
-        if self.is_bound and "answers" in self.data:
-            given = cast("Any", self.data).getlist(field.html_name)
+        if self.is_bound:
+            given = self[PREFIX + field.name].value() or []
             value = given if field.kind == "choices" else "".join(given[-1:])
         elif field.name in (kept := self.initial.get("inputs") or {}):
             value = kept[field.name]
@@ -75,28 +92,13 @@ class TargetForm(ResourceForm):
         """The labels of inputs that only a person can give."""
         return [one.label for one in self.plan_inputs.fields if one.kind == "file"] if self.plan_inputs else []
 
-    @property
-    def other_input_problems(self) -> list[str]:
-        """Those that no field shows."""
-        return [str(said) for said in self.errors.get("inputs", []) if said not in self._problems.values()]
-
     def clean(self) -> dict[str, Any]:
-        if self._input_fields and "answers" in self.data:
-            try:
-                given = answer_from(self._input_fields, dict(cast("Any", self.data).lists()))
-                self.cleaned_data["inputs"] = given
-            except InvalidParams as refused:
-                self._add_input_problem(refused.field, str(refused))
-        return self.cleaned_data
+        given = self.cleaned_data
+        if self.answers:
+            answers = {one.about.name: given.get(PREFIX + one.about.name) for one in self.answers}
+            given["inputs"] = {name: value for name, value in answers.items() if value is not None}
+        return given
 
-    def add_refusal(self, place: str, sentence: str) -> None:
-        name, _, inner = place.partition(".")
-        if name == "inputs":
-            self._add_input_problem(f"answer-{inner.partition('.')[0]}", sentence)
-        else:
-            super().add_refusal(place, sentence)
-
-    def _add_input_problem(self, html_name: str, sentence: str) -> None:
-        if any(field.html_name == html_name for field in self._input_fields):
-            self._problems[html_name] = sentence
-        self.add_error("inputs", sentence)
+    def field_at(self, name: str, *inner: str) -> str | None:
+        answer = f"{PREFIX}{inner[0]}" if name == "inputs" and inner else ""
+        return answer if answer in self.fields else super().field_at(name)

@@ -1,4 +1,4 @@
-"""Incoming webhooks: a person's list, the form of one with a trial, and the events that came in."""
+"""Incoming webhooks: the form of one with a trial, and the events that came in."""
 
 from __future__ import annotations
 
@@ -11,140 +11,116 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST
+from django.urls import path
+from django.views.decorators.http import require_POST
 
 import db
 from apps.accounts import webhook_signatures
 from apps.accounts.models import User
 from apps.accounts.quotas import QuotaExceeded, count_act, count_key_change
-from apps.agents.models import Agent
 from apps.automation import incoming
 from apps.automation.models import IncomingEvent, IncomingWebhook
 from apps.record.content import strict_json
-from apps.record.errors import InvalidFields, Refusal
-from apps.web.resources import ObjectField
-from apps.web.roles import refuse
-from apps.web.shell import as_reader, page, principal_of, reader_view
-from apps.web.targets import startable
+from apps.record.errors import InvalidFields
+from apps.web.resources import CODE, Pages, ResourceForm, do
+from apps.web.shell import as_reader, principal_of
+from apps.web.targets import AgentForm
 
-MOST_SHOWN = 200  # webhooks
 EVENTS_SHOWN = 50
 SHOWN_CHARACTERS = 4_000  # of an event's body
-FORM_FIELDS = {"onlyIf": "only_if"}
-"""The form's fields whose names differ from those of refusals."""
-CODE = {"class": "code", "spellcheck": "false", "autocapitalize": "none", "autocomplete": "off"}
 SAMPLE = {"action": "opened", "title": "An example"}
+TRIED = ("agent", "inputs", "text", "only_if")
 
 
-def _option() -> forms.TextInput:
-    return forms.TextInput({**CODE, "data-schemes": "hmac"})
+def _text(label: str, most: int, help_text: str = "") -> forms.CharField:
+    widget = forms.TextInput({**CODE, "data-schemes": webhook_signatures.HMAC})
+    return forms.CharField(label=label, required=False, max_length=most, help_text=help_text, widget=widget)
 
 
-class WebhookForm(forms.Form):
+def _choice(names: tuple[str, ...]) -> forms.ChoiceField:
+    widget = forms.Select({"data-schemes": webhook_signatures.HMAC})
+    return forms.ChoiceField(required=False, choices=[(name, name) for name in names], widget=widget)
+
+
+class WebhookForm(AgentForm):
     """What a webhook starts, and for which events."""
 
-    name = forms.CharField(max_length=200, widget=forms.TextInput({"autocomplete": "off"}))
-    agent = forms.ModelChoiceField(Agent.objects.none(), to_field_name="slug", label="Agent or plan")
-    scheme = forms.ChoiceField(
-        label="Who sends",
-        choices=webhook_signatures.CHOICES,
-        initial="bearer",
-        widget=forms.RadioSelect,
+    header = _text("Header with the signature", 100)
+    algorithm = _choice(webhook_signatures.ALGORITHMS)
+    encoding = _choice(webhook_signatures.ENCODINGS)
+    prefix = _text("Before the signature", 50)  # type: ignore[assignment]
+    timestamp_header = _text(
+        "Header with the time", 100, "If the sender signs one: seconds or milliseconds since 1970."
     )
-    header = forms.CharField(label="Header with the signature", required=False, max_length=100, widget=_option())
-    algorithm = forms.ChoiceField(
-        required=False,
-        choices=[(name, name) for name in webhook_signatures.ALGORITHMS],
-        widget=forms.Select({"data-schemes": "hmac"}),
-    )
-    encoding = forms.ChoiceField(
-        required=False,
-        choices=[(name, name) for name in webhook_signatures.ENCODINGS],
-        widget=forms.Select({"data-schemes": "hmac"}),
-    )
-    prefix = forms.CharField(label="Before the signature", required=False, max_length=50, widget=_option())  # type: ignore[assignment]
-    timestamp_header = forms.CharField(
-        label="Header with the time",
-        required=False,
-        max_length=100,
-        help_text="If the sender signs one: seconds or milliseconds since 1970.",
-        widget=_option(),
-    )
-    signed = forms.CharField(
-        label="What is signed",
-        required=False,
-        max_length=100,
-        help_text="Usually {body}, or with a time, {timestamp}.{body}.",
-        widget=_option(),
-    )
-    text = forms.CharField(
-        label="Message",
-        required=False,
-        max_length=100_000,
-        strip=False,
-        help_text="Such as: Review {{ body.pull_request.html_url }}. Without it, the agent gets the event as data.",
-        widget=forms.Textarea({"rows": 3, **CODE}),
-    )
-    inputs = ObjectField(
-        label="Inputs (JSON)",
-        required=False,
-        help_text='A plan’s inputs, such as {"topic": "{{ body.title }}"}. An agent gets them beside the message.',
-        widget=forms.Textarea({"rows": 3, **CODE}),
-    )
-    only_if = forms.CharField(
-        label="Only if",
-        required=False,
-        max_length=1000,
-        help_text="Such as: event.type == 'pull_request' and body.action == 'opened'. Without it, every event counts.",
-        widget=forms.TextInput(CODE),
-    )
+    signed = _text("What is signed", 100, "Usually {body}, or with a time, {timestamp}.{body}.")
+    field_order = ("name", "agent", "scheme", *webhook_signatures.OPTIONS, "text", "inputs", "only_if")
 
-    def __init__(self, user: User, webhook: IncomingWebhook, *data: Any, **options: Any) -> None:
+    class Meta(ResourceForm.Meta):
+        model = IncomingWebhook
+        fields = ("name", "agent", "scheme", "text", "inputs", "only_if")
+        widgets = {
+            "scheme": forms.RadioSelect,
+            "text": forms.Textarea({"rows": 3, **CODE}),
+            "only_if": forms.TextInput(CODE),
+        }
+
+    def __init__(self, *data: Any, **options: Any) -> None:
         super().__init__(*data, **options)
-        usable = startable(user.principal, webhook.agent_id)
-        cast("forms.ModelChoiceField[Agent]", self.fields["agent"]).queryset = usable
-        if not webhook._state.adding:
-            for name in ("scheme", *(() if webhook.scheme == webhook_signatures.HMAC else webhook_signatures.OPTIONS)):
+        self.initial = {**(self.instance.signature or {}), **self.initial}
+        if not self.instance._state.adding:  # its scheme stays
+            is_hmac = self.instance.scheme == webhook_signatures.HMAC
+            for name in ("scheme", *(() if is_hmac else webhook_signatures.OPTIONS)):
                 del self.fields[name]
 
-    def fill(self, webhook: IncomingWebhook) -> IncomingWebhook:
-        """Set what the valid form says."""
+    def clean(self) -> dict[str, Any]:
         given = self.cleaned_data
-        for name in given.keys() - set(webhook_signatures.OPTIONS):
-            setattr(webhook, name, given[name])
-        webhook.inputs = given["inputs"] or {}
-        if webhook.scheme == webhook_signatures.HMAC:
-            webhook.signature = {name: given[name] for name in webhook_signatures.OPTIONS if given.get(name)}
-        return webhook
+        if given.get("scheme", self.instance.scheme) == webhook_signatures.HMAC:
+            self.instance.signature = {name: given[name] for name in webhook_signatures.OPTIONS if given.get(name)}
+        return given
 
-    def refused(self, refusal: Exception) -> None:
-        violations = refusal.violations if isinstance(refusal, InvalidFields) else [("", str(refusal))]
-        for path, sentence in violations:
-            name = FORM_FIELDS.get(path, path.removeprefix("signature.").partition(".")[0])
-            self.add_error(name if name in self.fields else None, sentence)
+    def field_at(self, name: str, *inner: str) -> str | None:
+        return super().field_at(*(inner or [name]) if name == "signature" else [name])
 
 
-@reader_view
-def webhook_list(request: HttpRequest) -> HttpResponse:
-    rows = IncomingWebhook.objects.visible_to(principal_of(request)).select_related("agent")
-    return page(request, "web/webhooks.html", rows=list(rows.order_by("-created_at", "-id")[:MOST_SHOWN]))
+class WebhookPages(Pages[IncomingWebhook]):
+    """A new secret is shown once, in the answer to the form that made it."""
+
+    def saved(self, request: HttpRequest, row: IncomingWebhook, *, is_new: bool) -> HttpResponse:
+        return self.show(request, row, secret=row.secret) if is_new else super().saved(request, row, is_new=False)
+
+    def act(self, request: HttpRequest, **key: uuid.UUID) -> HttpResponse:
+        if request.POST.get("do") != "secret":
+            return super().act(request, **key)
+        webhook = self.find(request, **key)
+        try:
+            count_key_change(principal_of(request))
+            incoming.replace_secret(webhook, request.POST.get("secret", "").strip())
+            with as_reader(request):
+                return self.show(request, webhook, secret=webhook.secret)
+        except InvalidFields as refused:
+            messages.error(request, " ".join(sentence for _, sentence in refused.violations))
+        except QuotaExceeded as refusal:
+            messages.error(request, str(refusal))
+        return redirect(self.names["one"], webhook.pk)
 
 
-@reader_view
-def one_webhook(request: HttpRequest, webhook: uuid.UUID) -> HttpResponse:
-    return _webhook_page(request, _find(request, webhook))
-
-
-def _webhook_page(request: HttpRequest, webhook: IncomingWebhook, secret: str = "") -> HttpResponse:
-    """`secret`: shown now, and never again."""
+def _about(request: HttpRequest, webhook: IncomingWebhook) -> dict[str, Any]:
     events = IncomingEvent.objects.visible_to(principal_of(request)).filter(webhook=webhook)
-    newest = list(events.select_related("task__agent").order_by("-received_at", "-id")[:EVENTS_SHOWN])
-    shown = [(event, _as_text(event.body)) for event in newest]
-    about = {"webhook": webhook, "address": incoming.address_of(webhook), "events": shown, "secret": secret}
-    about["setup"] = webhook_signatures.SCHEMES[webhook.scheme].setup
-    return page(request, "web/webhook.html", **about)
+    newest = events.select_related("task__agent").order_by("-received_at", "-id")[:EVENTS_SHOWN]
+    return {
+        "address": incoming.address_of(webhook),
+        "events": [(event, _as_text(event.body)) for event in newest],
+        "setup": webhook_signatures.SCHEMES[webhook.scheme].setup,
+    }
+
+
+def _about_form(webhook: IncomingWebhook) -> dict[str, Any]:
+    """A sample to try: the newest event, or an example."""
+    newest = webhook.events.order_by("-received_at").first()
+    return {
+        "sample": _as_text(newest.body, cut=False) if newest else _as_text(SAMPLE),
+        "sample_type": newest.kind if newest else "",
+    }
 
 
 def _as_text(body: Any, *, cut: bool = True) -> str:
@@ -153,42 +129,6 @@ def _as_text(body: Any, *, cut: bool = True) -> str:
     if len(text) <= SHOWN_CHARACTERS:
         return json.dumps(body, ensure_ascii=False, indent=2)
     return f"{text[:SHOWN_CHARACTERS]}…" if cut else text
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@login_required
-def edit_webhook(request: HttpRequest, webhook: uuid.UUID | None = None) -> HttpResponse:
-    """The form. A new webhook's secret is shown once, in the form's own response."""
-    user = cast("User", request.user)
-    refuse(user, request.resolver_match)  # before the form is filled in
-    with as_reader(request):
-        found = _find(request, webhook) if webhook else IncomingWebhook()
-        form = WebhookForm(user, found, request.POST or None, initial=_initial(request, found))
-        if request.method == "POST" and form.is_valid() and _is_saved(user, form, found):
-            return redirect("web:webhook", found.pk) if webhook else _webhook_page(request, found, found.secret)
-        newest = found.events.order_by("-received_at").first() if webhook else None
-        sample = _as_text(newest.body, cut=False) if newest else _as_text(SAMPLE)
-        about = {"form": form, "webhook": found if webhook else None, "sample": sample}
-        return page(request, "web/webhook_edit.html", **about | {"sample_type": newest.kind if newest else ""})
-
-
-def _is_saved(user: User, form: WebhookForm, webhook: IncomingWebhook) -> bool:
-    try:
-        count_act(user.principal)
-        incoming.save(user.principal, form.fill(webhook))
-    except (Refusal, QuotaExceeded) as refusal:
-        form.refused(refusal)
-        return False
-    return True
-
-
-def _initial(request: HttpRequest, webhook: IncomingWebhook) -> dict[str, Any]:
-    if webhook._state.adding:
-        return {"agent": request.GET.get("agent")}
-    given = {name: getattr(webhook, name) for name in ("name", "text", "only_if")}
-    agent = webhook.agent.slug if webhook.agent else None
-    return given | (webhook.signature or {}) | {"agent": agent, "inputs": webhook.inputs or None}
 
 
 @require_POST
@@ -210,18 +150,14 @@ async def try_webhook(request: HttpRequest) -> HttpResponse:
 
 def _sample(request: HttpRequest, user: User) -> tuple[IncomingWebhook, Any]:
     """The webhook that the form describes, and the sample's body. Raises InvalidFields, QuotaExceeded."""
-    form = WebhookForm(user, IncomingWebhook(), request.POST)
-    form.full_clean()
-    wrong = [(name, str(said)) for name in ("agent", "inputs", "text", "only_if") for said in form.errors.get(name, [])]
-    if wrong:
+    form = WebhookForm(user, request.POST)
+    if wrong := [(name, str(said)) for name in TRIED for said in form.errors.get(name, [])]:
         raise InvalidFields(wrong)
     count_act(user.principal)
     try:
-        body = strict_json.read(request.POST.get("sample", ""))
+        return form.instance, strict_json.read(request.POST.get("sample", ""))
     except ValueError as error:
         raise InvalidFields([("sample", f"The sample cannot be read. {error}")]) from None
-    form.cleaned_data = {"name": "", "scheme": "bearer", **form.cleaned_data}
-    return form.fill(IncomingWebhook()), body
 
 
 def _trial(request: HttpRequest, about: dict[str, Any]) -> HttpResponse:
@@ -230,54 +166,19 @@ def _trial(request: HttpRequest, about: dict[str, Any]) -> HttpResponse:
 
 
 @require_POST
-@never_cache
-@login_required
-@sensitive_post_parameters()
-def act_on_webhook(request: HttpRequest, webhook: uuid.UUID) -> HttpResponse:
-    """Pause, resume, replace the secret, or delete, as `do` says. A new secret is shown once, in this response."""
-    found, do = _find(request, webhook), request.POST.get("do", "")
-    try:
-        match do:
-            case "pause":
-                incoming.pause(found)
-            case "resume":
-                incoming.resume(found)
-            case "secret":
-                count_key_change(principal_of(request))
-                incoming.replace_secret(found, request.POST.get("secret", "").strip())
-                with as_reader(request):
-                    return _webhook_page(request, found, found.secret)
-            case "delete":
-                found.delete()
-                messages.info(request, "The webhook was deleted. What it started stays.")
-                return redirect("web:webhooks")
-            case _:
-                raise Http404
-    except InvalidFields as refused:
-        messages.error(request, " ".join(sentence for _, sentence in refused.violations))
-    except (Refusal, QuotaExceeded) as refusal:
-        messages.error(request, str(refusal))
-    return redirect("web:webhook", found.pk)
-
-
-@require_POST
 @login_required
 def send_event_again(request: HttpRequest, webhook: uuid.UUID, event: uuid.UUID) -> HttpResponse:
-    events = IncomingEvent.objects.visible_to(principal_of(request)).filter(webhook=_find(request, webhook))
-    found = events.filter(pk=event).first()
+    events = IncomingEvent.objects.visible_to(principal_of(request))
+    found = events.filter(webhook=pages.find(request, webhook=webhook), pk=event).first()
     if found is None:
         raise Http404
-    try:
-        count_act(principal_of(request))
-        incoming.send_again(found)
-        messages.info(request, "It was sent again.")
-    except QuotaExceeded as refusal:
-        messages.error(request, str(refusal))
-    return redirect("web:webhook", webhook)
+    do(request, incoming.SEND_AGAIN, found)
+    return redirect(pages.names["one"], webhook)
 
 
-def _find(request: HttpRequest, key: uuid.UUID) -> IncomingWebhook:
-    found = IncomingWebhook.objects.visible_to(principal_of(request)).select_related("agent").filter(pk=key).first()
-    if found is None:
-        raise Http404
-    return found
+pages = WebhookPages(incoming.WEBHOOKS, WebhookForm, lambda request: IncomingWebhook(), _about, _about_form)
+urlpatterns = [
+    path("webhooks/trial", try_webhook, name="webhook-trial"),
+    *pages.urls(),
+    path("webhooks/<uuid:webhook>/events/<uuid:event>", send_event_again, name="webhook-event-again"),
+]

@@ -27,6 +27,7 @@ async def test_a_schedule_is_made_changed_paused_run_and_deleted(ada_calls: Call
     assert changed["name"] == "Morning"
     assert changed["nextRuns"] != made["nextRuns"]
     assert (await ada_calls.post(f"{address}/pause")).body["nextRuns"] == []
+    assert (await ada_calls.post(f"{address}/pause")).status == 200, "there is nothing to do"
     assert (await ada_calls.post(f"{address}/resume")).body["nextRuns"] == changed["nextRuns"]
     run = (await ada_calls.post(f"{address}/run")).body
     assert run["state"] == "started"

@@ -145,7 +145,7 @@ def test_a_wrong_webhook_is_refused_by_field_and_not_saved(made: Make, fields: d
 
 def test_a_paused_webhook_keeps_events_that_a_person_can_send_again(made: Make) -> None:
     webhook = made(text="{{ body.absent }}")
-    incoming.pause(webhook)
+    incoming.pause(webhook, webhook.owner.principal)
     webhook.refresh_from_db()
     event = receive(webhook)
     assert (event.state, Task.objects.count()) == (State.IGNORED, 0)
@@ -186,7 +186,7 @@ def test_an_agent_that_takes_no_work_now_makes_events_wait(made: Make, echo: Age
 def test_pausing_stops_what_waits(made: Make) -> None:
     webhook = made()
     event = incoming.receive(webhook, {}, BODY)
-    incoming.pause(webhook)
+    incoming.pause(webhook, webhook.owner.principal)
     assert not incoming.start_event(event.pk)
     event.refresh_from_db()
     assert (event.state, Task.objects.count()) == (State.IGNORED, 0)

@@ -26,7 +26,6 @@ from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Moment, Struct, Text, page_of
 from apps.api.framework.views import Endpoint
 
-JSON = dict[str, Any]
 DELETE = "delete"
 
 
@@ -57,7 +56,8 @@ class RequestShape(ModelShape):
     def get_fields(self) -> dict[str, Any]:
         fields = {name: field for name, field in super().get_fields().items() if not field.read_only}
         for name, field in fields.items():
-            field.allow_null &= self.Meta.model._meta.get_field(field.source or name).blank  # type: ignore[attr-defined]
+            if field.allow_null:
+                field.allow_null = self.Meta.model._meta.get_field(field.source or name).blank  # type: ignore[attr-defined]
         return fields
 
 
@@ -72,8 +72,13 @@ class ResourceViewSet(ViewSetMixin, Endpoint):
     """Lists, creates, retrieves, changes and deletes a caller's rows, and performs their acts.
 
     Attributes:
+        operations: the beginning of their names in the reference; by default the name of the resource.
+        title: of a row in the reference, such as "a schedule".
         shape: of a row.
+        created: of a new row, if it shows more.
+        new, changed: of bodies; by default what is editable in `shape`.
         answers: shapes of rows of other models that acts lead to, by the act's name.
+        lists: what is listed below a row, by its address: the resource, its shape, and the summary in the reference.
         notes: descriptions of operations in the reference, by name.
         refuses: further statuses of operations in the reference, by name.
         examples: of a body that creates a row.
@@ -82,53 +87,68 @@ class ResourceViewSet(ViewSetMixin, Endpoint):
     resource: ClassVar[Resource[Any]]
     shape: ClassVar[type[ModelShape]]
     answers: ClassVar[Mapping[str, type[ModelShape]]] = {}
+    lists: ClassVar[Mapping[str, tuple[Resource[Any], type[ModelShape], str]]] = {}
     notes: ClassVar[Mapping[str, str]] = {}
     refuses: ClassVar[Mapping[str, Sequence[int]]] = {}
     examples: ClassVar[Sequence[OpenApiExample]] = ()
+    operations: ClassVar[str] = ""
+    title: ClassVar[str] = ""
+    created: ClassVar[type[ModelShape]]
     new: ClassVar[type[ModelShape]]
     changed: ClassVar[type[ModelShape]]
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Each operation is a method of the class, with what the reference says of it."""
         super().__init_subclass__(**options)
-        it, one = cls.resource, f"a {cls.resource.noun}"
-        cls.new, cls.changed = (
-            extend_schema_serializer(component_name=name)(type(name, (base, cls.shape), {"__doc__": base.__doc__}))
-            for name, base in ((f"New{it.model.__name__}", RequestShape), (f"Changed{it.model.__name__}", PartialShape))
-        )
-        row = {200: cls.shape}
-        cls._declare("list", f"List your {it.name}, newest first", query=Listing, answers={200: page_of(cls.shape)})
-        cls._declare("create", f"Create {one}", body=cls.new, answers={201: cls.shape}, examples=cls.examples)
+        it = cls.resource
+        one = cls.title or f"a {it.noun}"
+        named = it.noun.title()
+        for name, base in (("new", RequestShape), ("changed", PartialShape)):
+            if name not in cls.__dict__:
+                made = type(f"{name.title()}{named}", (base, cls.shape), {"__doc__": base.__doc__})
+                setattr(cls, name, extend_schema_serializer(component_name=made.__name__)(made))
+        cls.created = cls.__dict__.get("created", cls.shape)
+        row, listed = {200: cls.shape}, f"List your {one.partition(' ')[2]}s, newest first"
+        cls._declare("list", listed, query=Listing, answers={200: page_of(cls.shape)})
+        cls._declare("create", f"Create {one}", body=cls.new, answers={201: cls.created}, examples=cls.examples)
         cls._declare("retrieve", f"Retrieve {one}", answers=row)
         cls._declare("update", f"Change {one}", body=cls.changed, answers=row)
         for act in it.acts:
             answers = {204: None} if act.name == DELETE else {200: cls.answers.get(act.name, cls.shape)}
             cls._declare(act.name, act.summary, act=act, answers=answers)
 
+        for name, (_, shape, summary) in cls.lists.items():
+            cls._declare(name, summary, below=name, query=Listing, answers={200: page_of(shape)})
+
     @classmethod
-    def _declare(cls, name: str, summary: str, *, act: Act[Any] | None = None, **about: Any) -> None:
-        handler = getattr(ResourceViewSet, "act" if act else name)
+    def _declare(cls, name: str, summary: str, *, act: Act[Any] | None = None, below: str = "", **about: Any) -> None:
+        handler = getattr(ResourceViewSet, "act" if act else "below" if below else name)
+        which = [one for one in (act, below) if one]
 
         @wraps(handler)
         def operation(self: ResourceViewSet, request: Request, **key: Any) -> Response:
-            answer: Response = handler(self, request, act, **key) if act else handler(self, request, **key)
+            answer: Response = handler(self, request, *which, **key)
             return answer
 
         operation.__doc__ = act.effect if act else cls.notes.get(name, "")
         refuses = cls.refuses.get(name, ())
-        setattr(cls, name, documented(f"{cls.resource.name}_{name}", summary, refuses=refuses, **about)(operation))
+        setattr(
+            cls,
+            name,
+            documented(f"{cls.operations or cls.resource.name}_{name}", summary, refuses=refuses, **about)(operation),
+        )
 
     def list(self, request: Request) -> Response:
         return self.listed(self.resource.visible_to(self.principal), self.shape, self.resource.name)
 
     def create(self, request: Request) -> Response:
-        return Response(self._saved(self.resource.model(), self.body(self.new)), status=201)
+        return Response(self.created(self._saved(self.resource.model(), self.body(self.new))).data, status=201)
 
     def retrieve(self, request: Request, **key: Any) -> Response:
         return Response(self.shape(self.find(**key)).data)
 
     def update(self, request: Request, **key: Any) -> Response:
-        return Response(self._saved(self.find(**key), self.body(self.changed)))
+        return Response(self.shape(self._saved(self.find(**key), self.body(self.changed))).data)
 
     def act(self, request: Request, act: Act[Any], **key: Any) -> Response:
         row = result = self.find(**key)
@@ -137,6 +157,11 @@ class ResourceViewSet(ViewSetMixin, Endpoint):
         if act.name == DELETE:
             return Response(status=204)
         return Response(self.answers[act.name](result).data if result is not row else self.shape(self.find(**key)).data)
+
+    def below(self, request: Request, name: str, **key: Any) -> Response:
+        row, (resource, shape, _) = self.find(**key), self.lists[name]
+        rows = resource.visible_to(self.principal).filter(**{self.resource.noun: row})
+        return self.listed(rows, shape, f"{self.resource.name}-{name}", str(row.pk))
 
     def listed(self, rows: QuerySet[Any], shape: type[ModelShape], *bound: Any) -> Response:
         """A page of rows, in their order."""
@@ -150,10 +175,10 @@ class ResourceViewSet(ViewSetMixin, Endpoint):
             raise NotFound(f"There is no such {self.resource.noun}.")
         return found
 
-    def _saved(self, row: Any, asked: JSON) -> JSON:
+    def _saved(self, row: Any, asked: dict[str, Any]) -> Any:
         for name, value in asked.items():
             setattr(row, name, value)
-        return self.shape(self.resource.store(self.principal, row)).data
+        return self.resource.store(self.principal, row)
 
     @classmethod
     def urls(cls) -> Sequence[URLPattern]:
@@ -166,6 +191,7 @@ class ResourceViewSet(ViewSetMixin, Endpoint):
             path(it.name, cls.at(get="list", post="create"), name=it.name),
             path(one, cls.at(get="retrieve", patch="update", **delete), name=it.noun),
             *(path(f"{one}/{name}", cls.at(post=name), name=f"{it.noun}-{name}") for name in acts),
+            *(path(f"{one}/{name}", cls.at(get=name), name=f"{it.noun}-{name}") for name in cls.lists),
         ]
 
     @classmethod

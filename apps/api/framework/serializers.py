@@ -181,6 +181,13 @@ class Moment(serializers.DateTimeField):
         return wire.timestamp(value)
 
 
+class LocalTime(Moment):
+    """Without an offset, a time in a zone that the service knows: it is left without one."""
+
+    def enforce_timezone(self, value: datetime.datetime) -> datetime.datetime:
+        return value
+
+
 def page_of(shape: type[Shape]) -> type[Shape]:
     fields = {
         "items": shape(many=True),
