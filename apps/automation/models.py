@@ -181,8 +181,8 @@ class IncomingWebhook(models.Model):
     )
     text = models.TextField(
         "message", blank=True, validators=[MaxLengthValidator(MAX_TEXT)],
-        help_text="A template, such as: Review {{ body.pull_request.html_url }}. "
-        "It may use body, headers (by lower-case names), event.id and event.type.",
+        help_text="A template, such as: Review {{ body.pull_request.html_url }}. Without it, the agent gets the event "
+        "as data. It may use body, headers (by lower-case names), event.id and event.type.",
     )  # fmt: skip
     inputs = models.JSONField(
         "inputs, as JSON", default=dict, blank=True,
