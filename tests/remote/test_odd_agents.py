@@ -154,6 +154,19 @@ ANSWERS: dict[str, tuple[JSON, str, list[str]]] = {
         ["The answer is 42."],
     ),
     "0.3: history only": ({"message/send": old_task(old("q", "u", role="user"), old("42"))}, "42", ["42"]),
+    "polled, told as message and as artifact": (
+        {
+            "SendMessage": task(),
+            "GetTask": task(
+                "TASK_STATE_COMPLETED",
+                artifacts=[{"artifactId": "a", "name": "result", "parts": [{"text": "42"}]}],
+                history=[spoken("42")],
+            )["task"]
+            | {"status": {"state": "TASK_STATE_COMPLETED", "message": spoken("42")}},
+        },
+        "42",
+        ["42"],
+    ),
     "message first": (stream({"message": spoken("just words")}), "just words", ["just words"]),
     "null fields": (
         stream(
