@@ -30,6 +30,7 @@ TOOL_NAME = re.compile(r"[\w-]{1,64}", re.ASCII)
 MAX_TOOLS = 128
 MOST_TASKS = 3  # whose results are looked for: a thread waits in one
 OUTPUT_TOOL = "final_result"  # of answers that have a form
+ENDED_BADLY = (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED)
 CALL_ID = re.compile(r"call_([0-9a-f]{32})_([\w-]{1,32})", re.ASCII)
 """The id of a `turns.ClientCall`: the task, and the call's id in it."""
 
@@ -128,13 +129,15 @@ def results_message(
     """The fields of the message that answers a task's calls; None if no task waits for one of these results.
 
     `results`: by the calls' ids; `message_id`: by default the same for the same calls, so that a request that is sent
-    again is told from another.
+    again is told from another. One that is sent again after its task failed, or was canceled, answers no calls.
     """
     named = {found: result for one, result in results.items() if (found := CALL_ID.fullmatch(one))}
     for task_id in list(dict.fromkeys(found[1] for found in named))[-MOST_TASKS:]:
         own = {found[2]: result for found, result in named.items() if found[1] == task_id}
         key = message_id or f"results-{task_id}-{digest_of(sorted(own))[:16]}"
-        if _waits(principal, agent, task_id, own) or turns.sent_before(principal, agent, key):
+        task = _task(principal, agent, task_id)
+        is_new = task is not None and TaskState(task.state) in ENDED_BADLY and not message_id
+        if _waits(task, own) or (not is_new and turns.sent_before(principal, agent, key)):
             data = [{"callId": call, "result": result} for call, result in own.items()]
             return {
                 "messageId": key,
@@ -144,10 +147,14 @@ def results_message(
     return None
 
 
-def _waits(principal: Principal, agent: Agent, task_id: str, calls: Iterable[str]) -> bool:
+def _task(principal: Principal, agent: Agent, task_id: str) -> Task | None:
     try:
-        task: Task = lookup.find_agent_task(principal, agent, str(uuid.UUID(task_id)))
+        return lookup.find_agent_task(principal, agent, str(uuid.UUID(task_id)))
     except TaskNotFound:
+        return None
+
+
+def _waits(task: Task | None, calls: Iterable[str]) -> bool:
+    if task is None or task.state != TaskState.INPUT_REQUIRED:
         return False
-    asked = {one.id for one in calls_in(task.slot)} if task.state == TaskState.INPUT_REQUIRED else set()
-    return bool(asked & set(calls))
+    return bool({one.id for one in calls_in(task.slot)} & set(calls))

@@ -11,7 +11,7 @@ from apps.record import projection
 from apps.record.models import Context, Task
 from tests.agents.definitions import clerk
 from tests.llm.conftest import endpoint as endpoint
-from tests.llm.endpoint import calls, says
+from tests.llm.endpoint import calls, refuses, says
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -68,6 +68,16 @@ async def test_results_sent_twice_count_once(client, modeled, worker, endpoint):
     thread = [*HELLO, message.model_dump(exclude_none=True), result(message.tool_calls[0])]
     answers = [(await chat(client, thread, tools=[CHAT_TOOL])).choices[0].message.content for _ in range(2)]
     assert answers == ["20°.", "20°."]
+
+
+async def test_results_sent_again_after_a_failure_start_anew(client, modeled, worker, endpoint):
+    endpoint.replies = [calls(ROME), refuses(400, "no"), says("20°.")]
+    message = (await chat(client, HELLO, tools=[CHAT_TOOL])).choices[0].message
+    thread = [*HELLO, message.model_dump(exclude_none=True), result(message.tool_calls[0])]
+    with pytest.raises(openai.APIStatusError):
+        await chat(client, thread, tools=[CHAT_TOOL])
+    assert (await chat(client, thread, tools=[CHAT_TOOL])).choices[0].message.content == "20°."
+    assert "20 degrees" in endpoint.requests[2]["messages"][-1]["content"]
 
 
 async def test_results_of_unknown_calls_are_words(client, openai_for, bob_key, modeled, worker, endpoint):
