@@ -156,6 +156,21 @@ async def test_settings_reach_the_model(client, modeled, worker, endpoint):
     assert [one.get("max_tokens") or one.get("max_completion_tokens") for one in (first, second)] == [50, 60]
 
 
+async def test_an_answer_that_was_cut_off_says_so(client, modeled, worker, endpoint):
+    endpoint.replies = [says("One, two", finish="length")] * 3
+    assert (await chat(client, HELLO, max_tokens=2)).choices[0].finish_reason == "length"
+    chunks = [one async for one in await chat(client, HELLO, max_tokens=2, stream=True)]
+    assert [one.choices[0].finish_reason for one in chunks][-1] == "length"
+    async with client.responses.stream(model="modeled", input="Count.", max_output_tokens=20) as stream:
+        events = [event async for event in stream]
+    ended = events[-1].response
+    assert (events[-1].type, ended.status) == ("response.incomplete", "incomplete")
+    assert ended.incomplete_details.reason == "max_output_tokens"
+    assert (ended.output[-1].status, ended.output_text) == ("incomplete", "One, two")
+    kept = await client.responses.retrieve(ended.id)
+    assert (kept.status, kept.output) == (ended.status, ended.output)
+
+
 async def test_agents_without_code_honor_clients(client, worker, endpoint):
     await db.run(clerk, max_tokens=40)
     endpoint.replies = [calls(ROME), says("20°.")]
