@@ -239,7 +239,10 @@ def test_what_is_no_json_object_is_no_card():
         assert "no agent card" in refusal(cards.parse_card, text)
 
 
-@pytest.mark.parametrize("told", [{"name": "app"}, {"name": "app", "version": "1"}, {"agent": {"name": "app"}}, {"a": 1}])
+NO_CARDS = [{"name": "app"}, {"name": "app", "version": "1"}, {"agent": {"name": "app"}}, {"a": 1}]
+
+
+@pytest.mark.parametrize("told", NO_CARDS)
 def test_json_without_a_cards_fields_is_no_card(told):
     assert "JSON, but no agent card" in refusal(cards.pasted_card, json.dumps(told))
 
