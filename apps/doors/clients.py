@@ -30,7 +30,6 @@ TOOL_NAME = re.compile(r"[\w-]{1,64}", re.ASCII)
 MAX_TOOLS = 128
 MOST_TASKS = 3  # whose results are looked for: a thread waits in one
 OUTPUT_TOOL = "final_result"  # of answers that have a form
-ENDED_BADLY = (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED)
 CALL_ID = re.compile(r"call_([0-9a-f]{32})_([\w-]{1,32})", re.ASCII)
 """The id of a `turns.ClientCall`: the task, and the call's id in it."""
 
@@ -136,7 +135,7 @@ def results_message(
         own = {found[2]: result for found, result in named.items() if found[1] == task_id}
         key = message_id or f"results-{task_id}-{digest_of(sorted(own))[:16]}"
         task = _task(principal, agent, task_id)
-        is_new = task is not None and TaskState(task.state) in ENDED_BADLY and not message_id
+        is_new = not message_id and _has_failed(task)
         if _waits(task, own) or (not is_new and turns.sent_before(principal, agent, key)):
             data = [{"callId": call, "result": result} for call, result in own.items()]
             return {
@@ -152,6 +151,10 @@ def _task(principal: Principal, agent: Agent, task_id: str) -> Task | None:
         return lookup.find_agent_task(principal, agent, str(uuid.UUID(task_id)))
     except TaskNotFound:
         return None
+
+
+def _has_failed(task: Task | None) -> bool:
+    return task is not None and task.state != TaskState.COMPLETED and TaskState(task.state).is_terminal
 
 
 def _waits(task: Task | None, calls: Iterable[str]) -> bool:
