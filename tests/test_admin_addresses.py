@@ -14,6 +14,9 @@ pytestmark = [pytest.mark.django_db, pytest.mark.services("databases refuse othe
 
 MANY = "9" * 20
 ABSURD = (MANY, "a\0b")
+VALUES = cycle((("", MANY), ("", "a\0b"), ("__in", MANY), ("__in", "1,a\0b")))  # by turns: a page is dear
+VIEWS = cycle(("change", "history", "delete"))
+PARAMETERS = (("p", "e"), ("o", "_popup"), ("q", "_to_field"), ("before", "_facets"))
 OF_DATES = (("year", "9999"), ("lt", "0001-01-01 00:00:00+23:00"), ("year", MANY), ("range", "x"))
 
 
@@ -32,13 +35,14 @@ def fails(client: Any, address: str) -> bool:
 def addresses(model: Any, page: Any) -> Iterator[str]:
     base = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
     yield from (f"{base}?{urlencode({name: value})}" for name, value in queries(model, page))
-    yield from (f"{base}{quote(value)}/change/" for value in ABSURD)
+    yield from (f"{base}?{urlencode(dict.fromkeys(names, next(VALUES)[1]))}" for names in PARAMETERS)
+    yield from (f"{base}{quote(value)}/{next(VIEWS)}/" for value in ABSURD)
 
 
 def queries(model: Any, page: Any) -> Iterator[tuple[str, str]]:
     filters = [one[0] if isinstance(one, tuple) else one for one in page.list_filter]
     names = [one if isinstance(one, str) else getattr(one, "parameter_name", "") for one in filters]
-    names += [*getattr(page, "link_filters", ()), "p", "o", "q", "before", "_facets"]
-    yield from zip(filter(None, names), cycle(ABSURD))  # by turns: a page is dear
+    names += getattr(page, "link_filters", ())
+    yield from ((f"{name}{by}", value) for name in filter(None, names) for by, value in [next(VALUES)])
     dates = [field.name for field in model._meta.fields if isinstance(field, DateField)]
     yield from ((f"{name}__{by}", value) for name, (by, value) in zip(dates, cycle(OF_DATES)))

@@ -58,9 +58,13 @@ class Scheme:
     """For people: what to do at the sender's."""
 
     @property
-    def signs_body_alone(self) -> bool:
-        """Whoever has a delivery can send it again at any time and with another id."""
-        return bool(self.signed) and "{id}" not in self.signed and "{timestamp}" not in self.signed
+    def signs_id(self) -> bool:
+        """Otherwise whoever has a delivery can send it again with another id, as long as its time is valid."""
+        return not self.signed or "{id}" in self.signed
+
+    def signed_time(self, headers: Mapping[str, str]) -> str:
+        """The time that the signature covers, or "": then a delivery is valid at any time."""
+        return self._timestamp(headers) if "{timestamp}" in self.signed else ""
 
     def may_be_signed(self, secret: str, headers: Mapping[str, str]) -> bool:
         """Before the body is there: is the secret in the header, or a signature, which `is_signed` checks?"""

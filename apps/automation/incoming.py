@@ -46,6 +46,7 @@ MOST_TEMPLATES = 100  # in the inputs
 DELETED_AT_ONCE = 1_000
 CONDITION, TEXT, INPUTS = ("onlyIf",), ("text",), ("inputs",)  # where templates are
 WHOLE_EXPRESSION = re.compile(r"\s*\{\{((?:(?!\}\}|\{\{).)*)\}\}\s*", re.DOTALL)
+SIGNATURES_VALID = datetime.timedelta(seconds=2 * webhook_signatures.TOLERANCE_SECONDS)  # also of a sender ahead of us
 LONGEST_ID = 200  # characters
 MOST_HEADERS, LONGEST_HEADER = 40, 500
 SECRET_HEADER = re.compile(r"authorization|cookie|signature|token|secret|api-?key|forwarded|-real-ip", re.IGNORECASE)
@@ -320,9 +321,11 @@ def receive(webhook: IncomingWebhook, headers: Mapping[str, str], body: Any, own
     elif webhook.scheme == webhook_signatures.GITHUB and kind == "ping":
         fields |= {"state": State.IGNORED, "reason": "GitHub tried the address."}
     is_same = Q(event_id=event_id)
-    if webhook_signatures.scheme_of(webhook.scheme, webhook.secret, webhook.signature).signs_body_alone:
-        fields["digest"] = strict_json.digest_of(body)
-        is_same |= Q(digest=fields["digest"], state__in=(State.WAITING, State.STARTED))
+    scheme = webhook_signatures.scheme_of(webhook.scheme, webhook.secret, webhook.signature)
+    if not scheme.signs_id:
+        time = scheme.signed_time(headers)
+        fields["digest"] = strict_json.digest_of([time, body] if time else body)
+        is_same |= Q(digest=fields["digest"]) & (Q() if time else Q(state__in=(State.WAITING, State.STARTED)))
     same = IncomingEvent.objects.filter(is_same, webhook=webhook, is_repeat=False).order_by("received_at")
     with sql.write_transaction():
         # Two at once come one after the other.
@@ -472,9 +475,14 @@ def _settle(event: IncomingEvent, state: State, reason: str = "", **fields: obje
 
 
 def forget_events() -> int:
-    """Delete old events, and those beyond the newest of a webhook. What waits stays. Returns their number."""
+    """Delete old events, and those beyond the newest of a webhook. Returns their number.
+
+    What waits stays, and what would start again if its signed delivery came again.
+    """
+    now = sql.database_time()
     settled = IncomingEvent.objects.exclude(state=State.WAITING)
-    oldest = sql.database_time() - datetime.timedelta(days=settings.INCOMING_EVENT_DAYS)
+    settled = settled.exclude(digest__gt="", received_at__gt=now - SIGNATURES_VALID)
+    oldest = now - datetime.timedelta(days=settings.INCOMING_EVENT_DAYS)
     deleted = _delete(settled.filter(received_at__lt=oldest))
     for webhook in list(IncomingWebhook.objects.values_list("pk", flat=True)):
         of_one = settled.filter(webhook=webhook).order_by("-received_at", "-id")

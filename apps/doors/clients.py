@@ -128,13 +128,15 @@ def results_message(
     """The fields of the message that answers a task's calls; None if no task waits for one of these results.
 
     `results`: by the calls' ids; `message_id`: by default the same for the same calls, so that a request that is sent
-    again is told from another.
+    again is told from another. One that is sent again after its task failed, or was canceled, answers no calls.
     """
     named = {found: result for one, result in results.items() if (found := CALL_ID.fullmatch(one))}
     for task_id in list(dict.fromkeys(found[1] for found in named))[-MOST_TASKS:]:
         own = {found[2]: result for found, result in named.items() if found[1] == task_id}
         key = message_id or f"results-{task_id}-{digest_of(sorted(own))[:16]}"
-        if _waits(principal, agent, task_id, own) or turns.sent_before(principal, agent, key):
+        task = _task(principal, agent, task_id)
+        is_new = not message_id and _has_failed(task)
+        if _waits(task, own) or (not is_new and turns.sent_before(principal, agent, key)):
             data = [{"callId": call, "result": result} for call, result in own.items()]
             return {
                 "messageId": key,
@@ -144,10 +146,18 @@ def results_message(
     return None
 
 
-def _waits(principal: Principal, agent: Agent, task_id: str, calls: Iterable[str]) -> bool:
+def _task(principal: Principal, agent: Agent, task_id: str) -> Task | None:
     try:
-        task: Task = lookup.find_agent_task(principal, agent, str(uuid.UUID(task_id)))
+        return lookup.find_agent_task(principal, agent, str(uuid.UUID(task_id)))
     except TaskNotFound:
+        return None
+
+
+def _has_failed(task: Task | None) -> bool:
+    return task is not None and task.state != TaskState.COMPLETED and TaskState(task.state).is_terminal
+
+
+def _waits(task: Task | None, calls: Iterable[str]) -> bool:
+    if task is None or task.state != TaskState.INPUT_REQUIRED:
         return False
-    asked = {one.id for one in calls_in(task.slot)} if task.state == TaskState.INPUT_REQUIRED else set()
-    return bool(asked & set(calls))
+    return bool({one.id for one in calls_in(task.slot)} & set(calls))

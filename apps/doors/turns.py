@@ -16,6 +16,7 @@ from typing import Any
 
 import db
 from agentkit.clients import calls_in
+from agentkit.emissions import CUT_OFF, FINISH_REASON
 from agentkit.outcomes import NO_ANSWER
 from apps.a2a.tasks import is_private_again
 from apps.accounts.principals import Principal
@@ -107,6 +108,11 @@ class End:
     @property
     def words(self) -> str:
         return words_of(self.message or {"parts": []})
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Did a limit of tokens cut the answer off?"""
+        return bool((self.message or {}).get("metadata", {}).get(FINISH_REASON) == CUT_OFF)
 
 
 Piece = Text | Progress | ToolCall | ToolResult | ClientCall | File | End

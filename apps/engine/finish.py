@@ -270,8 +270,9 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         log.add(EventType.AGENT_COMPLETE, delivered | ({"usage": ending.usage} if ending.usage else {}), task=task.pk)
     elif isinstance(outcome, Failed | Rejected):
         log.add(EventType.AGENT_FAILED, {"code": _failure_code(outcome), "discarded": ids}, task=task.pk)
-    text, names = _answer_text(task, made), [one.name for one in made if one.name]
-    said = parts or [{"text": text or default_text(names)}]
+    text, is_silent = _answer_text(task, made), _is_silent(task, outcome)
+    made_up = "" if is_silent else default_text([one.name for one in made if one.name])
+    said = parts or [{"text": words} for words in [text or made_up] if words]
     message = agent_message(log, task, said, outcome.message_metadata)
     message["metadata"] |= payments.metadata_of(task)
     if ending.child is not None:
@@ -287,7 +288,7 @@ def _conclude(log: Ledger, task: Task, outcome: Outcome, ending: Ending) -> None
         message["parts"] = [*(message["parts"] if parts else []), link.part]
         message["metadata"] |= link.metadata
     payload: dict[str, Any] = {"state": state, "message": message, **_author(task, ending)}
-    if not text and not names and _is_silent(task, outcome):
+    if is_silent and not said and not outcome.message_metadata:
         del payload["message"]
     if isinstance(outcome, InputRequired | AuthRequired):
         slot = _slot(ending) or {}
@@ -368,7 +369,7 @@ def _artifacts(task: Task, ending: Ending) -> list[Artifact]:
 def _is_silent(task: Task, outcome: Outcome) -> bool:
     """Did a remote agent complete its task without a word? Nothing is put into its mouth."""
     is_remote = task.agent.kind == Agent.Kind.REMOTE
-    return is_remote and isinstance(outcome, Completed) and not outcome.parts and not outcome.message_metadata
+    return is_remote and isinstance(outcome, Completed) and not outcome.parts
 
 
 def fail_lost_turn(log: Ledger, run: Run, lease: Lease, reason: str, code: str = WORKER_LOST) -> uuid.UUID | None:

@@ -17,7 +17,8 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
-from agentkit import Outcome, Usage
+from agentkit import Completed, Outcome, Usage
+from agentkit.emissions import CUT_OFF, FINISH_REASON
 from apps.record.events import JSON
 from apps.record.execution import Run
 from apps.record.hooks import hooks
@@ -73,9 +74,13 @@ MAX_COUNT = 10**12  # a larger count is invalid
 
 @dataclass(slots=True)
 class UsageTotals:
-    """Counts by model, and the cost where it is known. As JSON: the sums, and under `models` the counts of each."""
+    """Counts by model, and the cost where it is known. As JSON: the sums, and under `models` the counts of each.
+
+    `is_cut_off`: the newest text ended at its limit of tokens.
+    """
 
     models: dict[str, dict[str, Any]] = field(default_factory=dict)
+    is_cut_off: bool = False
 
     def add(self, usage: Usage) -> JSON:
         """Add what a model used. Returns the valid counts, by USAGE_COUNTS and `cost`."""
@@ -84,6 +89,7 @@ class UsageTotals:
         if usage.cost is not None:
             counts["cost"] = _valid_number(usage.cost)
         self._count(usage.model, counts)
+        self.is_cut_off = usage.is_cut_off
         return counts
 
     @property
@@ -105,10 +111,15 @@ class UsageTotals:
         ]
 
     def labelled[O: Outcome](self, outcome: O) -> O:
-        """The outcome with the called models in its metadata, so that readers recognize scripted ones."""
+        """The outcome with the called models in its metadata, so that readers recognize scripted ones.
+
+        A completed one also says whether a limit of tokens cut it off.
+        """
         if not self.models:
             return outcome
-        return dataclasses.replace(outcome, metadata={"models": list(self.models), **outcome.metadata})
+        is_cut_off = self.is_cut_off and isinstance(outcome, Completed)
+        told = {"models": list(self.models)} | ({FINISH_REASON: CUT_OFF} if is_cut_off else {})
+        return dataclasses.replace(outcome, metadata=told | outcome.metadata)
 
     @classmethod
     def of(cls, recorded: Iterable[Mapping[str, Any]]) -> UsageTotals:

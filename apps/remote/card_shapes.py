@@ -20,8 +20,8 @@ SUPPORTED_BINDINGS = (JSONRPC, HTTP_JSON)
 SUPPORTED_VERSIONS = ("1.0", "0.3")
 VERSION_PATTERN = re.compile(r"(\d{1,4}\.\d{1,4})(\.[0-9A-Za-z.+-]{1,40})?")
 
-# Of a JSON object that is a card, whatever it lacks.
-CARD_SIGNS = {"name", "skills", "capabilities", "protocolVersion", "protocol_version", "supportedInterfaces",
+# Fields that only cards have, of which each has at least one, or a name with an address.
+CARD_SIGNS = {"skills", "capabilities", "protocolVersion", "protocol_version", "supportedInterfaces",
               "supported_interfaces", "preferredTransport", "defaultInputModes"}  # fmt: skip
 WRAPPERS = ("agentCard", "agent_card", "card", "agent")
 
@@ -29,6 +29,7 @@ ADDRESSES = ("url", "endpoint", "endpointUrl", "serviceUrl", "serviceEndpoint", 
              "baseUrl", "base_url", "apiUrl", "a2aUrl", "a2a_url", "a2aEndpoint", "a2a_endpoint", "uri")  # fmt: skip
 INTERFACE_LISTS = ("supportedInterfaces", "supported_interfaces", "interfaces")
 ENDPOINT_LISTS = ("endpoints", "services")
+ADDRESS_FIELDS = (*ADDRESSES, *INTERFACE_LISTS, *ENDPOINT_LISTS, "communication")
 BINDINGS = ("protocolBinding", "protocol_binding", "transport", "protocol", "binding", "type", "name")
 VERSIONS = ("protocolVersion", "protocol_version", "version")
 CALLABLE = {"A2A", "JSONRPC", "HTTP", "HTTPS", "REST", "HTTPJSON", "RPC", "API", "AGENT", "MAIN", "DEFAULT", "URL"}
@@ -49,15 +50,15 @@ SCHEME_KINDS = {
 
 
 def is_card_like(value: JSON) -> bool:
-    return bool(value.keys() & CARD_SIGNS)
+    return bool(value.keys() & CARD_SIGNS or (value.get("name") and any(map(value.get, ADDRESS_FIELDS))))
 
 
 def unwrapped(value: JSON) -> JSON:
     """The card itself, where it is a field of something else, whose other fields it takes."""
     wrapper = next((name for name in WRAPPERS if isinstance(value.get(name), dict)), "")
-    if not wrapper or "name" in value or not is_card_like(inner := value[wrapper]):
+    if not wrapper or "name" in value or not value[wrapper].keys() & {*CARD_SIGNS, "name"}:
         return value
-    return {**{name: one for name, one in value.items() if name != wrapper}, **inner}
+    return {**{name: one for name, one in value.items() if name != wrapper}, **value[wrapper]}
 
 
 def is_card_03(card: JSON) -> bool:

@@ -62,6 +62,8 @@ def pasted_card(text: str, also: Sequence[str] = ()) -> FetchedCard:
     if len(content) > FETCH_LIMITS.bytes:
         raise BadCard(f"The card is larger than {FETCH_LIMITS.bytes // 1024} KiB.")
     original = parse_card(content)
+    if not card_shapes.is_card_like(original):
+        raise BadCard("This is JSON, but no agent card: it has no address, and no field that only cards have.")
     card, notes = read_card(original, also)
     return FetchedCard(card, original, notes)
 
@@ -132,7 +134,7 @@ async def fetch_at(
         raise NoCard(f"{url} answers with something else than a card.")
     original = parse_card(content)
     if not card_shapes.is_card_like(original):
-        raise NoCard(f"{url} answers with JSON that is no card.")
+        raise NoCard(f"{url} answers with JSON, but no agent card.")
     etag, last_modified = _validator(answer, b"etag"), _validator(answer, b"last-modified")
     card, notes = read_card(original, also, url)
     return FetchedCard(card, original, notes, url, etag, last_modified)

@@ -105,6 +105,7 @@ class Usage:
 
     Attributes:
         cost: in the host's currency; None if nobody knows the prices.
+        is_cut_off: the model's last text ended at its limit of tokens.
     """
 
     model: str
@@ -112,6 +113,11 @@ class Usage:
     input_tokens: int
     output_tokens: int
     cost: float | None = None
+    is_cut_off: bool = False
+
+
+FINISH_REASON, CUT_OFF = "finishReason", "length"
+"""In the metadata of a message that a limit of tokens cut off."""
 
 
 @dataclass(frozen=True)

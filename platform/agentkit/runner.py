@@ -20,7 +20,7 @@ from typing import Any
 from agentkit import slots
 from agentkit.context import Call, CallsWait, ChildResult, SyncTaskContext, TaskContext
 from agentkit.directives import directive_in, mistake_in
-from agentkit.emissions import Chunk, Emission, SkillChosen, Token, Usage, WholeAnswer
+from agentkit.emissions import CUT_OFF, FINISH_REASON, Chunk, Emission, SkillChosen, Token, Usage, WholeAnswer
 from agentkit.errors import AgentFailure, HandlerError, InvalidAnswer, Stopped, contained
 from agentkit.handlers import SkillHandler, takes_slot
 from agentkit.messages import Artifact, Message, Part, text_part
@@ -332,16 +332,18 @@ async def _no_delegate(call: Call) -> ChildResult:
 
 @dataclass
 class Heard:
-    """An `emit` that keeps what belongs to a message: streamed text and artifacts, and the names of the models."""
+    """An `emit` that keeps what belongs to a message: streamed text and artifacts, and what is told of the models."""
 
     models: list[str] = field(default_factory=list)
+    is_cut_off: bool = False
     text: str = ""
     streamed: dict[str, Artifact] = field(default_factory=dict)
 
     async def emit(self, emission: Emission) -> None:
         match emission:
-            case Usage(model=model) if model not in self.models:
-                self.models.append(model)
+            case Usage(model=model):
+                self.models += [model] if model not in self.models else []
+                self.is_cut_off = emission.is_cut_off
             case Token(text):
                 self.text += text
             case WholeAnswer(text):
@@ -365,7 +367,8 @@ class Heard:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        return {"models": self.models} if self.models else {}
+        cut_off = {FINISH_REASON: CUT_OFF} if self.is_cut_off else {}
+        return {"models": self.models, **cut_off} if self.models else {}
 
 
 SKILL_SLOT = "which-skill"

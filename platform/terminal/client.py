@@ -114,6 +114,13 @@ class Parley:
     def get(self, path: str, **query: Any) -> Any:
         return self._ask("GET", path, params=query)
 
+    def glance(self, path: str, seconds: float, **query: Any) -> Any:
+        """As `get`, in one attempt of about so many seconds."""
+        try:
+            return self._answer(self._http.get(path, params=query, timeout=seconds))
+        except httpx.HTTPError as error:
+            raise self._lost(error) from None
+
     def post(self, path: str, body: JSON | None = None) -> Any:
         """It is sent again after a lost connection; its key makes that safe."""
         headers = {"Idempotency-Key": str(uuid.uuid4()), "Content-Type": "application/json"}

@@ -25,6 +25,7 @@ from terminal.client import (
     login_file,
     store_login,
 )
+from terminal.completing import agent_slugs
 from terminal.questions import read_pipe
 from terminal.screen import Screen, one_line
 
@@ -170,7 +171,7 @@ def _version() -> str:
 
 
 def _add_chat(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("slug", help="name of the agent, as `parley agents` lists it")
+    _complete(parser.add_argument("slug", help="name of the agent, as `parley agents` lists it"))
     parser.add_argument("text", nargs="?", help="one message; what a pipe has is added to it")
     parser.add_argument("--answers", action="store_true", help="the pipe has answers to questions, a line each")
     which = parser.add_mutually_exclusive_group()
@@ -182,7 +183,7 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
 def _add_tasks(parser: argparse.ArgumentParser) -> None:
     states = [*chat.ENDED, *chat.WAITING, "submitted", "working"]
     parser.add_argument("--state", action="append", choices=states, metavar="STATE", help=f"only: {', '.join(states)}")
-    parser.add_argument("--agent", metavar="SLUG", help="only tasks of this agent")
+    _complete(parser.add_argument("--agent", metavar="SLUG", help="only tasks of this agent"))
     parser.add_argument("--waiting", action="store_true", help="only tasks that ask you something")
     _add_limit(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
@@ -203,6 +204,10 @@ def _add_plans(parser: argparse.ArgumentParser) -> None:
     started.add_argument("--text", default="", help="a text for the plan")
     _add_files(started)
     _add_json(started, default=argparse.SUPPRESS)
+
+
+def _complete(action: argparse.Action) -> None:
+    action.completer = agent_slugs  # type: ignore[attr-defined]
 
 
 def _add_files(parser: argparse.ArgumentParser) -> None:

@@ -134,10 +134,14 @@ def test_unusable_options_are_named(options: dict[str, str], wrong: str):
     assert [name for name, _ in webhook_signatures.option_problems(HMAC, options)] == [wrong]
 
 
-def test_senders_without_time_are_known_by_body():
-    alone = [name for name in SCHEMES if scheme_of(name).signs_body_alone]
-    assert alone == ["github", "sentry", "hmac"]
-    assert not scheme_of(HMAC, options={"header": "X", "timestamp_header": "X-Time"}).signs_body_alone
+def test_schemes_say_whether_ids_are_signed():
+    assert {name for name in SCHEMES if scheme_of(name).signs_id} == {"bearer", "gitlab", "standard", "svix"}
+
+
+def test_only_a_signed_time_counts():
+    headers = {"X-Time": "7", "webhook-timestamp": "8"}
+    timed = scheme_of(HMAC, options={"header": "X", "timestamp_header": "X-Time"})
+    assert (timed.signed_time(headers), scheme_of(HMAC).signed_time(headers)) == ("7", "")
 
 
 def test_what_we_send_is_read_by_the_public_library():

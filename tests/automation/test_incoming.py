@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db.models import F
 from hypothesis import HealthCheck, example, given
 from hypothesis import settings as budget
 from hypothesis import strategies as some
@@ -227,6 +228,16 @@ def test_old_events_and_those_beyond_the_newest_are_deleted_but_not_what_waits(m
     assert incoming.forget_events() == 2
     assert set(IncomingEvent.objects.all()) == {waits, events[1], events[2]}
     assert Task.objects.count() == 4
+
+
+def test_deliveries_that_may_come_again_are_not_deleted(made: Make, settings: Any) -> None:
+    settings.INCOMING_EVENTS_KEPT = 1
+    webhook = made(scheme="slack")
+    for number in range(3):
+        receive(webhook, {"event_id": str(number)})
+    assert incoming.forget_events() == 0
+    IncomingEvent.objects.update(received_at=F("received_at") - incoming.SIGNATURES_VALID)
+    assert incoming.forget_events() == 2
 
 
 def test_secrets_of_the_request_are_not_kept() -> None:

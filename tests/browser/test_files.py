@@ -47,6 +47,7 @@ PASTE = """([types, name]) => {
   const event = new ClipboardEvent("paste", { clipboardData: carried, bubbles: true });
   document.getElementById("words").dispatchEvent(event);
 }"""
+EMPTY_AND_FULL = [("empty", b""), ("full", b"x")]
 # Records every work line and state that the page ever shows.
 NOTE_WHAT_IS_SHOWN = """
   window.shown = [];
@@ -130,11 +131,12 @@ def test_files_are_chosen_dropped_pasted_left_behind_refused_and_go_in_pieces(
     page.locator("#files").set_input_files(huge)
     expect(page.get_by_role("alert")).to_have_text("“huge.bin” is 210.8 MB. The limit is 209.7 MB.")
     expect(chosen).to_have_count(1)
-    page.locator("#files").set_input_files({"name": "empty.txt", "mimeType": "text/plain", "buffer": b""})
-    expect(chosen).to_have_count(2)
+    both = [{"name": f"{name}.txt", "mimeType": "text/plain", "buffer": text} for name, text in EMPTY_AND_FULL]
+    page.locator("#files").set_input_files(both)
+    expect(chosen).to_have_text([re.compile("depths.csv"), re.compile(r"empty\.txt\s*empty"), re.compile("full.txt")])
     page.locator("#words").press("Enter")
     page.wait_for_url(SESSION)
-    expect(page.locator(".from-user .chip")).to_have_count(2)
+    expect(page.locator(".from-user .chip")).to_have_count(3)
     assert download(page, page.locator(".from-user .chip").first)[1] == csv.read_bytes()
 
     # A draft keeps its words, and says that its files are gone

@@ -1,6 +1,7 @@
 """The address at which events of other systems come in."""
 
 import asyncio
+import hmac
 import json
 import time
 import uuid
@@ -64,6 +65,18 @@ async def test_a_delivery_of_github_counts_once_whatever_id_it_is_sent_with(webh
     another = b'{"id": "evt_2"}'
     await post(made.pk, another, **signature(made, another, **{"X-GitHub-Delivery": "d3"}))
     assert await IncomingEvent.objects.acount() == 2
+
+
+async def test_a_delivery_with_a_signed_time_counts_once(webhook):
+    signing = {"header": "X-Signature", "timestamp_header": "X-Time"}
+    made, now = await db.run(lambda: webhook("hmac", signature=signing)), int(time.time())
+
+    def sent(at, key):
+        digest = hmac.digest(made.secret.encode(), f"{at}.".encode() + BODY, "sha256").hex()
+        return post(made.pk, **{"X-Signature": digest, "X-Time": str(at), "Idempotency-Key": key})
+
+    first, again, later = await sent(now, "k1"), await sent(now, "k2"), await sent(now + 1, "k3")
+    assert (first[0], first, later[1]["id"] != first[1]["id"]) == (202, again, True)
 
 
 async def test_a_body_of_github_that_started_nothing_may_come_again(webhook):

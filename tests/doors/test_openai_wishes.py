@@ -11,7 +11,7 @@ from apps.record import projection
 from apps.record.models import Context, Task
 from tests.agents.definitions import clerk
 from tests.llm.conftest import endpoint as endpoint
-from tests.llm.endpoint import calls, says
+from tests.llm.endpoint import calls, refuses, says
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -68,6 +68,16 @@ async def test_results_sent_twice_count_once(client, modeled, worker, endpoint):
     thread = [*HELLO, message.model_dump(exclude_none=True), result(message.tool_calls[0])]
     answers = [(await chat(client, thread, tools=[CHAT_TOOL])).choices[0].message.content for _ in range(2)]
     assert answers == ["20°.", "20°."]
+
+
+async def test_results_sent_again_after_a_failure_start_anew(client, modeled, worker, endpoint):
+    endpoint.replies = [calls(ROME), refuses(400, "no"), says("20°.")]
+    message = (await chat(client, HELLO, tools=[CHAT_TOOL])).choices[0].message
+    thread = [*HELLO, message.model_dump(exclude_none=True), result(message.tool_calls[0])]
+    with pytest.raises(openai.APIStatusError):
+        await chat(client, thread, tools=[CHAT_TOOL])
+    assert (await chat(client, thread, tools=[CHAT_TOOL])).choices[0].message.content == "20°."
+    assert "20 degrees" in endpoint.requests[2]["messages"][-1]["content"]
 
 
 async def test_results_of_unknown_calls_are_words(client, openai_for, bob_key, modeled, worker, endpoint):
@@ -144,6 +154,21 @@ async def test_settings_reach_the_model(client, modeled, worker, endpoint):
     first, second = endpoint.requests
     assert (first["stop"], first["seed"], first["temperature"]) == (["END"], 7, 0.5)
     assert [one.get("max_tokens") or one.get("max_completion_tokens") for one in (first, second)] == [50, 60]
+
+
+async def test_an_answer_that_was_cut_off_says_so(client, modeled, worker, endpoint):
+    endpoint.replies = [says("One, two", finish="length")] * 3
+    assert (await chat(client, HELLO, max_tokens=2)).choices[0].finish_reason == "length"
+    chunks = [one async for one in await chat(client, HELLO, max_tokens=2, stream=True)]
+    assert [one.choices[0].finish_reason for one in chunks][-1] == "length"
+    async with client.responses.stream(model="modeled", input="Count.", max_output_tokens=20) as stream:
+        events = [event async for event in stream]
+    ended = events[-1].response
+    assert (events[-1].type, ended.status) == ("response.incomplete", "incomplete")
+    assert ended.incomplete_details.reason == "max_output_tokens"
+    assert (ended.output[-1].status, ended.output_text) == ("incomplete", "One, two")
+    kept = await client.responses.retrieve(ended.id)
+    assert (kept.status, kept.output) == (ended.status, ended.output)
 
 
 async def test_agents_without_code_honor_clients(client, worker, endpoint):

@@ -69,12 +69,12 @@ class Asking:
 Reply = Callable[[Asking], Awaitable[None]]
 
 
-def says(*pieces: str, thinking: str = "") -> Reply:
+def says(*pieces: str, thinking: str = "", finish: str = "stop") -> Reply:
     """Text, streamed in these pieces."""
 
     async def reply(asking: Asking) -> None:
         if not asking.body.get("stream"):
-            await asking.whole({"content": "".join(pieces)}, "stop")
+            await asking.whole({"content": "".join(pieces)}, finish)
             return
         asking.begin_stream()
         await asking.delta(role="assistant", content="")
@@ -82,7 +82,7 @@ def says(*pieces: str, thinking: str = "") -> Reply:
             await asking.delta(reasoning_content=thinking)
         for piece in pieces:
             await asking.delta(content=piece)
-        await asking.end_stream("stop")
+        await asking.end_stream(finish)
 
     return reply
 

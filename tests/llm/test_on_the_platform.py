@@ -85,6 +85,9 @@ async def test_a_message_names_the_model_that_made_it_or_says_what_to_set(endpoi
     answered = (await send(ada.principal, agent, said())).answer
     assert answered["parts"] == [{"text": "Good day."}]
     assert answered["metadata"] == {"models": ["test-model"], "agent": "greeter"}
+    endpoint.replies = [says("Good", finish="length")]
+    cut = (await send(ada.principal, agent, said())).answer
+    assert cut["metadata"] == {"models": ["test-model"], "finishReason": "length", "agent": "greeter"}
     settings.LLM_MODEL = ""
     answered = (await send(ada.principal, agent, said())).answer
     assert "LLM_MODEL" in answered["parts"][0]["text"]

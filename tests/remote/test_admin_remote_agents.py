@@ -87,7 +87,7 @@ def test_what_cannot_be_registered_is_said_at_the_field(admin_client, cards_at, 
     for source, sentence in (
         ("", "This field is required."),
         ("http://10.0.0.1/", "private network"),
-        ("{}", "names no address"),
+        ('{"skills": []}', "names no address"),
         ("{", "This is no agent card."),
     ):
         page = admin_client.post(ADD, {"source": source})

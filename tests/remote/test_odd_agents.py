@@ -154,6 +154,19 @@ ANSWERS: dict[str, tuple[JSON, str, list[str]]] = {
         ["The answer is 42."],
     ),
     "0.3: history only": ({"message/send": old_task(old("q", "u", role="user"), old("42"))}, "42", ["42"]),
+    "polled, told as message and as artifact": (
+        {
+            "SendMessage": task(),
+            "GetTask": task(
+                "TASK_STATE_COMPLETED",
+                artifacts=[{"artifactId": "a", "name": "result", "parts": [{"text": "42"}]}],
+                history=[spoken("42")],
+            )["task"]
+            | {"status": {"state": "TASK_STATE_COMPLETED", "message": spoken("42")}},
+        },
+        "42",
+        ["42"],
+    ),
     "message first": (stream({"message": spoken("just words")}), "just words", ["just words"]),
     "null fields": (
         stream(
@@ -230,7 +243,8 @@ async def test_a_silent_completion_is_shown_as_such(agent, ada):
 
 
 async def test_artifacts_without_words_are_an_answer(agent, ada):
-    events = [task(), piece("one"), piece("two", key="b"), update()]
+    named = {"artifactId": "b", "name": "two.txt", "parts": [{"text": "two"}]}
+    events = [task(), piece("one"), {"artifactUpdate": {**IDS, "artifact": named}}, update()]
     talk = await db.run(talk_with, agent, ada, stream(*events))
     done = await talk.ask()
     sent = await db.run(wire.load_task, done)
@@ -239,4 +253,15 @@ async def test_artifacts_without_words_are_an_answer(agent, ada):
     kept = await db.run(lambda: list(Event.objects.filter(context=done.context_id).order_by("index")))
     shown = await db.run(entries.entries_of, done.context, kept)
     assert shown[-1]["message"]["text"] == ""
+    assert await db.run(is_whole, done)
+
+
+@pytest.mark.parametrize("made", [[], [piece("one"), piece("two", key="b")]])
+async def test_metadata_without_words_is_no_sentence(agent, ada, made):
+    empty = {"messageId": "m", "role": "ROLE_AGENT", "parts": [], "metadata": {"cost": 3}}
+    talk = await db.run(talk_with, agent, ada, stream(task(), *made, update(message=empty)))
+    done = await talk.ask()
+    sent = await db.run(wire.load_task, done)
+    assert (sent["history"][-1]["parts"], sent["history"][-1]["metadata"]["cost"]) == ([], 3)
+    assert len(sent["artifacts"]) == len(made)
     assert await db.run(is_whole, done)

@@ -34,7 +34,7 @@ def looked_at(remote):
 
 
 def test_an_agent_that_serves_its_card_is_well_and_need_not_send_it_twice(cards_at, settings):
-    cards_at.pages[WELL_KNOWN] = (200, {"ETag": '"one"'}, b'{"name": "Far"}')
+    cards_at.pages[WELL_KNOWN] = (200, {"ETag": '"one"'}, b'{"name": "Far", "skills": []}')
     remote = remote_of(card_url=cards_at.url + WELL_KNOWN)
     first = looked_at(remote)
     assert (first.kind, first.ok, first.answers) == ("card", True, True)

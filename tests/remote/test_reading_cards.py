@@ -239,6 +239,19 @@ def test_what_is_no_json_object_is_no_card():
         assert "no agent card" in refusal(cards.parse_card, text)
 
 
+NO_CARDS = [{"name": "app"}, {"name": "app", "version": "1"}, {"agent": {"name": "app"}}, {"a": 1}]
+
+
+@pytest.mark.parametrize("told", NO_CARDS)
+def test_json_without_a_cards_fields_is_no_card(told):
+    assert "JSON, but no agent card" in refusal(cards.pasted_card, json.dumps(told))
+
+
+@pytest.mark.parametrize("own", ["skills", "protocolVersion"])
+def test_a_card_without_an_address_says_so(own):
+    assert "names no address" in refusal(cards.pasted_card, json.dumps({"name": "app", own: []}))
+
+
 def test_texts_come_without_characters_that_deceive_or_cannot_be_stored():
     read = read_card(card(URL, name="Trans\u202elator\x00\x1b[31m", description="one\ntwo\ud800\u2066"))
     assert (read["name"], read["description"]) == ("Translator[31m", "one\ntwo")

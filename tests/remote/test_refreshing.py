@@ -145,7 +145,7 @@ def test_a_card_that_fails_leaves_everything_as_it_was_and_does_not_even_wait(ca
     for page, sentence in (
         ((503, {}, b""), "status 503"),
         (b"<html>", "something else than a card"),
-        ({"name": "x"}, "names no address"),
+        ({"skills": []}, "names no address"),
         (cards_at.card(supportedInterfaces=[interface("http://169.254.169.254/")]), "supportedInterfaces"),
     ):
         cards_at.pages[WELL_KNOWN] = page

@@ -131,7 +131,7 @@ def test_a_slug_that_is_taken_is_refused_unless_its_card_is_to_change(echo):
         ((500, {}, b"{}"), "answers with status 500"),
         ((401, {}, b"{}"), "wants credentials"),
         (b'{"a": 1, "a": 2}', "same key twice"),
-        ({"name": "x"}, "names no address"),
+        ({"name": "x", "skills": []}, "names no address"),
         (b"{" + b" " * 600_000 + b"}", "larger than"),
         ((302, {"Location": "http://169.254.169.254/"}, b""), "redirect"),
         ((200, {"Content-Encoding": "gzip"}, gzip.compress(b" " * 2**24)), "larger than"),

@@ -62,6 +62,7 @@ MISSING_FIELDS = {"detail": [{"loc": ["body", "threadId"], "msg": "m"}, {"loc": 
         ("run", {"POST /run": ("422 Unprocessable", MISSING_FIELDS)}, ["AG-UI"]),
         ("v1", {"GET /v1/models": ("200 OK", {"data": [{"id": "tiny"}]})}, ["OpenAI-compatible", "tiny"]),
         ("", {"GET /v1/models": ("401 No", {"error": {"message": "key"}})}, ["OpenAI-compatible", "key"]),
+        ("app.json", {"GET /app.json": ("200 OK", {"name": "app"})}, ["JSON, but no agent card"]),
         ("", {"GET /agents": ("200 OK", {"agents": [{"name": "chat"}]})}, ["ACP", "chat"]),
         ("", {"POST /": ("200 OK", {"jsonrpc": "2.0", "error": {"code": -32601}})}, ["JSON-RPC"]),
     ],

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import httpx
 import pytest
@@ -166,11 +172,47 @@ def test_each_shell_gets_its_completion(parley: Type, shell: str) -> None:
 
 
 def test_a_shell_is_told_what_may_come_next(tmp_path: Path) -> None:
-    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": "parley ch", "COMP_POINT": "9", "_ARGCOMPLETE_IFS": " "}
-    asked |= {"_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "told"), "PYTHONPATH": str(ROOT / "platform")}
+    assert next_words(tmp_path, "parley ch") == ["chat"]
+
+
+def next_words(folder: Path, line: str, known: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """What the shell offers after this line."""
+    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
+    asked |= {"_ARGCOMPLETE_STDOUT_FILENAME": str(folder / "told"), "PYTHONPATH": str(ROOT / "platform")}
+    asked |= {"XDG_CACHE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder), **known}
     source = "import sys; sys.argv = ['parley']\nfrom console.program import main\nmain()"
-    subprocess.run([sys.executable, "-c", source], env=asked, check=False, capture_output=True)
-    assert (tmp_path / "told").read_text().split() == ["chat"]
+    done = subprocess.run([sys.executable, "-c", source], env=asked, check=False, capture_output=True)
+    assert done.stderr == b""
+    return [one.strip() for one in (folder / "told").read_text().split("\n") if one.strip()]
+
+
+class Agents(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.server.asked.append((self.path.partition("?")[0], self.headers["Authorization"]))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"items": [{"slug": "echo"}, {"slug": "editor"}, {"slug": "e; rm"}]}).encode())
+
+
+@pytest.fixture
+def agents() -> Iterator[Any]:
+    with HTTPServer(("127.0.0.1", 0), Agents) as server:
+        server.asked = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def test_shells_complete_agents_and_ask_once(tmp_path: Path, agents: Any) -> None:
+    known = {"PARLEY_URL": f"http://127.0.0.1:{agents.server_port}", "PARLEY_API_KEY": "a-key"}
+    assert [next_words(tmp_path, "parley ask e", known) for _ in range(2)] == [["echo", "editor"]] * 2
+    assert next_words(tmp_path, "parley tasks --agent ec", known) == ["echo"]
+    assert agents.asked == [("/api/v1/agents", "Bearer a-key")]
+
+
+@pytest.mark.parametrize("known", [{}, {"PARLEY_URL": "http://127.0.0.1:9", "PARLEY_API_KEY": "a-key"}])
+def test_completion_is_silent_without_agents(tmp_path: Path, known: dict[str, str]) -> None:
+    assert next_words(tmp_path, "parley ask e", known) == []
 
 
 def test_client_wheel_needs_no_django(tmp_path: Path) -> None:

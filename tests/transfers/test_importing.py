@@ -118,6 +118,48 @@ def test_broken_json_is_named_and_rest_imported(ada, echo, content, named):
     assert [one.outcome for one in results].count("created") == 1
 
 
+ONE, TWO, THREE = (json.dumps(samples.chatgpt(name)).encode() for name in ("one", "two", "three"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        (b'"title": "two"', b'"title" "two"'),
+        (b'"title": "two"', b'"title": "two'),
+        (b'"title": "two"', b'"title": two'),
+        (b'"title": "two"', b'"title": NaN'),
+        (b'"title": "two"', b'"title": "two", "title": "two"'),
+        (b'"mapping": {', b'"mapping": '),
+        (b'"mapping": {', b'"mapping": {{'),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_damaged_item_of_an_array_is_named(ada, echo, damage, place):
+    assert damage[0] in TWO
+    items = [ONE, THREE]
+    items.insert(place, TWO.replace(*damage))
+    results = import_file(ada.principal, echo, b"[" + b",\n".join(items) + b"]").results
+    assert [one.title for one in results if one.outcome == "created"] == ["one", "three"]
+    assert {one.title for one in results if one.problem} >= {f"Item {place + 1}"}
+
+
+def test_array_that_was_cut_off_keeps_its_beginning(ada, echo):
+    results = import_file(ada.principal, echo, b"[" + b", ".join([ONE, TWO, THREE])[:-40]).results
+    assert [(one.title, one.outcome) for one in results] == [
+        ("one", "created"), ("two", "created"), ("Item 3", "skipped")
+    ]  # fmt: skip
+    assert "line 1, column" in results[-1].problem
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_damaged_message_of_a_list_is_named(ada, echo, place):
+    said = [b'{"role": "user", "content": "Hi"}', b'{"role": "assistant", "content": "Hello"}']
+    said.insert(place, b'{"role": "user" "content": "?"}')
+    results = import_file(ada.principal, echo, b"[" + b",".join(said) + b"]").results
+    assert [one.outcome for one in results] == ["created", "skipped"]
+    assert len(turns_of(results[0].session)) == 2
+
+
 DEEP = b'[{"mapping":' + b"[" * 100 + b"]" * 100 + b"}]"
 
 

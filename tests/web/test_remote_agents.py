@@ -100,7 +100,7 @@ def test_what_cannot_be_used_is_said_by_its_field(page, outward):  # noqa: F811
         ({"url": "https://agents.invalid/"}, "url", ""),
         ({"url": "https://a.example/" + "x" * 3000}, "url", "at most"),
         ({"card": "{"}, "card", "no agent card"),
-        ({"card": '{"name": "x"}'}, "card", "names no address"),
+        ({"card": '{"skills": []}'}, "card", "names no address"),
     ]:
         response = add(page, **form)
         assert response.status_code == 200, form

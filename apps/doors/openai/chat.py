@@ -80,7 +80,7 @@ class Completion:
         if calls := [call for delta in deltas for call in delta.get("tool_calls", ())]:
             message["tool_calls"] = calls
             message["content"] = message["content"] or None
-        choice = {"index": 0, "message": message, "finish_reason": self._reason, "logprobs": None}
+        choice = {"index": 0, "message": message, "finish_reason": self._reason(end), "logprobs": None}
         return self._object("chat.completion", [choice]) | {"usage": _usage(end)}
 
     def frames(self, pieces: list[tuple[int, Piece]]) -> Iterator[bytes]:
@@ -97,7 +97,7 @@ class Completion:
     def _last(self, end: End) -> list[bytes]:
         if end.state not in ANSWERED:
             return [wire.sse_frame(error_json(AgentFailed(end))), DONE]
-        frames = [self._chunk({}, self._reason)]
+        frames = [self._chunk({}, self._reason(end))]
         if self.with_usage:
             frames.append(wire.sse_frame(self._object("chat.completion.chunk", []) | {"usage": _usage(end)}))
         return [*frames, DONE]
@@ -127,9 +127,8 @@ class Completion:
         self.calls += 1
         return {"tool_calls": [{"index": self.calls - 1, "id": call.id, "type": "function", "function": function}]}
 
-    @property
-    def _reason(self) -> str:
-        return "tool_calls" if self.waits else "stop"
+    def _reason(self, end: End) -> str:
+        return "tool_calls" if self.waits else "length" if end.is_cut_off else "stop"
 
     def _object(self, kind: str, choices: list[JSON]) -> JSON:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices}

@@ -45,6 +45,8 @@ STATUS = {
     TaskState.CANCELED: "cancelled",
 }
 """By the task's state; a question completes a response."""
+LAST_EVENTS = {"cancelled": "incomplete"}
+"""Of a stream, by the status, where it has another name."""
 
 
 async def create(incoming: AuthenticatedRequest, body: Any) -> HttpResponseBase:
@@ -182,7 +184,7 @@ class Response:
             "status": self.status,
             "background": self.background,
             "error": self._error(),
-            "incomplete_details": None,
+            "incomplete_details": {"reason": "max_output_tokens"} if self.status == "incomplete" else None,
             "metadata": {"session": self.turn.session, "task": str(self.turn.sent.task)},
             "model": self.model,
             "output": [*self.output],
@@ -250,10 +252,10 @@ class Response:
         self.output.append(item)
         self._tell("response.output_item.added", output_index=len(self.output) - 1, item=item)
 
-    def _close_message(self) -> None:
+    def _close_message(self, status: str = "completed") -> None:
         if self._open is None:
             return
-        self._open["status"], content = "completed", self._open["content"][0]
+        self._open["status"], content = status, self._open["content"][0]
         self._tell("response.output_text.done", **self._place(), text=content["text"], logprobs=[])
         self._tell("response.content_part.done", **self._place(), part=content)
         self._tell("response.output_item.done", output_index=len(self.output) - 1, item=self._open)
@@ -291,10 +293,10 @@ class Response:
         self._tell("response.output_item.done", output_index=place, item=self.output[place])
 
     def _finish(self, end: End) -> None:
-        self._close_message()
-        self.end, self.status = end, STATUS.get(end.state, "completed")
-        kind = "failed" if self.status == "failed" else "incomplete" if self.status == "cancelled" else "completed"
-        self._tell(f"response.{kind}", response=self.as_json())
+        answered = "incomplete" if end.is_cut_off else "completed"
+        self._close_message(answered)
+        self.end, self.status = end, STATUS.get(end.state, answered)
+        self._tell(f"response.{LAST_EVENTS.get(self.status, self.status)}", response=self.as_json())
 
 
 def _usage(end: End) -> JSON:

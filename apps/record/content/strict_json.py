@@ -49,6 +49,18 @@ def parse(body: bytes, most: int = 0) -> Any:
         raise InvalidJSON(f"The body is not JSON: {error.msg} (line {error.lineno}, column {error.colno}).") from None
 
 
+def parse_at(text: str, start: int, most: int) -> tuple[Any, int]:
+    """The value that begins at `start`, and where it ends. Raises InvalidJSON as `parse` does."""
+    try:
+        value, end = _decoder.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        raise InvalidJSON(f"The body is not JSON: {error.msg} (line {error.lineno}, column {error.colno}).") from None
+    except RecursionError:
+        raise InvalidJSON(f"The body is nested deeper than {settings.MAX_JSON_DEPTH} levels.") from None
+    _check_size(text[start:end].encode(), most)
+    return value, end
+
+
 def _check_size(body: bytes, most: int) -> None:
     """Count before parsing, since objects of Python take a hundred times the memory of the text.
 

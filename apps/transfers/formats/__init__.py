@@ -12,6 +12,7 @@ from typing import Any
 from apps.record.content import strict_json
 from apps.record.errors import InvalidParams
 from apps.transfers.formats import chatgpt, claude, gemini, librechat, lobechat, open_webui, openai, parley
+from apps.transfers.formats.damaged import ItemReader
 from apps.transfers.formats.parley import EXPORT_FORMAT, EXPORT_VERSION
 from apps.transfers.formats.shape import (
     BROKEN,
@@ -96,9 +97,14 @@ def read_conversations(package: Package) -> list[Conversation]:
 
 
 def _parse(name: str, text: bytes) -> list[Any]:
-    """A document; of JSONL, one for each line. One that is not JSON is a conversation with a problem."""
+    """A document; of JSONL, one for each line; of a damaged array, one for each item.
+
+    One that is not JSON is a conversation with a problem.
+    """
     text = text.removeprefix(b"\xef\xbb\xbf").decode(errors="replace").encode()
     whole = _value(name, text)
+    if isinstance(whole, Conversation) and text.lstrip().startswith(b"["):
+        return _items(name, text.decode()) or [whole]
     lines = [(number, one) for number, one in enumerate(text.split(b"\n"), 1) if one.strip()]
     begun = sum(one.startswith(b"{") for _, one in lines)
     if isinstance(whole, Conversation) and 1 < len(lines) <= MAX_CONVERSATIONS and 2 * begun > len(lines):
@@ -107,11 +113,29 @@ def _parse(name: str, text: bytes) -> list[Any]:
     return [whole]
 
 
+def _items(name: str, text: str) -> list[Any]:
+    """The good items of an array as one document, and the others; nothing if none is good."""
+    found = ItemReader(text, _kind_of, lambda one: _format_of(one) is not None).read()
+    place = f"{name}, item" if name else "Item"
+    damaged = [_problem(f"{place} {number}", problem) for number, problem in found.damaged.items()]
+    return [found.whole, *damaged] if damaged and any(map(_kind_of, found.whole)) else []
+
+
+def _kind_of(item: Any) -> str:
+    if format_ := _format_of(item):
+        return format_.name
+    return next((f"part of {one.name}" for one in FORMATS if one.split([item]) is not None), "")
+
+
 def _value(name: str, text: bytes) -> Any:
     try:
         return strict_json.parse(text, len(text))
     except strict_json.InvalidJSON as error:
-        return Conversation(name, problem=str(error).replace("The body", "It" if name else "The file"))
+        return _problem(name, str(error))
+
+
+def _problem(name: str, sentence: str) -> Conversation:
+    return Conversation(name, problem=sentence.replace("The body", "It" if name else "The file"))
 
 
 def _storable(document: Any) -> Any:

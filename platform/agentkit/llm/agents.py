@@ -330,11 +330,12 @@ async def ask(
     if messages[-1].role != "user":
         raise HandlerError("A model is asked by a conversation that ends with a message of the user.")
     page = gate.page if gate else conversations.bookmark_name(about, messages)
-    usage, spotlight = RunUsage(), spotlight or Spotlight.of(task, page)
+    usage, spotlight, is_cut_off = RunUsage(), spotlight or Spotlight.of(task, page), False
     has_outside = has_outside or any(message.files for message in messages)
     outside = spotlight.instructions if has_outside else ""
 
     async def asked(opened: Model, sight: Sight) -> Any:
+        nonlocal is_cut_off
         secrets = [getattr(getattr(opened, "client", None), "api_key", "")]
         earlier, prompt = await asyncio.to_thread(_told, messages, spotlight, sight)
         with as_model_failures(opened.model_name, secrets), bookmarked(task, page, spotlight, gate) as before:
@@ -356,6 +357,7 @@ async def ask(
             )
             if gate is not None and isinstance(result.output, DeferredToolRequests):
                 raise conversations.waiting(result.output, result.all_messages(), gate)
+        is_cut_off = isinstance(result.output, str) and result.response.finish_reason == "length"
         return result.output
 
     async with open_model(chosen_model(model, task)) as opened:
@@ -371,7 +373,7 @@ async def ask(
         finally:
             if usage.requests:
                 # Not `say`: a stop does not undo what was used.
-                await task.emit(priced(opened, usage))
+                await task.emit(replace(priced(opened, usage), is_cut_off=is_cut_off))
 
 
 def chosen_model(model: AnyModel, task: TaskContext) -> AnyModel:

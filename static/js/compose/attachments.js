@@ -114,7 +114,7 @@ export class Attachments {
       { class: "chip" },
       icon("file"),
       h("span", { class: "name" }, one.name),
-      h("span", { class: "size" }, bytes(one.size)),
+      h("span", { class: "size" }, one.size ? bytes(one.size) : "empty"),
       h("progress", { max: 1, value: 0, hidden: true, "aria-label": `Uploading ${one.name}` }),
       h("span", { class: "how" }),
       h("span", { class: "unfit error", role: "alert" }),
