@@ -70,7 +70,8 @@ def test_each_row_of_an_action_has_its_result_on_the_same_page(admin_client, man
 
 
 def test_many_tasks_are_canceled_by_a_job(admin_client, many_tasks, sent, monkeypatch):
-    monkeypatch.setattr(bulk, "AT_ONCE", 100)
+    for module in ("bulk", "actions"):
+        monkeypatch.setattr(f"apps.operators.{module}.AT_ONCE", 100)
     many_tasks(120)  # three batches
     answer = act(admin_client, Task, "cancel_selected", Task.objects.first(), across=True)
     begun = BulkAction.objects.get()

@@ -40,11 +40,15 @@ def newest_of_each(found: ContextQuerySet) -> ContextQuerySet:
     newest_task = Task.objects.filter(context=OuterRef("pk")).order_by("-created_at", "-pk")
     by_urgency = same.annotate(state=Subquery(newest_task.values("state")[:1])).order_by(URGENCY, "-updated_at", "-pk")
     ranked = {"is_archived": IS_ARCHIVED, "is_branch": IS_BRANCH}
-    return members.annotate(**ranked).filter(~Exists(same.annotate(**ranked).filter(is_newer))).annotate(
-        first=Subquery(same.order_by(*FIRST).values("pk")[:1]),
-        family_title=Subquery(same.order_by(*FIRST).values("title")[:1]),
-        branches=Subquery(same.values("family").annotate(number=Count("pk")).values("number")),
-        state=Subquery(by_urgency.values("state")[:1]),
+    return (
+        members.annotate(**ranked)
+        .filter(~Exists(same.annotate(**ranked).filter(is_newer)))
+        .annotate(
+            first=Subquery(same.order_by(*FIRST).values("pk")[:1]),
+            family_title=Subquery(same.order_by(*FIRST).values("title")[:1]),
+            branches=Subquery(same.values("family").annotate(number=Count("pk")).values("number")),
+            state=Subquery(by_urgency.values("state")[:1]),
+        )
     )
 
 
