@@ -5,6 +5,8 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import hypothesis
@@ -39,6 +41,15 @@ UNTIMED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.to
 hypothesis.settings.register_profile("usual", max_examples=25, derandomize=True, **UNTIMED)
 hypothesis.settings.register_profile("large", max_examples=400, **UNTIMED)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Parallel processes begin with different files: on a clean checkout each compiles its share for all."""
+    if worker := getattr(session.config, "workerinput", None):
+        files = [one for one in session.config.args if one.startswith("tests/") and one.endswith(".py")]
+        for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+            with suppress(Exception):  # collecting says it better
+                import_module(file.removesuffix(".py").replace("/", "."))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

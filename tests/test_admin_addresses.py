@@ -20,9 +20,11 @@ PARAMETERS = (("p", "e"), ("o", "_popup"), ("q", "_to_field"), ("before", "_face
 OF_DATES = (("year", "9999"), ("lt", "0001-01-01 00:00:00+23:00"), ("year", MANY), ("range", "x"))
 
 
-def test_absurd_values_are_no_server_error(admin_client):
+def test_absurd_values_are_no_server_error(admin_client, monkeypatch):
     admin_client.raise_request_exception = False
-    admin_client.get(reverse("admin:index"))  # loads the pages
+    index = admin_client.get(reverse("admin:index"))  # loads the pages
+    menu = admin.site.each_context(index.wsgi_request)
+    monkeypatch.setattr(admin.site, "each_context", lambda _: menu)  # a third of each page's time, and the same
     assert admin.site._registry
     failed = [one for each in admin.site._registry.items() for one in addresses(*each) if fails(admin_client, one)]
     assert not failed

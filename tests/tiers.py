@@ -7,6 +7,7 @@ half times the budget; a slow machine has a longer one. Paths or `-k` run a part
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests import patterns
+
 ROOT = Path(__file__).resolve().parents[1]
 SERVICES = {
     "DATABASE_URL": "postgres://postgres@127.0.0.1:5432/postgres",
@@ -26,6 +29,7 @@ SERVICES = {
 """Where the services are, unless the environment names others."""
 REDIS_AS_BROKER = ("tests/engine", "tests/faults")
 LARGE = {"HYPOTHESIS_PROFILE": "large"}  # more examples, and new ones each time
+MIGRATE = "from tests import profile, stack; stack.migrated()"  # while tests are collected
 SLOWEST = ("--durations=30", "--durations-min=2")  # shown at the end
 
 
@@ -36,7 +40,7 @@ class Tier:
     Attributes:
         marks: pytest's `-m`.
         budget: seconds on two cores.
-        paths: folders; with `declared` only files that name this marker.
+        paths: folders; with `declared` only files that have this marker.
         spare: how many more processes than cores, where tests wait a fifth of their time.
         environment: variables; the caller's services win.
     """
@@ -50,23 +54,30 @@ class Tier:
     environment: dict[str, str] = field(default_factory=dict)
 
     def files(self) -> list[str]:
-        """Paths for pytest. Skipping files without the marker saves their import."""
-        if not self.declared:
-            return [*self.paths]
+        """For pytest. Skipping files without the marker, or all of another tier, saves their import in each process."""
         files = sorted(file for path in self.paths for file in (ROOT / path).rglob("test_*.py"))
-        return [str(file.relative_to(ROOT)) for file in files if f"mark.{self.declared}" in file.read_text()]
+        names = {str(file.relative_to(ROOT)): file.read_text() for file in files}
+        return [name for name, text in names.items() if self._has_some_of(text) and not name.startswith(self.ignored)]
+
+    def _has_some_of(self, text: str) -> bool:
+        of_others = [mark for words, mark in OF_WHOLE_FILES.items() if words in self.marks]
+        return self.declared in text and not any(re.search(f"^pytestmark = .*{one}", text, re.M) for one in of_others)
 
 
+OF_WHOLE_FILES = {"not slow": r"mark\.slow", "not services(only=True)": "only=True"}
+"""How a file says in one line that a tier has none of its tests."""
 TIERS = {
     "test": Tier(
         "not browser and not slow and not services(only=True)", 420, ignored=("tests/browser", "tests/docs"), spare=2
     ),
-    "services": Tier("services and not slow and not browser", 420, declared="services", spare=3, environment=SERVICES),
+    "services": Tier(
+        "services and not slow and not browser", 420, declared="mark.services", spare=3, environment=SERVICES
+    ),
     "browser": Tier("not slow", 300, ("tests/browser",), spare=1),
     "all-embedded": Tier("not services(only=True)", 1500, environment=LARGE),
     "all-services": Tier("not browser", 1500, ignored=("tests/docs",), environment=SERVICES | LARGE),
     "redis-broker": Tier(
-        "services and not browser", 300, REDIS_AS_BROKER, "services",
+        "services and not browser", 300, REDIS_AS_BROKER, "mark.services",
         environment=SERVICES | {"CELERY_BROKER_URL": "redis://127.0.0.1:6379/1"},
     ),
 }  # fmt: skip
@@ -95,6 +106,7 @@ def measure_slowness() -> Iterator[list[float]]:
 
 
 def main(name: str, *given: str) -> int:
+    patterns.folder()  # for all processes
     tier = TIERS[name]
     chosen = [argument for argument in given if argument == "-k" or not argument.startswith("-")]
     workers = (os.process_cpu_count() or 1) + tier.spare
@@ -108,7 +120,7 @@ def main(name: str, *given: str) -> int:
         environment = {key: value for key, value in environment.items() if key not in SERVICES}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # workers would compile everything again
     began = time.monotonic()
-    with measure_slowness() as measured:
+    with measure_slowness() as measured, subprocess.Popen([sys.executable, "-c", MIGRATE], cwd=ROOT, env=environment):
         status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     took = time.monotonic() - began
     used = resource.getrusage(resource.RUSAGE_CHILDREN)

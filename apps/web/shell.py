@@ -121,15 +121,17 @@ def zone_of(request: HttpRequest, chosen: str = "") -> datetime.tzinfo:
 
 
 def recent_sessions(principal: Principal, limit: int = RECENT_SESSIONS) -> Recent:
-    """A few queries, however many sessions. In the active time zone."""
-    sessions = sessions_of(principal)
-    pinned = list(sessions.filter(marks.pinned_filter(principal))[:MOST_RECENT_SESSIONS])
+    """A few queries, however many sessions: those for rows only if there are any. In the active time zone."""
+    sessions, pinned = sessions_of(principal), list[Context]()
+    if marks.is_any_pinned(principal):
+        pinned = list(sessions.filter(marks.pinned_filter(principal))[:MOST_RECENT_SESSIONS])
     rest = list(sessions.exclude(pk__in=[one.pk for one in pinned])[: limit + 1])
     has_more = len(rest) > limit and limit < MOST_RECENT_SESSIONS
-    shared = as_rows(Context.objects.shared_with(principal).listed(), principal)
+    others = Context.objects.shared_with(principal).listed()
+    shared = list(as_rows(others, principal)[:RECENT_SESSIONS]) if others.exists() else []
     return Recent(
         pinned,
-        list(shared[:RECENT_SESSIONS]),
+        shared,
         list(by_day(rest[:limit])),
         limit,
         waiting_for(principal).count(),

@@ -6,14 +6,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
-from fastmcp.client.transports import StreamableHttpTransport
 from mcp import Client
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from mcp_types import ElicitResult
 from pydantic_ai import Agent
-from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.models.test import TestModel
 
 
@@ -52,6 +50,9 @@ async def test_the_official_client(offering, mode):
 
 
 async def test_the_client_of_pydantic_ai(offering):
+    from fastmcp.client.transports import StreamableHttpTransport  # a second, which only this test needs
+    from pydantic_ai.mcp import MCPToolset
+
     url, headers = offering
     toolset = MCPToolset(StreamableHttpTransport(url, headers=headers))
     agent = Agent(TestModel(call_tools=["speaking"]), toolsets=[toolset])

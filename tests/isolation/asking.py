@@ -65,7 +65,8 @@ class Caller:
             more["content_type"] = headers.pop("Content-Type", "application/json")
         answer = getattr(client, method.lower())(path, **more)
         text = "" if answer.streaming else answer.content.decode(errors="replace")
-        answer.close()
+        if answer.streaming:  # Django's client has closed others, and once more would close the database's connection
+            answer.close()
         shown = {name: value for name, value in answer.items() if name not in ("Content-Length", "Date", "Expires")}
         return Answer(answer.status_code, shown, text)
 

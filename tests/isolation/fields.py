@@ -102,7 +102,7 @@ class Field:
 
 def openapi_fields() -> list[Field]:
     """Of queries and of JSON bodies."""
-    document = yaml.safe_load(DOCUMENT.read_text())
+    document = yaml.load(DOCUMENT.read_text(), yaml.CSafeLoader)  # in a tenth of the time
     schemas = document["components"]["schemas"]
     found = []
     for path, methods in document["paths"].items():

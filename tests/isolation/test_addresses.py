@@ -171,8 +171,8 @@ def test_whose_it_is_gets_another_answer(address: Address, two: World, their_own
 
 def shows_theirs(two: World, caller: Caller) -> list[str]:
     """The addresses without ids, such as lists, where the caller reads anything of theirs."""
-    paths = [one.path({}) for one in WITHOUT_IDS if one.template.strip("/") not in NO_LISTS]
-    return [path for path in paths if two.theirs.mark in caller.ask("GET", path).body]
+    lists = [one for one in WITHOUT_IDS if one.template.strip("/") not in NO_LISTS and is_compared(caller, one)]
+    return [path for path in (one.path({}) for one in lists) if two.theirs.mark in caller.ask("GET", path).body]
 
 
 def test_lists_show_nothing_of_theirs(two: World, everybody: list[Caller], their_owner: Caller) -> None:

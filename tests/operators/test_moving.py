@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sqlite3
 import urllib.parse
@@ -24,6 +25,7 @@ from apps.operators.backup import Choices
 from apps.operators.backup.database import NotEmpty
 from apps.record.lookup import restored
 from apps.record.models import Context, Event
+from tests import patterns, stack
 from tests.operators.installations import fill, rows
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -45,7 +47,8 @@ def quiet(_: str) -> None:
 
 @pytest.fixture
 def sqlite(tmp_path: Path) -> Iterator[str]:
-    """Django's alias of an empty SQLite database, without tables."""
+    """Django's alias of an empty SQLite database; PostgreSQL's is migrated here."""
+    shutil.copyfile(stack.migrated({}) / patterns.DATABASE, tmp_path / "parley.sqlite3")
     config = {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": str(tmp_path / "parley.sqlite3"),
@@ -60,7 +63,7 @@ def sqlite(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def postgresql() -> Iterator[str]:
-    """The URL of an empty database."""
+    """The URL of an empty database, without tables."""
     name = f"test_moved_{uuid.uuid4().hex[:8]}"
     with connection.cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {name}")

@@ -32,18 +32,23 @@ def newest_of_each(found: ContextQuerySet) -> ContextQuerySet:
     `first`, the key of the family's first session, and `family_title`; `branches`, how many there are; and `state`: of
     the branch that waits or works, otherwise of this one.
     """
-    members = found.annotate(family=FAMILY, is_archived=IS_ARCHIVED, is_branch=IS_BRANCH).order_by()
+    members = found.annotate(family=FAMILY).order_by()
     same = members.filter(owner=OuterRef("owner"), family=OuterRef("family"))
     goes_first = Q(is_branch__lt=OuterRef("is_branch")) | Q(is_branch=OuterRef("is_branch"), pk__gt=OuterRef("pk"))
     later = Q(updated_at__gt=OuterRef("updated_at")) | (Q(updated_at=OuterRef("updated_at")) & goes_first)
     is_newer = Q(is_archived__lt=OuterRef("is_archived")) | (Q(is_archived=OuterRef("is_archived")) & later)
     newest_task = Task.objects.filter(context=OuterRef("pk")).order_by("-created_at", "-pk")
     by_urgency = same.annotate(state=Subquery(newest_task.values("state")[:1])).order_by(URGENCY, "-updated_at", "-pk")
-    return members.filter(~Exists(same.filter(is_newer))).annotate(
-        first=Subquery(same.order_by(*FIRST).values("pk")[:1]),
-        family_title=Subquery(same.order_by(*FIRST).values("title")[:1]),
-        branches=Subquery(same.values("family").annotate(number=Count("pk")).values("number")),
-        state=Subquery(by_urgency.values("state")[:1]),
+    ranked = {"is_archived": IS_ARCHIVED, "is_branch": IS_BRANCH}
+    return (
+        members.annotate(**ranked)
+        .filter(~Exists(same.annotate(**ranked).filter(is_newer)))
+        .annotate(
+            first=Subquery(same.order_by(*FIRST).values("pk")[:1]),
+            family_title=Subquery(same.order_by(*FIRST).values("title")[:1]),
+            branches=Subquery(same.values("family").annotate(number=Count("pk")).values("number")),
+            state=Subquery(by_urgency.values("state")[:1]),
+        )
     )
 
 

@@ -55,6 +55,11 @@ def pinned_filter(principal: Principal) -> Q:
     return Q(family__in=_pinned(principal).values(key=MARKED_FAMILY))
 
 
+def is_any_pinned(principal: Principal) -> bool:
+    """Whether the caller has pinned any session, in any of their workspaces."""
+    return _pinned(principal).exists()
+
+
 def _pinned(principal: Principal) -> QuerySet[SessionMark]:
     return SessionMark.objects.filter(user=principal.user_id, pinned_at__isnull=False)
 
