@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from apps.agents.models import AgentNotFound
 from apps.engine.send import NoAnswer
 from apps.record.errors import (
     ContentTypeNotSupported,
@@ -73,10 +74,6 @@ class UnsupportedMediaType(ContentTypeNotSupported):
 
 class Unauthenticated(Refusal):
     """This agent requires authentication. Send an API key as "Authorization: Bearer <key>"."""
-
-
-class AgentNotFound(Refusal):
-    """There is no such agent."""
 
 
 class MethodNotAllowed(Refusal):

@@ -16,11 +16,11 @@ from django.views.decorators.http import require_safe
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from apps.a2a import http
-from apps.a2a.errors import JSON, AgentNotFound, ExtensionSupportRequired, MethodNotAllowed
+from apps.a2a.errors import JSON, ExtensionSupportRequired, MethodNotAllowed
 from apps.a2a.protojson import Integer, Lines, Number, ProtoMessage, Text
 from apps.accounts.principals import READ
 from apps.agents import cards
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentNotFound
 from apps.agents.negotiation import Assessment, Weights, WorkRequest
 from apps.features.routing import ranking
 from apps.record.content.strict_json import LARGEST_EXACT

@@ -15,15 +15,14 @@ from apps.accounts import quotas
 from apps.accounts.models import User
 from apps.accounts.principals import CREDENTIALS
 from apps.agents.models import Agent
-from apps.api.framework.problems import Conflict, NotFound
+from apps.api.framework.problems import Conflict
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Line, Struct
 from apps.api.framework.views import Endpoint
-from apps.api.tasks import NO_TASK
 from apps.engine.questions import asking_task
 from apps.features.credentials import requests
 from apps.features.credentials.requests import LinkClosed
-from apps.record.errors import InvalidFields
+from apps.record.errors import InvalidFields, TaskNotFound
 from apps.record.models import Task
 from apps.remote.authentication import credentials
 
@@ -67,7 +66,7 @@ class TaskCredential(Endpoint):
         if found is not None and (below := asking_task(found.slot)) is not None:  # it passes on what another asks
             found = own.filter(pk=below.pk).first()
         if found is None or found.owner is None:
-            raise NotFound(NO_TASK)
+            raise TaskNotFound
         asked, by = requests.request_of(found), found.owner
         if asked is None:
             raise Conflict(NOTHING_ASKED)

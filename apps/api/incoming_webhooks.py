@@ -14,7 +14,6 @@ from rest_framework.response import Response
 
 import db
 from apps.accounts import quotas, webhook_signatures
-from apps.api.framework.problems import NotFound
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import AnyValue, Body, Choice, Line, Listing, Shape, Struct, camel, page_of
 from apps.api.framework.views import Endpoint
@@ -23,8 +22,6 @@ from apps.api.shapes import JSON, optional_timestamp, timestamp
 from apps.automation import incoming, targets
 from apps.automation.models import IncomingEvent, IncomingWebhook
 
-NO_WEBHOOK = "There is no such webhook."
-NO_EVENT = "There is no such event."
 EXAMPLE = {
     "name": "Pull requests",
     "agent": "reviewer",
@@ -162,10 +159,7 @@ class WebhookEndpoint(Endpoint):
 
     def find(self, key: uuid.UUID) -> IncomingWebhook:
         """Raises NotFound."""
-        found = IncomingWebhook.objects.visible_to(self.principal).select_related("agent").filter(pk=key).first()
-        if found is None:
-            raise NotFound(NO_WEBHOOK)
-        return found
+        return IncomingWebhook.objects.select_related("agent").find(self.principal, key)
 
 
 class Webhooks(WebhookEndpoint):
@@ -263,10 +257,7 @@ class SendAgain(WebhookEndpoint):
     @documented("incoming_webhooks_again", "Send an event again", answers={200: IncomingEventShape})
     def post(self, request: Request, webhook: uuid.UUID, event: uuid.UUID) -> Response:
         """The work starts again, by the templates as they are now."""
-        rows = IncomingEvent.objects.visible_to(self.principal).filter(webhook=self.find(webhook))
-        found = rows.filter(pk=event).first()
-        if found is None:
-            raise NotFound(NO_EVENT)
+        found = IncomingEvent.objects.filter(webhook=self.find(webhook)).find(self.principal, event)
         quotas.count_act(self.principal)
         return Response(events_json([incoming.send_again(found)])[0])
 

@@ -87,7 +87,7 @@ class Receiving(Endpoint):
     receives_body = False  # but in pieces
 
     async def found(self, key: uuid.UUID) -> Upload:
-        return await db.run(resumable.find_upload, self.principal, key)
+        return await db.run(Upload.objects.find, self.principal, key)
 
     @asynccontextmanager
     async def appending(self, upload: Upload, offset: int) -> AsyncIterator[Write]:
@@ -190,7 +190,7 @@ class OneUpload(Receiving):
     @documented("uploads_delete", "Delete an upload", answers={204: None})
     def delete(self, request: Request, key: uuid.UUID) -> Response:
         """Messages that refer to the upload keep its content."""
-        resumable.discard_upload(resumable.find_upload(self.principal, key))
+        resumable.discard_upload(Upload.objects.find(self.principal, key))
         return Response(status=204)
 
 

@@ -76,10 +76,10 @@ def _told(draft: Draft) -> str:
     return "\n".join([f"**{definition.name}**", "", *steps])
 
 
-def draft_of(principal: Principal, task: uuid.UUID) -> str:
-    """The YAML that the planner delivered in a task that the caller may see; "" if there is none."""
-    found = find_task(principal, task, "context")
-    made = Delivered.objects.filter(task=found, name=DRAFT, state=Delivered.State.DELIVERED).first() if found else None
+def draft_of(principal: Principal, task: str) -> str:
+    """The YAML that the planner delivered in a task; "" if there is none. Raises TaskNotFound."""
+    found = find_task(principal, task)
+    made = Delivered.objects.filter(task=found, name=DRAFT, state=Delivered.State.DELIVERED).first()
     return "".join(part.get("text", "") for part in pieces_joined(made.parts)) if made else ""
 
 

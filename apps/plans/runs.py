@@ -21,6 +21,7 @@ import db
 from agentkit import AgentFailure, Failed, HandlerError, InputRequired, Outcome, Progress, TaskContext
 from agentkit.messages import is_file, kind_of
 from agentkit.slots import from_text
+from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent, AgentVersion
 from apps.engine import delegation, finish
@@ -343,9 +344,8 @@ def rerun(principal: Principal, run: PlanRun, from_step: str, *, key: str = "") 
     The message's metadata names the earlier run. `key` is the messageId (see `claim_key`). Synchronous. Raises
     errors.Refusal.
     """
-    runs = PlanRun.objects.visible_to(principal).select_related("task__agent", "task__context")
-    earlier = runs.filter(pk=run.pk).first()
-    agent = Agent.objects.visible_to(principal).filter(pk=earlier.task.agent_id).first() if earlier else None
+    earlier = PlanRun.objects.select_related("task__agent", "task__context").find_or_none(principal, run.pk)
+    agent = Agent.objects.find_or_none(principal, earlier.task.agent.slug) if earlier else None
     if earlier is None or agent is None or agent.current_version_id is None:
         raise UnsupportedOperation("This run does not exist, or you may not run its plan.")
     plan = plan_at(agent.current_version_id)
@@ -370,14 +370,15 @@ def visible_runs(principal: Principal) -> QuerySet[Task]:
     return tasks.defer("status_message", "slot", "metadata")
 
 
-def task_of_run(principal: Principal, key: uuid.UUID) -> Task | None:
-    """The task of the caller's run, even before a worker has claimed it.
+def find_run(principal: Principal, key: uuid.UUID) -> Task:
+    """The task of the caller's run, even before a worker has claimed it. Raises NotFound.
 
     Its steps have sessions of their own, which are private even if the plan's session is shared.
     """
-    found = lookup.find_task(principal, key, "agent__current_version", "context")
-    is_own = found is not None and found.owner_id == principal.user_id
-    return found if found and is_own and found.agent.kind == Agent.Kind.PLAN else None
+    found = lookup.find_task(principal, key, "agent__current_version")
+    if found.owner_id != principal.user_id or found.agent.kind != Agent.Kind.PLAN:
+        raise NotFound("There is no such plan run.")
+    return found
 
 
 def step_of_task(principal: Principal, task: uuid.UUID) -> Step | None:

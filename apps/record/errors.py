@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from enum import Enum, auto
-from typing import ClassVar
 
 from django.core.exceptions import RequestAborted, RequestDataTooBig, TooManyFieldsSent
 from django.db import InterfaceError, OperationalError
@@ -14,31 +12,13 @@ from apps.accounts.authentication import BadCredentials, NotSigned
 from apps.accounts.bodies import BodyTooLarge
 from apps.accounts.challenges import challenge
 from apps.accounts.encryption import CannotDecrypt
+from apps.accounts.errors import Kind as Kind
+from apps.accounts.errors import NotFound as NotFound
+from apps.accounts.errors import Refusal as Refusal
 from apps.accounts.permissions import NEEDED_FOR_SCOPE, Permission, missing_permission
 from apps.accounts.principals import SCOPES, Principal
 from apps.accounts.quotas import QuotaExceeded
 from apps.limits.current import Exceeded
-
-
-class Kind(Enum):
-    INVALID = auto()
-    NOT_FOUND = auto()
-    CONFLICT = auto()
-    TOO_LARGE = auto()
-    UNAUTHENTICATED = auto()
-    FORBIDDEN = auto()
-    TOO_MANY = auto()
-    UNAVAILABLE = auto()
-    INTERNAL = auto()
-
-
-class Refusal(Exception):
-    """A request that cannot be done; nothing was stored. `str()` is a sentence for people."""
-
-    kind: ClassVar[Kind] = Kind.INVALID
-
-    def __init__(self, message: str = "") -> None:
-        super().__init__(message or self.__doc__)
 
 
 class MissingScope(Refusal):
@@ -72,22 +52,20 @@ def check_allowed(principal: Principal, scope: str, permission: Permission | Non
         raise MissingRole(needed)
 
 
-class TaskNotFound(Refusal):
+class TaskNotFound(NotFound):
     """There is no such task."""
 
-    kind = Kind.NOT_FOUND
+
+class ContextNotFound(NotFound):
+    """There is no such session."""
 
 
-class ContextNotFound(Refusal):
-    """There is no such conversation."""
-
-    kind = Kind.NOT_FOUND
-
-
-class MessageNotFound(Refusal):
+class MessageNotFound(NotFound):
     """There is no such message."""
 
-    kind = Kind.NOT_FOUND
+
+class ArtifactNotFound(NotFound):
+    """There is no such artifact. Artifacts appear when their task completes."""
 
 
 class TaskNotCancelable(Refusal):
@@ -166,10 +144,8 @@ class ContentTypeNotSupported(Refusal):
     """The agent does not accept this media type."""
 
 
-class UploadNotFound(Refusal):
+class UploadNotFound(NotFound):
     """There is no such upload, or it has expired. Send the file again."""
-
-    kind = Kind.NOT_FOUND
 
 
 class FileTooLarge(Refusal):

@@ -172,12 +172,14 @@ def references_of(principal: Principal, message: JSON, context: Context | None) 
     return [str(latest.pk)] if latest and latest.state == TaskState.COMPLETED else []
 
 
-def find_task(principal: Principal, key: uuid.UUID, *related: str) -> Task | None:
-    """The task, with its `related` rows, if the caller may see it."""
-    named = Task.objects.visible_to(principal).select_related(*related).filter(pk=key)
-    found = named.first()
-    if found is None and restore_tasks(principal, [key]):
-        found = named.all().first()
+def find_task(principal: Principal, key: uuid.UUID | str, *related: str) -> Task:
+    """The task with its agent, its session and more `related` rows, if the caller may see it. Raises TaskNotFound."""
+    tasks = Task.objects.select_related("agent", "context", *related)
+    found = tasks.find_or_none(principal, key)
+    if found is None and restore_tasks(principal, filter(None, [_uuid(str(key))])):
+        found = tasks.find_or_none(principal, key)
+    if found is None:
+        raise TaskNotFound
     return found
 
 
@@ -247,18 +249,21 @@ class DamagedArchive(SessionUnreadable):
     """The file of a session in cold storage is not what was written. Restore it from a backup of the file storage."""
 
 
-def find_session(principal: Principal, key: uuid.UUID, *related: str) -> Context:
-    """The context, with its `related` rows, if the caller may see it. Raises ContextNotFound."""
-    sessions = Context.objects.visible_to(principal)
-    context = (sessions.select_related(*related) if related else sessions).filter(pk=key).first()
-    if context is None:
-        raise ContextNotFound
-    return context
+def find_session(principal: Principal, key: uuid.UUID, *, restore: bool = True) -> Context:
+    """The context with its agent, if the caller may see it, and with its rows in the tables if `restore`.
+
+    Raises ContextNotFound, DamagedArchive.
+    """
+    found = Context.objects.select_related("agent").find(principal, key)
+    try:
+        return restored(found) if restore else found
+    except Context.DoesNotExist:  # it was deleted just now
+        raise ContextNotFound from None
 
 
-def find_own_session(principal: Principal, key: uuid.UUID, *related: str) -> Context:
+def find_own_session(principal: Principal, key: uuid.UUID) -> Context:
     """The caller's own context: to share, rename, archive or delete it. Raises ContextNotFound, NotYourSession."""
-    context = find_session(principal, key, *related)
+    context = find_session(principal, key, restore=False)
     if context.owner_id != principal.user_id:
         raise NotYourSession
     return context
@@ -266,14 +271,6 @@ def find_own_session(principal: Principal, key: uuid.UUID, *related: str) -> Con
 
 class NotYourSession(UnsupportedOperation):
     """Only the session's owner can do this."""
-
-
-def find_restored_session(principal: Principal, key: uuid.UUID) -> Context:
-    """The same with its rows in the tables. Raises ContextNotFound, DamagedArchive."""
-    try:
-        return restored(find_session(principal, key))
-    except Context.DoesNotExist:  # it was deleted just now
-        raise ContextNotFound from None
 
 
 def author_names(context: Context, authors: Iterable[int | None]) -> dict[int, str]:

@@ -21,8 +21,10 @@ from django.utils import timezone
 from apps.accounts.models import User, Workspace, may_operate
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
+from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent
 from apps.record import execution  # noqa: F401  # Django looks for models in this module
+from apps.record.errors import ContextNotFound, TaskNotFound
 from apps.record.events import DATED, EventType
 
 
@@ -109,7 +111,9 @@ def seen_by(principal: Principal, path: str = "") -> models.Q:
     return own | models.Q(**{f"{path}is_shared": True, f"{path}workspace": workspace})
 
 
-class ContextQuerySet(models.QuerySet["Context"]):
+class ContextQuerySet(VisibleQuerySet["Context"]):
+    not_found = ContextNotFound
+
     def visible_to(self, principal: Principal) -> ContextQuerySet:
         """The contexts that the caller may see, not deleted: their own, and those shared with their workspace.
 
@@ -278,7 +282,9 @@ APPROVE_EVERYWHERE = "record.approve_task"
 """The permission of operators to decide about tool calls that need another person, in all workspaces."""
 
 
-class TaskQuerySet(models.QuerySet["Task"]):
+class TaskQuerySet(VisibleQuerySet["Task"]):
+    not_found = TaskNotFound
+
     def visible_to(self, principal: Principal) -> TaskQuerySet:
         """The tasks that the caller may see: those that they began, and all of the sessions that they may see."""
         seen = models.Q(**principal.own()) | seen_by(principal, "context__")

@@ -252,10 +252,7 @@ def act_on_webhook(request: HttpRequest, webhook: uuid.UUID) -> HttpResponse:
 @require_POST
 @login_required
 def send_event_again(request: HttpRequest, webhook: uuid.UUID, event: uuid.UUID) -> HttpResponse:
-    events = IncomingEvent.objects.visible_to(principal_of(request)).filter(webhook=_find(request, webhook))
-    found = events.filter(pk=event).first()
-    if found is None:
-        raise Http404
+    found = IncomingEvent.objects.filter(webhook=_find(request, webhook)).find(principal_of(request), event)
     try:
         count_act(principal_of(request))
         incoming.send_again(found)
@@ -266,7 +263,4 @@ def send_event_again(request: HttpRequest, webhook: uuid.UUID, event: uuid.UUID)
 
 
 def _find(request: HttpRequest, key: uuid.UUID) -> IncomingWebhook:
-    found = IncomingWebhook.objects.visible_to(principal_of(request)).select_related("agent").filter(pk=key).first()
-    if found is None:
-        raise Http404
-    return found
+    return IncomingWebhook.objects.select_related("agent").find(principal_of(request), key)

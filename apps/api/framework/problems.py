@@ -14,11 +14,10 @@ from django.http import Http404, HttpResponse
 from django.http.multipartparser import MultiPartParserError
 from rest_framework import exceptions
 
+from apps.accounts.errors import NotFound as NotFound
 from apps.engine.send import NoAnswer
-from apps.features.queue.messages import QueuedNotFound
 from apps.record.errors import (
     ContentTypeNotSupported,
-    ContextNotFound,
     Kind,
     Refusal,
     TaskFinished,
@@ -36,12 +35,6 @@ log = logging.getLogger("parley.api")
 
 MEDIA_TYPE = "application/problem+json"
 JSON = dict[str, Any]
-
-
-class NotFound(Refusal):
-    """There is nothing at this address, or it is not yours."""
-
-    kind = Kind.NOT_FOUND
 
 
 class Conflict(Refusal):
@@ -78,9 +71,8 @@ TABLE: dict[type[Exception] | Kind, Row] = {
     Kind.TOO_MANY: Row(HTTPStatus.TOO_MANY_REQUESTS, "too_much"),
     Kind.UNAVAILABLE: Row(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable"),
     Kind.INTERNAL: Row(HTTPStatus.INTERNAL_SERVER_ERROR, "internal"),
-    ContextNotFound: NO_SESSION,
+    NotFound: Row(HTTPStatus.NOT_FOUND, "not_found"),
     Context.DoesNotExist: NO_SESSION,
-    QueuedNotFound: Row(HTTPStatus.NOT_FOUND, "not_found"),
     TaskFinished: Row(
         HTTPStatus.CONFLICT,
         "conflict",

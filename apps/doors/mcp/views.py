@@ -16,10 +16,11 @@ from pydantic import BaseModel
 
 import db
 from apps.a2a import http
-from apps.a2a.errors import AgentNotFound, MethodNotAllowed, MethodNotFound, ParseError
+from apps.a2a.errors import MethodNotAllowed, MethodNotFound, ParseError
 from apps.a2a.http import AuthenticatedRequest, json_response
 from apps.accounts import challenges
 from apps.accounts.principals import READ, WRITE
+from apps.agents.models import AgentNotFound
 from apps.doors.callers import authenticate_caller, recheck, with_agent
 from apps.doors.mcp import calls, protocol, resources, tasks, tools
 from apps.doors.mcp.calls import Turn

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from django.http import HttpResponse
 
-from apps.a2a.errors import AgentNotFound, problem
+from apps.a2a.errors import problem
 from apps.a2a.http import json_response
+from apps.agents.models import AgentNotFound
 from apps.doors.turns import End
 from apps.record.errors import Refusal, violations_of
 from apps.record.events import JSON

@@ -37,7 +37,7 @@ from apps.record.content.parts import media_type_of, pieces_joined
 from apps.record.errors import ContextNotFound, MissingRole, MissingScope, check_allowed, headers_of
 from apps.record.events import JSON, EventType
 from apps.record.lineage import number_versions
-from apps.record.lookup import find_restored_session
+from apps.record.lookup import find_session
 from apps.record.models import Artifact, Context, Event
 
 MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+\"-]+)*", re.ASCII)
@@ -79,7 +79,7 @@ def file_view(request: HttpRequest, context_id: uuid.UUID, sha256: str) -> HttpR
     except (MissingScope, MissingRole) as refused:
         return _refused(refused, 403)
     try:
-        part = find_part(find_restored_session(principal, context_id), sha256)
+        part = find_part(find_session(principal, context_id), sha256)
     except ContextNotFound:
         raise Http404 from None
     if part is None:

@@ -53,13 +53,13 @@ from apps.record.errors import (
     UploadNotFound,
 )
 from apps.record.events import JSON
-from apps.record.lookup import NotYourTask, check_may_use, check_may_write
+from apps.record.lookup import NotYourTask, check_may_use, check_may_write, find_session
 from apps.record.models import Context, Message, Task
 from apps.web import questions
 from apps.web.questions import Field
 from apps.web.roles import role_refusal
 from apps.web.sessions import addressing
-from apps.web.shell import find_agent, find_session, parse_index, reader_view, session_or_404
+from apps.web.shell import parse_index, reader_view, session_or_404
 
 
 class TooLarge(InvalidParams):
@@ -117,9 +117,7 @@ def refusal_response(sentence: str, status: HTTPStatus, field: str = "") -> Json
 @json_action
 async def begin_session(request: HttpRequest, principal: Principal, slug: str) -> HttpResponse:
     refuse_too_large(request)
-    agent = await db.run(find_agent, principal, slug)
-    if agent is None:
-        raise ContextNotFound("There is no such agent, or you may not use it.")
+    agent = await db.run(Agent.objects.find, principal, slug)
     if mentioned := await db.run(addressing.mentioned_agent, principal, agent, request.POST.get("text", "")):
         return _created(await send(principal, mentioned, await composed_message(request, principal, mentioned)))
     message = await composed_message(request, principal, agent)
@@ -137,7 +135,7 @@ async def send_message(request: HttpRequest, principal: Principal, session: uuid
     `asked` names the question it answers.
     """
     refuse_too_large(request)
-    context = await db.run(_context, principal, session)
+    context = await db.run(find_session, principal, session)
     check_may_write(principal, context)
     is_mention = "asked" not in request.POST and await _switch_to_mentioned(request, principal, context)
     named = "" if is_mention else request.POST.get("task", "")
@@ -199,7 +197,7 @@ async def _send_once(
 @json_action
 async def retry_task(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     """Send a task's first message again, as a new one."""
-    context = await db.run(_context, principal, session)
+    context = await db.run(find_session, principal, session)
     parts = await db.run(_opening_parts, context, request.POST.get("task", ""))
     message = {"messageId": message_id(request), "role": "ROLE_USER", "parts": parts}
     return _created(await _send_once(principal, context, None, message))
@@ -208,22 +206,19 @@ async def retry_task(request: HttpRequest, principal: Principal, session: uuid.U
 @json_action
 async def switch_agent(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     """Continue with `agent`, or with another `model` of the session's agent."""
-    slug = request.POST.get("agent", "").replace("\x00", "")
-    agent = await db.run(Agent.objects.filter(slug=slug).first)
-    if agent is None:
-        raise ContextNotFound("There is no such agent, or you may not use it.")
+    agent = await db.run(Agent.objects.find, principal, request.POST.get("agent", ""))
     options = await db.run(_options_with_model, principal, session, request.POST.get("model", ""))
     await db.run(commands.switch_agent, principal, session, agent, options)
     return JsonResponse({"agent": agent.slug})
 
 
 def _options_with_model(principal: Principal, session: uuid.UUID, model: str) -> JSON | None:
-    return {**_context(principal, session).options, "model": model} if model else None
+    return {**find_session(principal, session).options, "model": model} if model else None
 
 
 @json_action
 async def stop_task(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
-    context = await db.run(_context, principal, session)
+    context = await db.run(find_session, principal, session)
     task = await db.run(_named_task, context, request.POST.get("task", ""))
     await db.run(cancel_for, principal, task)
     return JsonResponse({"stopped": str(task.pk)})
@@ -231,18 +226,11 @@ async def stop_task(request: HttpRequest, principal: Principal, session: uuid.UU
 
 @json_action
 async def rate_task(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
-    context = await db.run(_context, principal, session)
+    context = await db.run(find_session, principal, session)
     task = await db.run(_named_task, context, request.POST.get("task", ""), past=True)
     given = commands.parse_feedback(request.POST.get("rating", ""), request.POST.get("text", ""))
     await db.run(commands.give_feedback, principal, task.agent, str(task.pk), given)
     return JsonResponse({"rated": given["rating"]})
-
-
-def _context(principal: Principal, session: uuid.UUID) -> Context:
-    context = find_session(principal, session)
-    if context is None:
-        raise ContextNotFound
-    return context
 
 
 def _check_usable(principal: Principal, agent: Agent) -> None:
@@ -439,6 +427,6 @@ async def queue_message(request: HttpRequest, principal: Principal, session: uui
 
 
 def _open_context(principal: Principal, session: uuid.UUID) -> Context:
-    context = _context(principal, session)
+    context = find_session(principal, session)
     check_may_use(principal, context.agent)
     return context

@@ -21,7 +21,6 @@ from apps.features.forks import branch_names, branches
 from apps.features.sharing import downloads
 from apps.features.sharing.transcripts import markdown_of
 from apps.record import lineage
-from apps.record.errors import ContextNotFound
 from apps.record.events import JSON
 from apps.record.models import Context, Message, Task, may_write_shared
 from apps.web.first_steps import may_connect_model
@@ -170,10 +169,7 @@ class TreeLine:
 @reader_view
 def tree(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     """A page, or a fragment for a dialog."""
-    try:
-        found = branches.tree(principal_of(request), session)
-    except ContextNotFound:
-        raise Http404 from None
+    found = branches.tree(principal_of(request), session)
     lines = tree_lines(found, session)
     here = next(line for line in lines if line.is_here)
     known = {"lines": lines, "here": here, "height": len(lines) * ROW, "text_at": PICTURE + 2 * INSET + 24}
