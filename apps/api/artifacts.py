@@ -18,9 +18,9 @@ from rest_framework.response import Response
 
 import db
 from apps.accounts.audit_models import AuditAction
+from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
 from apps.agents import identity
-from apps.api.framework.problems import NotFound
 from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Line, Listing, Query, Shape, Struct, page_of
 from apps.api.framework.views import Endpoint

@@ -20,8 +20,9 @@ from rest_framework.response import Response
 import db
 from agentkit.messages import is_file
 from apps.accounts import quotas
+from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
-from apps.api.framework.problems import Conflict, NotFound
+from apps.api.framework.problems import Conflict
 from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, Struct, page_of
 from apps.api.framework.views import Endpoint

@@ -22,12 +22,13 @@ from rest_framework.response import Response
 
 import db
 from apps.accounts import quotas
+from apps.accounts.errors import NotFound
 from apps.accounts.models import User
 from apps.accounts.principals import READ
 from apps.agents import cards
 from apps.agents.models import Agent, AgentVersion
 from apps.api.framework.policies import encode_json
-from apps.api.framework.problems import Conflict, NotFound
+from apps.api.framework.problems import Conflict
 from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, Struct, page_of
 from apps.api.framework.views import Endpoint

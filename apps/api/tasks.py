@@ -17,9 +17,10 @@ from rest_framework.response import Response
 import db
 from agentkit.llm.approvals import APPROVE, MAX_REASON, REFUSE
 from apps.accounts import quotas
+from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.api.framework.problems import Conflict, NotFound
+from apps.api.framework.problems import Conflict
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import AnyValue, Body, Choice, Listing, Shape, Struct, page_of
 from apps.api.framework.views import Endpoint

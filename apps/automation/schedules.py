@@ -25,6 +25,7 @@ from apps.accounts.quotas import QuotaExceeded
 from apps.automation import cron, targets
 from apps.automation.models import Schedule, ScheduledRun
 from apps.engine.cancel import cancel_task
+from apps.record.error_table import headers_of
 from apps.record.errors import (
     InvalidFields,
     NotAccepting,
@@ -32,7 +33,6 @@ from apps.record.errors import (
     TaskNotCancelable,
     TaskNotFound,
     UnsupportedOperation,
-    headers_of,
 )
 from apps.record.models import Task
 from db import sql

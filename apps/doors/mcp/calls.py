@@ -29,7 +29,8 @@ from apps.engine import cancel
 from apps.engine.send import Sent, send
 from apps.record import lookup
 from apps.record.content import json_schema
-from apps.record.errors import InvalidParams, Refusal, sentence_of
+from apps.record.error_table import sentence_of
+from apps.record.errors import InvalidParams, Refusal
 from apps.record.events import JSON
 from apps.record.models import Message, Task, TaskState
 

@@ -22,6 +22,7 @@ from django.views.decorators.http import require_POST
 
 import db
 from agentkit.llm.approvals import APPROVE, DECISION
+from apps.accounts.errors import Kind
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.intake import intake_of
@@ -29,7 +30,7 @@ from apps.agents.models import Agent
 from apps.engine.cancel import cancel_for
 from apps.engine.questions import answer_of, asking_slot, asks_approval
 from apps.engine.queue import publish_queue
-from apps.engine.send import NoAnswer, Sent, send
+from apps.engine.send import Sent, send
 from apps.features.queue import messages
 from apps.features.queue.models import QueuedMessage
 from apps.features.sessions import commands
@@ -37,17 +38,12 @@ from apps.features.uploads import resumable
 from apps.record import lineage
 from apps.record.content import blobs, parts
 from apps.record.content.parts import safe_file_name, words_of
+from apps.record.error_table import codes_of
 from apps.record.errors import (
-    AlreadyAnswered,
-    BudgetSpent,
     ContentTypeNotSupported,
-    ContextNotFound,
     InvalidParams,
-    LimitReached,
     Refusal,
-    StorageFull,
     TaskFinished,
-    TaskNotCancelable,
     TaskNotFound,
     UnsupportedOperation,
     UploadNotFound,
@@ -65,24 +61,14 @@ from apps.web.shell import parse_index, reader_view, session_or_404
 class TooLarge(InvalidParams):
     """The request is larger than the platform takes."""
 
+    kind = Kind.TOO_LARGE
+
 
 class NotConfirmed(Refusal):
     """This needs a person who presses the button on this page. The confirmation was missing or too old: press again."""
 
+    kind = Kind.CONFLICT
 
-REFUSAL_STATUS: dict[type[Refusal], HTTPStatus] = {
-    TaskNotFound: HTTPStatus.NOT_FOUND,
-    ContextNotFound: HTTPStatus.NOT_FOUND,
-    TaskNotCancelable: HTTPStatus.CONFLICT,
-    AlreadyAnswered: HTTPStatus.CONFLICT,
-    NotConfirmed: HTTPStatus.CONFLICT,
-    TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    NoAnswer: HTTPStatus.BAD_GATEWAY,
-    LimitReached: HTTPStatus.TOO_MANY_REQUESTS,
-    BudgetSpent: HTTPStatus.TOO_MANY_REQUESTS,
-    StorageFull: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-}
-"""How a refusal is answered; every other one is 422."""
 
 type Action[**P] = Callable[Concatenate[HttpRequest, Principal, P], Coroutine[Any, Any, HttpResponse]]
 type View[**P] = Callable[Concatenate[HttpRequest, P], Coroutine[Any, Any, HttpResponse]]
@@ -104,13 +90,12 @@ def json_action[**P](view: Action[P]) -> View[P]:
                 return refusal_response(refusal, HTTPStatus.FORBIDDEN)
             return await view(request, principal, *args, **kwargs)
         except Refusal as refused:
-            status = REFUSAL_STATUS.get(type(refused), HTTPStatus.UNPROCESSABLE_ENTITY)
-            return refusal_response(str(refused), status, getattr(refused, "field", ""))
+            return refusal_response(str(refused), codes_of(type(refused)).http, getattr(refused, "field", ""))
 
     return cast("View[P]", answered)
 
 
-def refusal_response(sentence: str, status: HTTPStatus, field: str = "") -> JsonResponse:
+def refusal_response(sentence: str, status: int, field: str = "") -> JsonResponse:
     return JsonResponse({"error": sentence, "field": field}, status=status)
 
 

@@ -19,6 +19,7 @@ from apps.features.sharing import downloads, shares
 from apps.features.sharing.shares import Branch, ShareNotFound, Snapshot
 from apps.record.content import parts
 from apps.record.content.rendering import Surroundings
+from apps.record.error_table import plain_response
 from apps.record.events import JSON
 from apps.record.models import Message
 from apps.web.sessions import messages
@@ -40,8 +41,7 @@ def by_link(view: Page) -> Page:
             about = {"sentence": str(refusal)}
             response = await db.run(render, request, "web/shared_nothing.html", about, status=404)
         except quotas.QuotaExceeded as refusal:
-            response = HttpResponse(str(refusal), status=429, content_type="text/plain; charset=utf-8")
-            response["Retry-After"] = str(refusal.retry_after)
+            response = plain_response(refusal)
         for name, value in downloads.LINK_HEADERS.items():
             response[name] = value
         return response
