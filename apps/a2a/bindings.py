@@ -124,14 +124,14 @@ def _read_method(body: JSON, version: str) -> str:
 def _jsonrpc_stream(request_id: Id, answer: http.Answer) -> HttpResponseBase:
     stream_format = http.StreamFormat(
         update=partial(http.jsonrpc_text, request_id),
-        error=lambda error: _error_object(request_id, problem(error)),
+        error=lambda error: error_object(request_id, problem(error)),
     )
     return http.event_stream(answer, stream_format)
 
 
 def _jsonrpc_refusal(request_id: Id, refused: Problem) -> HttpResponse:
     status = refused.codes.a2a if refused.codes.keeps_status else 200
-    return http.json_response(_error_object(request_id, refused), status, refused.http_headers)
+    return http.json_response(error_object(request_id, refused), status, refused.http_headers)
 
 
 def _wants_stream_of_error(request: HttpRequest, method: str, refused: Problem) -> bool:
@@ -147,11 +147,11 @@ def _wants_stream_of_error(request: HttpRequest, method: str, refused: Problem) 
 
 def _one_event(request_id: Id, refused: Problem) -> HttpResponse:
     """A stream of one event: the error."""
-    frame = wire.sse_frame(_error_object(request_id, refused))
+    frame = wire.sse_frame(error_object(request_id, refused))
     return HttpResponse(frame, content_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-def _error_object(request_id: Id, refused: Problem) -> JSON:
+def error_object(request_id: Id, refused: Problem) -> JSON:
     error: JSON = {"code": refused.codes.rpc, "message": refused.message}
     if refused.details:
         error["data"] = refused.details

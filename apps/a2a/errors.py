@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ log = logging.getLogger("parley.a2a")
 
 JSON = dict[str, Any]
 DOMAIN = "a2a-protocol.org"
+EMPTY: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +52,22 @@ def problem(error: Exception) -> Problem:
 
 
 def _details(error: Exception, codes: Codes) -> list[JSON]:
-    details: list[JSON] = []
     exceeded = exceeded_by(error)
-    if codes.reason:
-        details.append(
-            {
-                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-                "reason": codes.reason,
-                "domain": DOMAIN,
-                "metadata": _metadata(error),
-            }
-        )
+    details = details_of(codes, _metadata(error))
     if exceeded and exceeded.retry_after:
         details.append({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{exceeded.retry_after}s"})
     if violations := violations_of(error):
         listed = [{"field": path, "description": sentence} for path, sentence in violations]
         details.append({"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": listed})
     return details
+
+
+def details_of(codes: Codes, metadata: Mapping[str, str] = EMPTY) -> list[JSON]:
+    """The reason, for programs."""
+    if not codes.reason:
+        return []
+    told = {"reason": codes.reason, "domain": DOMAIN, "metadata": dict(metadata)}
+    return [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", **told}]
 
 
 def _metadata(error: Exception) -> dict[str, str]:

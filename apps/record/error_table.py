@@ -49,7 +49,8 @@ class Codes:
     keeps_status: bool = False
 
 
-def _platform(status: int, problem: str, grpc: str, reason: str = "") -> Codes:
+def platform_codes(status: int, problem: str, grpc: str, reason: str = "") -> Codes:
+    """Of an error that A2A does not name."""
     return Codes(status, problem, status, status, grpc, reason or grpc, keeps_status=True)
 
 
@@ -60,16 +61,16 @@ TABLE: dict[type[Exception] | Kind, Codes] = {
     Kind.INVALID: Codes(422, "invalid", -32602, 400, INVALID),
     Kind.NOT_FOUND: Codes(404, "not_found", -32602, 400, INVALID),  # what a parameter names
     Kind.CONFLICT: Codes(409, "conflict", -32602, 400, INVALID),
-    Kind.TOO_LARGE: _platform(413, "too_large", INVALID, "REQUEST_TOO_LARGE"),
-    Kind.UNAUTHENTICATED: _platform(401, "unauthenticated", "UNAUTHENTICATED"),
-    Kind.FORBIDDEN: _platform(403, "forbidden", "PERMISSION_DENIED"),
-    Kind.METHOD_NOT_ALLOWED: _platform(405, "method_not_allowed", "UNIMPLEMENTED", "METHOD_NOT_ALLOWED"),
-    Kind.NOT_ACCEPTABLE: _platform(406, "not_acceptable", INVALID, "NOT_ACCEPTABLE"),
+    Kind.TOO_LARGE: platform_codes(413, "too_large", INVALID, "REQUEST_TOO_LARGE"),
+    Kind.UNAUTHENTICATED: platform_codes(401, "unauthenticated", "UNAUTHENTICATED"),
+    Kind.FORBIDDEN: platform_codes(403, "forbidden", "PERMISSION_DENIED"),
+    Kind.METHOD_NOT_ALLOWED: platform_codes(405, "method_not_allowed", "UNIMPLEMENTED", "METHOD_NOT_ALLOWED"),
+    Kind.NOT_ACCEPTABLE: platform_codes(406, "not_acceptable", INVALID, "NOT_ACCEPTABLE"),
     Kind.MEDIA_TYPE_NOT_SUPPORTED: Codes(
         415, "media_type_not_supported", -32005, 415, INVALID, "CONTENT_TYPE_NOT_SUPPORTED", keeps_status=True
     ),
-    Kind.TOO_MANY: _platform(429, "too_much", "RESOURCE_EXHAUSTED"),
-    Kind.UNAVAILABLE: _platform(503, "unavailable", "UNAVAILABLE"),
+    Kind.TOO_MANY: platform_codes(429, "too_much", "RESOURCE_EXHAUSTED"),
+    Kind.UNAVAILABLE: platform_codes(503, "unavailable", "UNAVAILABLE"),
     Kind.INTERNAL: Codes(500, "internal", -32603, 500, "INTERNAL"),
     # Those that A2A names (A2A 1.0 §5.4, §9.5)
     errors.TaskNotFound: Codes(404, "not_found", -32001, 404, NOT_FOUND, "TASK_NOT_FOUND"),
@@ -88,7 +89,7 @@ TABLE: dict[type[Exception] | Kind, Codes] = {
     errors.InvalidRequest: Codes(400, "unreadable", -32600, 400, INVALID),
     errors.MethodNotFound: Codes(404, "not_found", -32601, 404, NOT_FOUND),
     errors.NoAnswer: Codes(503, "no_answer", -32603, 500, "INTERNAL"),
-    AgentNotFound: _platform(404, "not_found", NOT_FOUND, "AGENT_NOT_FOUND"),
+    AgentNotFound: platform_codes(404, "not_found", NOT_FOUND, "AGENT_NOT_FOUND"),
 }
 """By the nearest base class of an error, or by its kind."""
 

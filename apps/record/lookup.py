@@ -26,11 +26,9 @@ from apps.record.models import (
     Task,
     TaskQuerySet,
     TaskState,
-    may_write_shared,
-    seen_by,
-    shared_workspace,
 )
-from apps.record.sql import CONTEXT_OF_MEMBER, CONTEXT_OF_OWNER, TASK
+from apps.record.sql import CONTEXT_BY_NAME, TASK
+from apps.record.visibility import may_write_shared, seen_by, shared_workspace
 
 
 @dataclass(slots=True)
@@ -136,13 +134,12 @@ def find_context(principal: Principal, agent: Agent, context_id: str) -> Context
 
 def context_of(principal: Principal, context_id: str) -> Context | None:
     """The same with any agent."""
-    key, workspace = _uuid(context_id), shared_workspace(principal)
-    if key is not None and workspace is not None:
-        found = CONTEXT_OF_MEMBER.all(principal.user_id, workspace, context_id, key, workspace)
-        return min(found, key=lambda one: one.owner_id != principal.user_id, default=None)
-    if principal.is_known:
-        return CONTEXT_OF_OWNER.one(principal.user_id, principal.workspace_id, context_id)
-    return Context.objects.visible_to(principal).filter(pk=key, context_id=context_id).first() if key else None
+    key = _uuid(context_id)
+    if not principal.is_known:
+        return Context.objects.filter(context_id=context_id).find_or_none(principal, key)
+    shared = shared_workspace(principal), key
+    found = CONTEXT_BY_NAME.all(principal.user_id, principal.workspace_id, context_id, *shared)
+    return min(found, key=lambda one: one.owner_id != principal.user_id, default=None)
 
 
 def _uuid(text: str) -> uuid.UUID | None:

@@ -24,7 +24,8 @@ from apps.features.sharing import presence
 from apps.record import feed, wire
 from apps.record.events import JSON, EventType
 from apps.record.lookup import find_session
-from apps.record.models import Context, Event, may_write_shared
+from apps.record.models import Context, Event
+from apps.record.visibility import may_write_shared
 from apps.web.sessions import status
 from apps.web.sessions.entries import entries_of, person_label
 from apps.web.shell import parse_index

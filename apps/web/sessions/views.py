@@ -22,7 +22,8 @@ from apps.features.sharing import downloads
 from apps.features.sharing.transcripts import markdown_of
 from apps.record import lineage
 from apps.record.events import JSON
-from apps.record.models import Context, Message, Task, may_write_shared
+from apps.record.models import Context, Message, Task
+from apps.record.visibility import may_write_shared
 from apps.web.first_steps import may_connect_model
 from apps.web.sessions.artifacts import artifacts_before, artifacts_by_name
 from apps.web.sessions.entries import FORMAT, agent_label, entries_between, entries_of
