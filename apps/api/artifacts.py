@@ -18,7 +18,6 @@ from rest_framework.response import Response
 
 import db
 from apps.accounts.audit_models import AuditAction
-from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
 from apps.agents import identity
 from apps.api.framework.schema import FILE_ANSWERS, documented
@@ -31,7 +30,7 @@ from apps.features.sharing import downloads
 from apps.features.signing import signatures
 from apps.features.signing.models import Verdict, Vouch
 from apps.record import lineage, unfinished
-from apps.record.content.parts import pieces_joined
+from apps.record.content.parts import part_at, pieces_joined
 from apps.record.lineage import artifact_versions
 from apps.record.lookup import find_session
 from apps.record.models import Artifact
@@ -286,9 +285,7 @@ def find_part(principal: Principal, task: uuid.UUID, artifact: str, number: int)
     """A part and its file name. Raises NotFound, also for links."""
     row = unfinished.find_artifact(principal, task, artifact)
     parts = pieces_joined(row.parts)
-    if number >= len(parts) or "url" in parts[number]:
-        raise NotFound("There is no such part, or its content is stored elsewhere. See the artifact's parts.")
-    return parts[number], row.name or row.artifact_id
+    return part_at(parts, number), row.name or row.artifact_id
 
 
 urlpatterns = [

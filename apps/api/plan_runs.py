@@ -382,11 +382,8 @@ def _start(principal: Principal, asked: JSON, key: str, traceparent: str) -> Rec
         raise InvalidFields(others)
     check_media_types(plan, files)
     known: JSON = {"text": asked.get("text", ""), "files": files, "traceparent": traceparent}
-    try:
-        with idempotency_key_errors():
-            return runs.start_run(principal, plan, asked.get("inputs", {}), key=key, **known)
-    except runs.InvalidStart as unfit:
-        raise InvalidFields(unfit.problems) from None
+    with idempotency_key_errors():
+        return runs.start_run(principal, plan, asked.get("inputs", {}), key=key, **known)
 
 
 urlpatterns = [

@@ -47,7 +47,7 @@ from apps.features.search.queries import PageCursor, SearchResult
 from apps.features.sessions import commands, deletion, families, marks
 from apps.record import lineage, projection, sync, wire
 from apps.record.content.rendering import title_of
-from apps.record.errors import ContextNotFound, InvalidFields
+from apps.record.errors import InvalidFields
 from apps.record.lookup import find_own_session, find_session
 from apps.record.models import MAX_TITLE, Artifact, Context, Message, Task
 from apps.record.sync import PositionTooOld
@@ -360,7 +360,7 @@ class SessionState:
 
 
 def whole_session(context: Context, wanted: SessionSelection, at: int | None = None) -> JSON:
-    """The session after event `at`, by default now. Fixed number of queries. Raises ContextNotFound.
+    """The session after event `at`, by default now. Fixed number of queries. Raises Context.DoesNotExist.
 
     If it changes meanwhile, it is rebuilt from the log, which is consistent.
     """
@@ -370,10 +370,7 @@ def whole_session(context: Context, wanted: SessionSelection, at: int | None = N
         if newest == context.last_event:
             return _session_document(state, events, wanted)
     reached = context.last_event if at is None else at
-    try:
-        state = _past_state(context, reached)
-    except Context.DoesNotExist:
-        raise ContextNotFound from None
+    state = _past_state(context, reached)
     return _session_document(state, wanted.of_events(context, reached), wanted)
 
 

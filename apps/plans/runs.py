@@ -32,26 +32,17 @@ from apps.engine.finish import Ongoing
 from apps.engine.send import accept_and_publish
 from apps.plans import graphs, jobs, registry
 from apps.plans.definitions import OWN_INPUTS, PlanDefinition, StepDefinition, properties_of, with_defaults
-from apps.plans.graphs import CompiledPlan, Problems, plan_at
+from apps.plans.graphs import CompiledPlan, plan_at
 from apps.plans.jobs import enqueue_tick
 from apps.plans.models import PlanRun, StartKey, Step
 from apps.record import lookup
 from apps.record.content import blobs, json_schema, strict_json
-from apps.record.errors import InvalidParams, UnsupportedOperation
+from apps.record.errors import InvalidFields, InvalidParams, UnsupportedOperation
 from apps.record.events import JSON
 from apps.record.execution import Accepted
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Message, Task, TaskState
 from db import sql
-
-
-class InvalidStart(InvalidParams):
-    """A plan cannot be started; `problems` has paths such as `inputs.city` and `steps.review.agent`."""
-
-    def __init__(self, problems: Problems) -> None:
-        path, sentence = problems[0]
-        super().__init__(f"{path}: {sentence}", path)
-        self.problems = problems
 
 
 def start_run(
@@ -66,7 +57,7 @@ def start_run(
 ) -> Receipt:
     """Start a run of a plan that the caller may use, once per `key` (its messageId). Synchronous.
 
-    Raises InvalidStart for invalid inputs and agents that the caller may not use, and errors.Refusal for a key that was
+    Raises InvalidFields for wrong inputs and agents that the caller may not use, and errors.Refusal for a key that was
     used for something else. Then nothing was stored.
     """
     words = [{"text": text}] if text else []
@@ -96,7 +87,7 @@ def _check_start(principal: Principal, plan: Agent, given: JSON) -> None:
     if definition is None:
         raise UnsupportedOperation("The plan's definition cannot be read. Its owner has to save it again.")
     if problems := [*input_problems(definition, given), *registry.agents_closed_to(definition, principal)]:
-        raise InvalidStart(problems)
+        raise InvalidFields(problems)
 
 
 NO_VERSION = "The plan {} has no version. Save it again."

@@ -43,7 +43,7 @@ def find_artifact(principal: Principal, task: uuid.UUID | str, artifact: str, *,
     Raises TaskNotFound, ArtifactNotFound.
     """
     found = lookup.find_task(principal, task)
-    row = Artifact.objects.filter(task=found, artifact_id=artifact).first() if artifact.isprintable() else None
+    row = Artifact.objects.filter(task=found, artifact_id=artifact).first() if "\0" not in artifact else None
     if row is None:
         raise ArtifactNotFound
     row.task = found

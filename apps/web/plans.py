@@ -6,7 +6,6 @@ import hashlib
 import io
 import uuid
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import cast
@@ -40,7 +39,7 @@ from apps.plans.progress import Progress, definition_graph, message_words, run_g
 from apps.plans.registry import may_change, register_plan
 from apps.record.content import strict_json
 from apps.record.content.parts import safe_file_name
-from apps.record.errors import InvalidParams, UnsupportedOperation
+from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 from apps.record.models import INTERRUPTED_STATES, Artifact, Task, TaskState
 from apps.web import inbox
@@ -157,7 +156,7 @@ def _plan_to_start(principal: Principal, slug: str) -> tuple[Agent, InputForm]:
     if definition is None:
         raise NotFound("The plan's definition cannot be read any more.")
     if why := registry.why_not_startable(definition, principal):
-        raise UnsupportedOperation(why)
+        raise InvalidParams(why)
     return agent, InputForm.of(definition)
 
 
@@ -237,7 +236,7 @@ def edit_plan(request: HttpRequest, slug: str = "") -> HttpResponse:
         raise PermissionDenied
     version = plan.current_version if plan else None
     number, text = (str(version.number), as_yaml(version.content)) if version else ("", "")
-    draft = "" if plan else _draft(user.principal, request.GET.get("draft", ""))
+    draft = "" if plan else planner.draft_of(user.principal, request.GET.get("draft", ""))
     is_sent = request.method == "POST"
     shown = text or draft or registry.EXAMPLE_PLAN
     form = PlanForm.read(request) if is_sent else PlanForm(shown, slug, plan.access if plan else "", number)
@@ -255,13 +254,6 @@ def edit_plan(request: HttpRequest, slug: str = "") -> HttpResponse:
         form.slug = slugify(form.definition.name)[:63]
     about = {"form": form, "plan": plan, "is_draft": bool(draft), "choices": _access_choices(user, plan)}
     return page(request, "web/plan_edit.html", **about)
-
-
-def _draft(principal: Principal, task: str) -> str:
-    """The planner's draft in a task of this id; "" if there is none."""
-    with suppress(NotFound):
-        return planner.draft_of(principal, task)
-    return ""
 
 
 @require_POST

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from http import HTTPStatus
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -13,6 +12,7 @@ from django.views.decorators.http import require_http_methods
 from apps.accounts import quotas
 from apps.agents.models import Agent
 from apps.automation import reruns
+from apps.record.error_table import codes_of
 from apps.record.errors import ContextNotFound, Refusal
 from apps.web.agents import suggested_agents
 from apps.web.shell import as_reader, page, principal_of, session_or_404
@@ -22,17 +22,15 @@ from apps.web.shell import as_reader, page, principal_of, session_or_404
 @login_required
 def rerun(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     """The form; a POST begins, and leads to the same page of the new session, which compares."""
-    context, principal, problem, status = session_or_404(request, session), principal_of(request), "", HTTPStatus.OK
+    context, principal, problem, status = session_or_404(request, session), principal_of(request), "", 200
     if request.method == "POST":
         try:
             quotas.count_act(principal)
             agent = Agent.objects.find(principal, request.POST.get("agent") or context.agent.slug)
             made, _ = reruns.start(principal, session, agent, key=request.POST.get("key", ""))
             return redirect("web:rerun", made.pk)
-        except quotas.QuotaExceeded as refusal:
-            problem, status = str(refusal), HTTPStatus.TOO_MANY_REQUESTS
-        except Refusal as refusal:
-            problem, status = str(refusal), HTTPStatus.CONFLICT
+        except (Refusal, quotas.QuotaExceeded) as refusal:
+            problem, status = str(refusal), codes_of(type(refusal)).http
     with as_reader(request):
         try:
             comparison = reruns.compare(principal, session)

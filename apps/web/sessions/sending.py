@@ -44,6 +44,7 @@ from apps.record.errors import (
     InvalidParams,
     Refusal,
     TaskFinished,
+    TaskNotCancelable,
     TaskNotFound,
     UnsupportedOperation,
     UploadNotFound,
@@ -205,7 +206,10 @@ def _options_with_model(principal: Principal, session: uuid.UUID, model: str) ->
 async def stop_task(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     context = await db.run(find_session, principal, session)
     task = await db.run(_named_task, context, request.POST.get("task", ""))
-    await db.run(cancel_for, principal, task)
+    try:
+        await db.run(cancel_for, principal, task)
+    except TaskNotCancelable:  # it ended by itself: the page shows how
+        return JsonResponse({"stopped": None})
     return JsonResponse({"stopped": str(task.pk)})
 
 

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 import db
 from apps.accounts import quotas
+from apps.accounts.errors import NotFound
 from apps.features.sharing import downloads, shares
 from apps.features.sharing.shares import Branch, ShareNotFound, Snapshot
 from apps.record.content import parts
@@ -37,8 +38,8 @@ def by_link(view: Page) -> Page:
         try:
             await db.run(quotas.count_view, str(request.META.get("REMOTE_ADDR", "")))
             response = await view(request, token, await db.run(shares.find_snapshot, token), **place)
-        except ShareNotFound as refusal:
-            about = {"sentence": str(refusal)}
+        except NotFound:
+            about = {"sentence": str(ShareNotFound())}
             response = await db.run(render, request, "web/shared_nothing.html", about, status=404)
         except quotas.QuotaExceeded as refusal:
             response = plain_response(refusal)
