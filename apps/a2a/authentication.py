@@ -6,16 +6,15 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from apps.a2a.errors import AgentNotFound, Unauthenticated
 from apps.a2a.protojson import Line, ProtoMessage
 from apps.accounts import authentication, oauth, quotas
 from apps.accounts.authentication import BadCredentials, OpenStream
 from apps.accounts.principals import ANONYMOUS, Principal
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentNotFound
 from apps.agents.search import default_agent
 from apps.agents.sql import AGENT_BY_SLUG, KEY_AND_AGENT, TOKEN_AND_AGENT, USER_SESSION_AND_AGENT
 from apps.limits import current as limits
-from apps.record.errors import InvalidParams
+from apps.record.errors import InvalidParams, Unauthenticated
 from apps.remote.federation import tokens
 from apps.remote.federation.calls import federated_caller
 

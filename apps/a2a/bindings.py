@@ -13,7 +13,7 @@ from django.views.decorators.csrf import csrf_exempt
 from pydantic.alias_generators import to_snake
 
 from apps.a2a import http
-from apps.a2a.errors import JSON, InvalidRequest, MethodNotAllowed, MethodNotFound, Problem, problem
+from apps.a2a.errors import JSON, Problem, problem
 from apps.a2a.operations import (
     EXTENSION_METHODS,
     OPERATIONS,
@@ -29,7 +29,7 @@ from apps.a2a.v1_1 import execute_next
 from apps.accounts import bodies
 from apps.record import wire
 from apps.record.content.strict_json import UNSTORABLE
-from apps.record.errors import InvalidFields
+from apps.record.errors import InvalidFields, InvalidRequest, MethodNotAllowed, MethodNotFound
 from telemetry import metrics
 
 Id = str | int | None
@@ -64,7 +64,7 @@ async def jsonrpc(request: HttpRequest, slug: str = "") -> HttpResponseBase:
         return http.jsonrpc_response(request_id, answer.content, answer.headers)
     except Exception as error:
         refused = problem(error)
-        _count(method, began, str(refused.row.code))
+        _count(method, began, str(refused.codes.rpc))
         if _wants_stream_of_error(request, method, refused):
             return _one_event(request_id, refused)
         return _jsonrpc_refusal(request_id, refused)
@@ -124,14 +124,14 @@ def _read_method(body: JSON, version: str) -> str:
 def _jsonrpc_stream(request_id: Id, answer: http.Answer) -> HttpResponseBase:
     stream_format = http.StreamFormat(
         update=partial(http.jsonrpc_text, request_id),
-        error=lambda error: _error_object(request_id, problem(error)),
+        error=lambda error: error_object(request_id, problem(error)),
     )
     return http.event_stream(answer, stream_format)
 
 
 def _jsonrpc_refusal(request_id: Id, refused: Problem) -> HttpResponse:
-    status = refused.row.http if refused.row.keeps_status else 200
-    return http.json_response(_error_object(request_id, refused), status, refused.http_headers)
+    status = refused.codes.a2a if refused.codes.keeps_status else 200
+    return http.json_response(error_object(request_id, refused), status, refused.http_headers)
 
 
 def _wants_stream_of_error(request: HttpRequest, method: str, refused: Problem) -> bool:
@@ -142,17 +142,17 @@ def _wants_stream_of_error(request: HttpRequest, method: str, refused: Problem) 
     accepted = {one.partition(";")[0].strip() for one in request.headers.get("Accept", "").split(",")}
     wants_only_events = "text/event-stream" in accepted and accepted <= {"text/event-stream", "*/*"}
     is_stream = method in METHODS and METHODS[method].operation in STREAMING_OPERATIONS
-    return is_stream and wants_only_events and not refused.row.keeps_status
+    return is_stream and wants_only_events and not refused.codes.keeps_status
 
 
 def _one_event(request_id: Id, refused: Problem) -> HttpResponse:
     """A stream of one event: the error."""
-    frame = wire.sse_frame(_error_object(request_id, refused))
+    frame = wire.sse_frame(error_object(request_id, refused))
     return HttpResponse(frame, content_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-def _error_object(request_id: Id, refused: Problem) -> JSON:
-    error: JSON = {"code": refused.row.code, "message": refused.message}
+def error_object(request_id: Id, refused: Problem) -> JSON:
+    error: JSON = {"code": refused.codes.rpc, "message": refused.message}
     if refused.details:
         error["data"] = refused.details
     return {"jsonrpc": "2.0", "id": request_id, "error": error}
@@ -202,7 +202,7 @@ async def rest(
         return http.json_response(answer.content, headers=answer.headers, content_type=kind)
     except Exception as error:
         refused = problem(error)
-        _count(method, began, str(refused.row.code))
+        _count(method, began, str(refused.codes.rpc))
         return http.problem_response(refused, http.response_type(request, version))
 
 

@@ -23,14 +23,14 @@ from django.utils.http import http_date
 import db
 from apps.a2a import http
 from apps.a2a.authentication import check_access, find_agent
-from apps.a2a.errors import JSON, AgentNotFound, ExtendedAgentCardNotConfigured, MethodNotAllowed, Unauthenticated
+from apps.a2a.errors import JSON
 from apps.a2a.v0_3 import downgrade_card, with_old_fields
 from apps.accounts.authentication import BadCredentials, api_key_principal
 from apps.accounts.principals import Principal
 from apps.accounts.refusals import refusals
 from apps.agents import card_signatures, cards, identity
-from apps.agents.models import Agent, AgentQuerySet
-from apps.record.errors import UnsupportedOperation
+from apps.agents.models import Agent, AgentNotFound, AgentQuerySet
+from apps.record.errors import ExtendedAgentCardNotConfigured, MethodNotAllowed, Unauthenticated, UnsupportedOperation
 
 
 def read_only(view: View) -> View:

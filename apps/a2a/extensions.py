@@ -16,15 +16,15 @@ from django.views.decorators.http import require_safe
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from apps.a2a import http
-from apps.a2a.errors import JSON, AgentNotFound, ExtensionSupportRequired, MethodNotAllowed
+from apps.a2a.errors import JSON
 from apps.a2a.protojson import Integer, Lines, Number, ProtoMessage, Text
 from apps.accounts.principals import READ
 from apps.agents import cards
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentNotFound
 from apps.agents.negotiation import Assessment, Weights, WorkRequest
 from apps.features.routing import ranking
 from apps.record.content.strict_json import LARGEST_EXACT
-from apps.record.errors import check_allowed
+from apps.record.errors import ExtensionSupportRequired, MethodNotAllowed, check_allowed
 
 EXTENSIONS_HEADER = "A2A-Extensions"
 OLD_EXTENSIONS_HEADER = "X-A2A-Extensions"

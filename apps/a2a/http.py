@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 
 import db
 from apps.a2a.authentication import authenticate
-from apps.a2a.errors import JSON, ParseError, Problem, UnsupportedMediaType, VersionNotSupported, problem
+from apps.a2a.errors import JSON, Problem, problem
 from apps.a2a.tasks import Update
 from apps.accounts import bodies, challenges, quotas
 from apps.accounts.authentication import BadCredentials
@@ -24,7 +24,7 @@ from apps.accounts.refusals import refusals
 from apps.agents.models import Agent
 from apps.record import wire
 from apps.record.content import strict_json
-from apps.record.errors import InvalidParams, Refusal
+from apps.record.errors import InvalidParams, ParseError, Refusal, UnsupportedMediaType, VersionNotSupported
 
 JSON_CONTENT_TYPE = re.compile(r"application/([a-z0-9.+-]+\+)?json", re.IGNORECASE)
 
@@ -171,7 +171,7 @@ def error_response(error: Exception, content_type: str = JSON_TYPE) -> HttpRespo
 
 
 def problem_response(refused: Problem, content_type: str) -> HttpResponse:
-    return json_response(refused.status, refused.row.http, refused.http_headers, content_type)
+    return json_response(refused.status, refused.codes.a2a, refused.http_headers, content_type)
 
 
 @dataclass(frozen=True, slots=True)

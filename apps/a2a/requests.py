@@ -13,11 +13,11 @@ from django.conf import settings
 from django.utils.dateparse import parse_datetime
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo
 
-from apps.a2a.errors import JSON, PushNotificationNotSupported
+from apps.a2a.errors import JSON
 from apps.a2a.protojson import Base64, Integer, Line, Lines, ProtoMessage, RequiredLine, Struct, Text, Url, Value
 from apps.agents.models import Agent
 from apps.features.sessions import commands
-from apps.record.errors import ContentTypeNotSupported
+from apps.record.errors import ContentTypeNotSupported, PushNotificationNotSupported
 from apps.record.events import Feedback
 from apps.record.models import TaskState
 

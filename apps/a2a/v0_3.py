@@ -20,9 +20,10 @@ from a2a.utils.errors import VersionNotSupportedError
 from google.protobuf import json_format
 from pydantic.alias_generators import to_snake
 
-from apps.a2a.errors import JSON, AgentNotFound
+from apps.a2a.errors import JSON
 from apps.a2a.protojson import MAX_VIOLATIONS
 from apps.a2a.tasks import Updates, closes_at_question
+from apps.agents.models import AgentNotFound
 from apps.record.errors import InvalidFields, InvalidParams, Refusal, TaskNotFound
 from apps.record.models import TaskState
 

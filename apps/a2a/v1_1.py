@@ -19,7 +19,7 @@ from pydantic import Field
 
 import db
 from apps.a2a import http
-from apps.a2a.errors import JSON, TaskGenerationMismatch
+from apps.a2a.errors import JSON
 from apps.a2a.operations import OPERATIONS, Call, Operation, execute
 from apps.a2a.protojson import Integer, Line, ProtoMessage
 from apps.a2a.requests import HistoryLength, TaskRequest
@@ -27,6 +27,7 @@ from apps.a2a.tasks import Update, Updates
 from apps.engine.send import wait_for
 from apps.limits import current as limits
 from apps.record import lookup, wire
+from apps.record.errors import TaskGenerationMismatch
 from apps.record.events import EventType
 from apps.record.ledger import Ledger
 from apps.record.models import INTERRUPTED_STATES, Event, Message, Task, TaskState

@@ -15,6 +15,7 @@ from django.http import HttpRequest
 import db
 from apps.accounts import revocation
 from apps.accounts.authentication import session_user
+from apps.accounts.errors import NotFound
 from apps.accounts.models import User
 from apps.accounts.principals import ANONYMOUS, Principal
 
@@ -70,6 +71,8 @@ class PageConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels ha
             await work
         except Closed as reason:
             await self.close(reason.code)
+        except NotFound:
+            await self.close(NOT_FOUND)
         except Exception:
             log.exception("the WebSocket %s broke", self.scope["path"])
             await self.close(INTERNAL_ERROR)

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from apps.accounts import audit, quotas
 from apps.accounts.audit_models import AuditAction
+from apps.accounts.errors import Kind, Refusal
 from apps.accounts.key_format import texts_of_keys
 from apps.accounts.models import ApiKey, User
 from apps.accounts.principals import KEYS, SCOPES, Principal
@@ -25,8 +26,10 @@ ROTATION_GRACE = datetime.timedelta(hours=24)  # for which the secret before wor
 LONGEST_GRACE = datetime.timedelta(days=7)
 
 
-class KeyRefused(Exception):
+class KeyRefused(Refusal):
     """The key cannot be made or changed; the message says why."""
+
+    kind = Kind.FORBIDDEN
 
 
 class Reach(NamedTuple):
@@ -129,12 +132,12 @@ def _own_key(maker: Principal) -> ApiKey | None:
 def rotate_key(principal: Principal, number: int, grace: datetime.timedelta = ROTATION_GRACE) -> tuple[ApiKey, str]:
     """Give the caller's own key a new secret; the old one works for the grace period. Returns the row and the text.
 
-    Raises ApiKey.DoesNotExist, KeyRefused for an ended key or a wider one than the caller's, QuotaExceeded.
+    Raises NotFound, KeyRefused for an ended key or a wider one than the caller's, QuotaExceeded.
     """
     quotas.count_key_change(principal)
     with write_transaction():
         own = _own_key(principal)
-        key = ApiKey.objects.visible_to(principal).select_for_update().get(pk=number)
+        key = ApiKey.objects.select_for_update().find(principal, number)
         if not key.is_usable:
             raise KeyRefused("This key is revoked or has expired. Make a new one.")
         _check_no_wider(principal, own, key)
@@ -155,12 +158,12 @@ def _check_no_wider(principal: Principal, own: ApiKey | None, key: ApiKey) -> No
 def revoke_key(principal: Principal, number: int) -> ApiKey:
     """Revoke the caller's own key, and those that it made; again changes nothing.
 
-    Raises ApiKey.DoesNotExist, KeyRefused for a wider key than the caller's, QuotaExceeded.
+    Raises NotFound, KeyRefused for a wider key than the caller's, QuotaExceeded.
     """
     quotas.count_key_change(principal)
     with write_transaction():
         own = _own_key(principal)
-        key = ApiKey.objects.visible_to(principal).select_for_update().get(pk=number)
+        key = ApiKey.objects.select_for_update().find(principal, number)
         _check_no_wider(principal, own, key)
         if key.revoked_at is None:
             end_key(key, partial(_record_end, AuditAction.KEY_REVOKED, actor=principal))

@@ -20,9 +20,11 @@ from django.utils.crypto import salted_hmac
 from django.utils.functional import cached_property
 
 from apps.accounts import audit_models  # noqa: F401  # Django looks for models in this module
+from apps.accounts.errors import NotFound
 from apps.accounts.key_format import MARK, new_secret
 from apps.accounts.permissions import Role
 from apps.accounts.principals import SCOPES, Principal
+from apps.accounts.visibility import VisibleQuerySet
 
 
 class UserManager(BaseUserManager["User"]):
@@ -193,7 +195,11 @@ class User(AbstractBaseUser, PermissionsMixin):
         return Principal(user_id=self.pk, workspace_id=workspace, role=role, **who)
 
 
-class WorkspaceQuerySet(models.QuerySet["Workspace"]):
+class NoWorkspace(NotFound):
+    """There is no such workspace."""
+
+
+class WorkspaceQuerySet(VisibleQuerySet["Workspace"]):
     def visible_to(self, principal: Principal) -> WorkspaceQuerySet:
         """Those that the caller is a member of; to a key, its own alone."""
         own = self.filter(memberships__user=principal.user_id, deleted_at=None) if principal.is_known else self.none()
@@ -256,7 +262,9 @@ class Workspace(models.Model):
         return workspace
 
 
-class MembershipQuerySet(models.QuerySet["Membership"]):
+class MembershipQuerySet(VisibleQuerySet["Membership"]):
+    key, not_found = "workspace__pk", NoWorkspace
+
     def visible_to(self, principal: Principal) -> MembershipQuerySet:
         """The members of the workspaces that the caller is a member of."""
         return self.filter(workspace__in=Workspace.objects.visible_to(principal))
@@ -297,7 +305,7 @@ def in_order(person: User, found: Iterable[Membership]) -> list[Membership]:
     return found
 
 
-class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
+class ApiKeyQuerySet(VisibleQuerySet["ApiKey"]):
     def visible_to(self, principal: Principal) -> ApiKeyQuerySet:
         """A person's own keys; to a key, those of its workspace alone."""
         own = self.filter(user_id=principal.user_id) if principal.user_id is not None else self.none()
@@ -487,7 +495,7 @@ class AccessChange(models.Model):
         return f"{self.user_id} at {self.at}"
 
 
-class InvitationQuerySet(models.QuerySet["Invitation"]):
+class InvitationQuerySet(VisibleQuerySet["Invitation"]):
     def visible_to(self, principal: Principal) -> InvitationQuerySet:
         """Those that the caller made."""
         return self.filter(inviter_id=principal.user_id) if principal.user_id is not None else self.none()

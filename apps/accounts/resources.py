@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Model, QuerySet
+from django.db.models import Model
 
 from apps.accounts.principals import Principal
 from apps.accounts.quotas import count_act
+from apps.accounts.visibility import VisibleQuerySet
 
 
 class NotNeeded(Exception):
@@ -82,9 +83,17 @@ class Resource[Row: Model]:
         """Of the page that lists them."""
         return str(self.model._meta.verbose_name_plural).capitalize()
 
-    def visible_to(self, principal: Principal) -> QuerySet[Row]:
+    def visible_to(self, principal: Principal) -> VisibleQuerySet[Row]:
+        return self._rows.visible_to(principal)
+
+    def find(self, principal: Principal, key: object) -> Row:
+        """Raises NotFound."""
+        return self._rows.find(principal, key)
+
+    @property
+    def _rows(self) -> VisibleQuerySet[Row]:
         rows: Any = self.model._default_manager
-        found: QuerySet[Row] = rows.visible_to(principal).select_related(*self.related).order_by(*self.order)
+        found: VisibleQuerySet[Row] = rows.select_related(*self.related).order_by(*self.order)
         return found
 
     def store(self, principal: Principal, row: Row) -> Row:

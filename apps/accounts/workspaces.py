@@ -13,6 +13,7 @@ from typing import Any
 
 from apps.accounts import audit, quotas, revocation
 from apps.accounts.audit_models import AuditAction
+from apps.accounts.errors import Kind, NotFound, Refusal
 from apps.accounts.keys import end_key
 from apps.accounts.models import ApiKey, Invitation, Membership, User, Workspace
 from apps.accounts.people import invitations
@@ -26,19 +27,24 @@ NO_LONGER_INVITED = "Whoever invited you can no longer add members to this works
 RANK = {role: rank for rank, role in enumerate(Role)}
 
 
-class WorkspaceRefused(Exception):
+class WorkspaceRefused(Refusal):
     """This cannot be done; the sentence says why."""
+
+    kind = Kind.CONFLICT
 
 
 class NotPermitted(WorkspaceRefused):
     """The caller's role does not permit it."""
 
+    kind = Kind.FORBIDDEN
+
 
 class NoAccount(WorkspaceRefused):
     """Nobody here has this e-mail address. Ask an operator to invite them first."""
 
-    def __str__(self) -> str:
-        return self.__doc__ or ""
+
+class NoMember(NotFound):
+    """The workspace has no such member."""
 
 
 def roles_up_to(role: Role) -> list[Role]:
@@ -61,7 +67,7 @@ def create_workspace(principal: Principal, name: str) -> Workspace:
 
 
 def rename_workspace(principal: Principal, workspace: int, name: str) -> Workspace:
-    """Raises Workspace.DoesNotExist, NotPermitted."""
+    """Raises NotFound, NotPermitted."""
     with _changing(principal, workspace, Permission.SETTINGS) as own:
         changed = own.workspace
         changed.name = name
@@ -71,7 +77,7 @@ def rename_workspace(principal: Principal, workspace: int, name: str) -> Workspa
 
 
 def let_members_make_agents(principal: Principal, workspace: int, wanted: bool) -> Workspace:
-    """Raises Workspace.DoesNotExist, NotPermitted."""
+    """Raises NotFound, NotPermitted."""
     with _changing(principal, workspace, Permission.SETTINGS) as own:
         own.workspace.members_make_agents = wanted
         own.workspace.save(update_fields=["members_make_agents"])
@@ -80,10 +86,10 @@ def let_members_make_agents(principal: Principal, workspace: int, wanted: bool) 
 
 
 def choose_workspace(principal: Principal, workspace: int) -> Workspace:
-    """Make it the person's current one. Raises Workspace.DoesNotExist, NotPermitted for a key."""
+    """Make it the person's current one. Raises NotFound, NotPermitted for a key."""
     if principal.key_id is not None or principal.user_id is None:
         raise NotPermitted("A key belongs to one workspace. Make another key there.")
-    found = Workspace.objects.visible_to(principal).get(pk=workspace)
+    found = Workspace.objects.find(principal, workspace)
     _enter(principal.user_id, found)
     return found
 
@@ -96,7 +102,7 @@ def _enter(user: int, workspace: Workspace) -> None:
 
 
 def add_member(principal: Principal, workspace: int, email: str, role: Role) -> Membership:
-    """Add a person with an account. Raises Workspace.DoesNotExist, WorkspaceRefused (NoAccount), QuotaExceeded."""
+    """Add a person with an account. Raises NotFound, WorkspaceRefused (NoAccount), QuotaExceeded."""
     quotas.count_act(principal)
     with _changing(principal, workspace, Permission.MEMBERS) as own:
         _check_may_add(own, role)
@@ -113,7 +119,7 @@ def add_member(principal: Principal, workspace: int, email: str, role: Role) -> 
 def invite_member(principal: Principal, workspace: int, email: str, role: Role) -> tuple[Invitation, str]:
     """Invite a person without an account, who then is a member. Returns the invitation, and its link.
 
-    For people who may invite. Raises Workspace.DoesNotExist, WorkspaceRefused, QuotaExceeded.
+    For people who may invite. Raises NotFound, WorkspaceRefused, QuotaExceeded.
     """
     quotas.count_act(principal)
     with _changing(principal, workspace, Permission.MEMBERS) as own:
@@ -138,13 +144,13 @@ def join_invited(invitation: Invitation, person: User, **signal: Any) -> None:
             _, is_new = Membership.objects.get_or_create(workspace=own.workspace, user=person, defaults=given)
             if is_new:
                 _record(AuditAction.MEMBER_ADDED, inviter, own.workspace, member=person.pk, role=role.value)
-    except (Workspace.DoesNotExist, WorkspaceRefused):
+    except (NotFound, WorkspaceRefused):
         raise invitations.Refused(NO_LONGER_INVITED) from None
     _enter(person.pk, own.workspace)
 
 
 def change_role(principal: Principal, workspace: int, user: int, role: Role) -> Membership:
-    """Raises Workspace.DoesNotExist, Membership.DoesNotExist, WorkspaceRefused."""
+    """Raises NotFound, NoMember, WorkspaceRefused."""
     with _changing(principal, workspace, Permission.MEMBERS) as own:
         other = _member(own, user)
         _check_rank(own, role, Role(other.role))
@@ -160,7 +166,7 @@ def change_role(principal: Principal, workspace: int, user: int, role: Role) -> 
 def remove_member(principal: Principal, workspace: int, user: int) -> None:
     """Remove a member, or leave. Access ends at once, and the person's keys of this workspace are revoked.
 
-    Raises Workspace.DoesNotExist, Membership.DoesNotExist, WorkspaceRefused.
+    Raises NotFound, NoMember, WorkspaceRefused.
     """
     permission = Permission.READ if user == principal.user_id else Permission.MEMBERS
     with _changing(principal, workspace, permission) as own:
@@ -180,7 +186,7 @@ def remove_member(principal: Principal, workspace: int, user: int) -> None:
 def transfer_ownership(principal: Principal, workspace: int, user: int) -> Membership:
     """Make another member the owner; the caller becomes a manager.
 
-    Raises Workspace.DoesNotExist, Membership.DoesNotExist, WorkspaceRefused.
+    Raises NotFound, NoMember, WorkspaceRefused.
     """
     with _changing(principal, workspace, Permission.DELETE) as own:
         other = _member(own, user)
@@ -198,7 +204,7 @@ def transfer_ownership(principal: Principal, workspace: int, user: int) -> Membe
 def close_workspace(principal: Principal, workspace: int, name: str, also: Callable[[Workspace], object]) -> Workspace:
     """End all access to a workspace; `also` is called in the same transaction.
 
-    `name` confirms it. Raises Workspace.DoesNotExist, WorkspaceRefused.
+    `name` confirms it. Raises NotFound, WorkspaceRefused.
     """
     with _changing(principal, workspace, Permission.DELETE) as own:
         closed = own.workspace
@@ -216,9 +222,9 @@ def close_workspace(principal: Principal, workspace: int, name: str, also: Calla
 
 @contextmanager
 def _changing(principal: Principal, workspace: int, permission: Permission) -> Iterator[Membership]:
-    """The caller's membership, with the workspace locked. Raises Workspace.DoesNotExist, NotPermitted."""
+    """The caller's membership, with the workspace locked. Raises NotFound, NotPermitted."""
     with write_transaction():
-        found = Workspace.objects.visible_to(principal).select_for_update().get(pk=workspace)
+        found = Workspace.objects.select_for_update().find(principal, workspace)
         own = Membership.objects.select_related("user").get(workspace=found, user=principal.user_id)
         own.workspace = found
         if permission not in PERMISSIONS[Role(own.role)]:
@@ -227,7 +233,10 @@ def _changing(principal: Principal, workspace: int, permission: Permission) -> I
 
 
 def _member(own: Membership, user: int) -> Membership:
-    return Membership.objects.select_related("user").get(workspace=own.workspace_id, user=user)
+    found = Membership.objects.select_related("user").filter(workspace=own.workspace_id, user__pk=user).first()
+    if found is None:
+        raise NoMember
+    return found
 
 
 def _check_may_add(own: Membership, role: Role) -> None:

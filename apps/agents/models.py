@@ -14,9 +14,11 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from apps.accounts.encryption import EncryptedTextField
+from apps.accounts.errors import NotFound
 from apps.accounts.models import User, Workspace
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
+from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.media_types import Intake
 from apps.agents.validators import check_capabilities, check_extended_card, check_names
 from apps.installation import current
@@ -39,7 +41,13 @@ def refuse_reserved_slug(slug: str) -> None:
         raise ValidationError(f"A2A addresses use the name {slug!r}. Choose another.")
 
 
-class AgentQuerySet(models.QuerySet["Agent"]):
+class AgentNotFound(NotFound):
+    """There is no such agent, or you may not use it."""
+
+
+class AgentQuerySet(VisibleQuerySet["Agent"]):
+    key, not_found = "slug", AgentNotFound
+
     def enabled(self) -> AgentQuerySet:
         return self.filter(is_enabled=True)
 

@@ -13,11 +13,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 import db
-from apps.accounts.principals import Principal
 from apps.agents import cards
 from apps.agents.models import MAX_CATEGORY_LENGTH, Agent
 from apps.agents.negotiation import Assessment
-from apps.api.framework.problems import NotFound
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Choice, Listing, Query, Shape, page_of
 from apps.api.framework.views import Endpoint
@@ -262,7 +260,7 @@ class Agents(Endpoint):
 class OneAgent(Endpoint):
     @documented("agents_retrieve", "Retrieve an agent", answers={200: AgentShape})
     def get(self, request: Request, slug: str) -> Response:
-        return Response(agent_json(find_agent(self.principal, slug)))
+        return Response(agent_json(Agent.objects.select_related("stats").find(self.principal, slug)))
 
 
 class AgentSearch(Endpoint):
@@ -274,15 +272,6 @@ class AgentSearch(Endpoint):
         asked = self.query(Searching)
         found = await ranking.search_agents(self.principal, asked.pop("q"), **asked)
         return Response({"items": await db.run(_found_json, found)})
-
-
-def find_agent(principal: Principal, slug: str) -> Agent:
-    """Raises NotFound unless the caller may use the agent."""
-    usable = Agent.objects.visible_to(principal).select_related("stats")
-    agent = usable.filter(slug=slug).first() if slug.isprintable() else None
-    if agent is None:
-        raise NotFound("There is no such agent, or you may not use it.")
-    return agent
 
 
 def _found_json(found: list[ranking.FoundAgent]) -> list[JSON]:

@@ -20,21 +20,20 @@ import db
 from apps.accounts.audit_models import AuditAction
 from apps.accounts.principals import Principal
 from apps.agents import identity
-from apps.api.framework.problems import NotFound
 from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Line, Listing, Query, Shape, Struct, page_of
 from apps.api.framework.views import Endpoint
-from apps.api.messages import find_session
 from apps.api.shapes import JSON, ArtifactShape, artifacts_json
 from apps.features.provenance.graph import PROV_RELATIONS, PROV_TYPES, EdgeKind, NodeKind
 from apps.features.provenance.traversal import provenance_of
 from apps.features.sharing import downloads
 from apps.features.signing import signatures
 from apps.features.signing.models import Verdict, Vouch
-from apps.record import lineage, lookup, unfinished
-from apps.record.content.parts import pieces_joined
+from apps.record import lineage, unfinished
+from apps.record.content.parts import part_at, pieces_joined
 from apps.record.lineage import artifact_versions
-from apps.record.models import Artifact, Task
+from apps.record.lookup import find_session
+from apps.record.models import Artifact
 
 RESULTS = {Verdict.GOOD: "valid", Verdict.MISSING: "unsigned", Verdict.PENDING: "pending"}
 """What a verdict comes to; any other is `invalid`."""
@@ -134,7 +133,7 @@ class Artifacts(Endpoint):
 class OneArtifact(Endpoint):
     @documented("artifacts_retrieve", "Retrieve an artifact", answers={200: ArtifactShape})
     def get(self, request: Request, task: uuid.UUID, artifact: str) -> Response:
-        row = find_artifact(self.principal, task, artifact, with_unfinished=True)
+        row = unfinished.find_artifact(self.principal, task, artifact)
         context = row.task.context
         return Response(artifacts_json(context.pk, [row], artifact_versions(context))[0])
 
@@ -174,7 +173,7 @@ class ArtifactVerification(Endpoint):
         """The server reads the content again and compares it with the signed digest. `manage.py verify_artifact`
         makes the same check.
         """
-        return Response(verification_json(find_artifact(self.principal, task, artifact)))
+        return Response(verification_json(unfinished.find_artifact(self.principal, task, artifact, delivered=True)))
 
 
 @extend_schema_serializer(component_name="ProvenanceNode")
@@ -236,30 +235,9 @@ class ArtifactProvenance(Endpoint):
 
         A task that was deleted or is not yours is a node of the kind `unavailable`.
         """
-        return Response(provenance_of(self.principal, find_artifact(self.principal, task, artifact)).json)
-
-
-def find_artifact(principal: Principal, task: uuid.UUID, artifact: str, *, with_unfinished: bool = False) -> Artifact:
-    """A delivered artifact, or on request an unfinished one. Raises NotFound."""
-    row = _artifact(principal, task, artifact, with_unfinished)
-    if row is None and "\0" not in artifact and lookup.restore_tasks(principal, [task]):
-        row = _artifact(principal, task, artifact, with_unfinished)
-    if row is None:
-        raise NotFound("There is no such artifact. Artifacts appear when their task completes.")
-    return row
-
-
-def _artifact(principal: Principal, task: uuid.UUID, artifact: str, with_unfinished: bool) -> Artifact | None:
-    mine = Task.objects.visible_to(principal).filter(pk=task)
-    named = Artifact.objects.select_related("task__context").filter(task__in=mine, artifact_id=artifact)
-    row = named.first() if "\0" not in artifact else None
-    if row is None or row.state == Artifact.State.DELIVERED:
-        return row
-    ended = [one for one in unfinished.find(row.task.context) if one.pk == row.pk] if with_unfinished else []
-    if not ended:
-        return None
-    row.until = ended[0].until
-    return unfinished.with_parts([row])[0]
+        return Response(
+            provenance_of(self.principal, unfinished.find_artifact(self.principal, task, artifact, delivered=True)).json
+        )
 
 
 def verification_json(row: Artifact) -> JSON:
@@ -305,11 +283,9 @@ def _key_json(found: signatures.Verification) -> JSON | None:
 
 def find_part(principal: Principal, task: uuid.UUID, artifact: str, number: int) -> tuple[JSON, str]:
     """A part and its file name. Raises NotFound, also for links."""
-    row = find_artifact(principal, task, artifact, with_unfinished=True)
+    row = unfinished.find_artifact(principal, task, artifact)
     parts = pieces_joined(row.parts)
-    if number >= len(parts) or "url" in parts[number]:
-        raise NotFound("There is no such part, or its content is stored elsewhere. See the artifact's parts.")
-    return parts[number], row.name or row.artifact_id
+    return part_at(parts, number), row.name or row.artifact_id
 
 
 urlpatterns = [

@@ -27,7 +27,7 @@ from apps.api.framework.serializers import Body, Choice, Line
 from apps.api.shapes import JSON
 from apps.limits import current as limits
 from apps.record import wire
-from apps.record.errors import ContextNotFound, InvalidParams
+from apps.record.errors import InvalidParams
 from apps.record.events import EventType
 
 
@@ -86,8 +86,6 @@ class EventsConsumer(PageConsumer):
         except (ValidationError, InvalidParams) as error:
             await self.send_json({"refused": str(getattr(error, "detail", error))})
             raise Closed(REFUSED) from None
-        except ContextNotFound:
-            raise Closed(NOT_FOUND) from None
         self.start(self._follow(self.follower))
 
     async def _follow(self, follower: Follower) -> None:

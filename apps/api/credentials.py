@@ -15,19 +15,15 @@ from apps.accounts import quotas
 from apps.accounts.models import User
 from apps.accounts.principals import CREDENTIALS
 from apps.agents.models import Agent
-from apps.api.framework.problems import Conflict, NotFound
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Line, Struct
 from apps.api.framework.views import Endpoint
-from apps.api.tasks import NO_TASK
 from apps.engine.questions import asking_task
 from apps.features.credentials import requests
 from apps.features.credentials.requests import LinkClosed
-from apps.record.errors import InvalidFields
+from apps.record.errors import InvalidFields, TaskNotFound
 from apps.record.models import Task
 from apps.remote.authentication import credentials
-
-NOTHING_ASKED = "The task asks for no credential now. Read it again."
 
 
 class Giving(Body):
@@ -67,19 +63,16 @@ class TaskCredential(Endpoint):
         if found is not None and (below := asking_task(found.slot)) is not None:  # it passes on what another asks
             found = own.filter(pk=below.pk).first()
         if found is None or found.owner is None:
-            raise NotFound(NO_TASK)
+            raise TaskNotFound
         asked, by = requests.request_of(found), found.owner
         if asked is None:
-            raise Conflict(NOTHING_ASKED)
-        try:
-            if given["decline"]:
-                requests.decline_now(asked, by)
-            elif found.agent.kind == Agent.Kind.REMOTE:
-                self._give_to_remote(found, given, by)
-            else:
-                requests.give_now(asked, requests.read_credential(asked.auth_type, given), by)
-        except LinkClosed:
-            raise Conflict(NOTHING_ASKED) from None
+            raise LinkClosed
+        if given["decline"]:
+            requests.decline_now(asked, by)
+        elif found.agent.kind == Agent.Kind.REMOTE:
+            self._give_to_remote(found, given, by)
+        else:
+            requests.give_now(asked, requests.read_credential(asked.auth_type, given), by)
         return Response(status=204)
 
     @sensitive_variables()

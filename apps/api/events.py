@@ -28,12 +28,12 @@ from apps.accounts.principals import Principal
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Choice, Query, Token
 from apps.api.framework.views import Endpoint
-from apps.api.messages import find_session
 from apps.api.shapes import JSON, Slugs, event_json, events_json, slugs_in
 from apps.limits import current as limits
 from apps.record import lineage, sync, wire
 from apps.record.errors import InvalidParams
 from apps.record.events import EventType
+from apps.record.lookup import find_session
 from apps.record.models import Context, Event
 from apps.record.sync import PositionTooOld, SyncItem, SyncStream
 

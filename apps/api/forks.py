@@ -16,7 +16,7 @@ from apps.api import messages, shapes
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Shape, Struct
 from apps.api.framework.views import Endpoint
-from apps.api.messages import Content, find_session, read_parts
+from apps.api.messages import Content, read_parts
 from apps.api.sessions import NOTHING_SENT, usable_agent
 from apps.api.shapes import JSON, SentShape, timestamp
 from apps.engine.send import Sent
@@ -24,6 +24,7 @@ from apps.features.forks import branches, editing, forking
 from apps.features.sessions import commands
 from apps.record.content.parts import words_of
 from apps.record.errors import InvalidFields, InvalidParams
+from apps.record.lookup import find_session
 from apps.record.models import MAX_TITLE, Message
 
 RUNNING = [

@@ -12,7 +12,6 @@ from rest_framework.response import Response
 
 import db
 from apps.accounts import quotas, webhook_signatures
-from apps.api.framework.problems import NotFound
 from apps.api.framework.resources import ModelShape, PartialShape, RequestShape, ResourceViewSet
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import AnyValue, Body, Choice, Line, Shape, Struct, camel
@@ -173,9 +172,11 @@ class Webhooks(ResourceViewSet):
     @documented("incoming_webhooks_again", "Send an event again", answers={200: IncomingEventShape})
     def again(self, request: Request, **key: Any) -> Response:
         """The work starts again, by the templates as they are now."""
-        found = incoming.EVENTS.visible_to(self.principal).filter(webhook=self.find(**key), pk=key["event"]).first()
-        if found is None:
-            raise NotFound("There is no such event.")
+        found = (
+            IncomingEvent.objects.select_related("task")
+            .filter(webhook=self.find(**key))
+            .find(self.principal, key["event"])
+        )
         return Response(IncomingEventShape(incoming.SEND_AGAIN.perform(self.principal, found)).data)
 
 

@@ -47,10 +47,10 @@ from apps.record import lineage, lookup
 from apps.record.content import parts
 from apps.record.content.parts import MAX_TEXT, words_of
 from apps.record.content.strict_json import digest_of
-from apps.record.errors import ContentTypeNotSupported, ContextNotFound, InvalidParams, Refusal, TaskNotFound
+from apps.record.errors import ContentTypeNotSupported, InvalidParams, Refusal, TaskNotFound
 from apps.record.events import EventType
 from apps.record.lineage import artifact_versions
-from apps.record.lookup import NotYourSession, check_may_use, check_may_write, restored
+from apps.record.lookup import check_may_use, check_may_write, find_session
 from apps.record.models import AGENT_CHANGES, Context, Event, Message, Task
 
 PART_KINDS = ("text", "raw", "url", "data")
@@ -372,22 +372,6 @@ class OutgoingMessage:
 
 
 APPROVE_BY_TASK = "The agent asks about a tool call. To approve it, name its `task`, or use POST /tasks/{id}/answer."
-
-
-def find_session(principal: Principal, session: uuid.UUID) -> Context:
-    """With its agent. Raises ContextNotFound."""
-    found = Context.objects.visible_to(principal).select_related("agent").filter(pk=session).first()
-    if found is None or not principal.is_known:
-        raise ContextNotFound
-    return restored(found)
-
-
-def find_own_session(principal: Principal, session: uuid.UUID) -> Context:
-    """The same, if it is the caller's own. Raises ContextNotFound, NotYourSession."""
-    found = find_session(principal, session)
-    if found.owner_id != principal.user_id:
-        raise NotYourSession
-    return found
 
 
 def address_message(

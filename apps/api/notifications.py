@@ -19,7 +19,6 @@ import db
 from apps.accounts import quotas
 from apps.accounts.people import mail
 from apps.accounts.principals import READ
-from apps.api.framework.problems import NotFound
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Shape, page_of
 from apps.api.framework.views import Endpoint
@@ -28,7 +27,6 @@ from apps.features.notifications import choices, push, sending
 from apps.features.notifications.models import Channel, Kind, Notification
 from apps.record.errors import InvalidFields
 
-NO_CHANNEL = "There is no such channel."
 NEEDS_READ = "A channel tells what sessions say, so this key also needs the scope tasks:read."
 EXAMPLE = {"type": "mail", "kinds": ["failed", "asks"], "digest": "hour"}
 CHOICES_EXAMPLE = {
@@ -166,10 +164,7 @@ class ChannelEndpoint(Endpoint):
 
     def find(self, key: uuid.UUID) -> Channel:
         """Raises NotFound."""
-        found = Channel.objects.visible_to(self.principal).select_related("user").filter(pk=key).first()
-        if found is None:
-            raise NotFound(NO_CHANNEL)
-        return found
+        return Channel.objects.select_related("user").find(self.principal, key)
 
     def shown(self, rows: Sequence[Channel]) -> list[JSON]:
         agents = choices.agents_of(self.principal, rows)
@@ -210,9 +205,9 @@ class Notifications(ChannelEndpoint):
 
     def _named(self, key: uuid.UUID) -> Channel:
         """Raises InvalidFields."""
-        found = Channel.objects.visible_to(self.principal).filter(pk=key).first()
+        found = Channel.objects.find_or_none(self.principal, key)
         if found is None:
-            raise InvalidFields([("choices.channel", NO_CHANNEL)])
+            raise InvalidFields([("choices.channel", "There is no such channel.")])
         return found
 
 

@@ -20,24 +20,26 @@ from rest_framework.response import Response
 import db
 from agentkit.messages import is_file
 from apps.accounts import quotas
+from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
-from apps.api.framework.problems import Conflict, NotFound
+from apps.api.framework.problems import Conflict
 from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, Struct, page_of
 from apps.api.framework.views import Endpoint
 from apps.api.messages import check_media_types, idempotency_key_errors, parts_field
-from apps.api.plans import find_plan, picture
+from apps.api.plans import picture
 from apps.api.shapes import JSON, TaskShape, artifact_key, optional_timestamp, parts_json, question_json, timestamp
-from apps.api.tasks import find_task, tasks_json
+from apps.api.tasks import tasks_json
 from apps.engine.accept import Receipt
 from apps.engine.cancel import cancel_task
 from apps.engine.send import wait_until_settled
 from apps.limits import current as limits
-from apps.plans import person, runs
+from apps.plans import person, registry, runs
 from apps.plans.graphs import plan_at
 from apps.plans.models import PlanRun, Step
 from apps.plans.pictures import gantt_svg, graph_svg
 from apps.plans.progress import Progress, run_gantt, run_graph, shown_task, waiting_reasons
+from apps.record import lookup
 from apps.record.content.parts import MAX_TEXT, words_of
 from apps.record.errors import InvalidFields
 from apps.record.models import Artifact, Task, TaskState
@@ -46,7 +48,6 @@ from console.drawing import svg
 NEWEST_FIRST = ("-created_at", "-id")
 OLDEST_FIRST = ("asked_at", "id")
 NO_FILE = "Must be a file: raw, url or uploadId. Use `text` for text and `inputs` for values."
-NO_RUN = "There is no such plan run."
 STARTING = {"plan": "short-story", "inputs": {"topic": "a lighthouse"}}
 
 
@@ -246,7 +247,7 @@ class Cancel(Endpoint):
     )
     def post(self, request: Request, run: uuid.UUID) -> Response:
         """Canceling a canceled run has no effect. A run that has ended in another state cannot be canceled."""
-        cancel_task(find_run(self.principal, run))
+        cancel_task(runs.find_run(self.principal, run))
         return Response(_find_run_json(self.principal, run))
 
 
@@ -284,7 +285,7 @@ class RunPicture(Endpoint):
         """The response is a self-contained SVG image. It shows the state of each step, or which agent worked on it
         and when.
         """
-        asked, task = self.query(PictureQuery), find_run(self.principal, run)
+        asked, task = self.query(PictureQuery), runs.find_run(self.principal, run)
         begun = PlanRun.objects.select_related("version").filter(pk=task.pk).first()
         if begun is None:
             raise NotFound("The run has not begun yet, so there is no picture of it.")
@@ -328,7 +329,7 @@ class Questions(Endpoint):
         asked = self.query(QuestionListing)
         rows = person.steps_asking(self.principal).filter(asked_at__isnull=False)
         if "run" in asked:
-            rows = rows.filter(run=find_run(self.principal, asked["run"]).pk)
+            rows = rows.filter(run=runs.find_run(self.principal, asked["run"]).pk)
         return self.page(rows, OLDEST_FIRST, asked, questions_json, "questions", str(asked.get("run")))
 
 
@@ -345,31 +346,22 @@ class OfTask(Endpoint):
     @documented("tasks_plan", "Retrieve the plan run and step of a task", answers={200: PlaceShape})
     def get(self, request: Request, task: uuid.UUID) -> Response:
         """The task is either a plan run or works on a step of one. For any other task the response is 404."""
-        found = find_task(self.principal, task)
+        found = lookup.find_task(self.principal, task)
         step = runs.step_of_task(self.principal, task) if found.parent_id else None
         if step is not None:
             [told] = steps_json(step.run, [step])
             return Response({"runId": str(step.run_id), "plan": step.run.task.agent.slug, "step": told})
-        if runs.task_of_run(self.principal, task) is None:
-            raise NotFound("The task belongs to no plan.")
+        runs.find_run(self.principal, task)
         return Response({"runId": str(task), "plan": found.agent.slug, "step": None})
 
 
-def find_run(principal: Principal, run: uuid.UUID) -> Task:
-    """Raises NotFound."""
-    found = runs.task_of_run(principal, run)
-    if found is None:
-        raise NotFound(NO_RUN)
-    return found
-
-
 def _find_run_json(principal: Principal, run: uuid.UUID) -> JSON:
-    return whole_run_json(find_run(principal, run))
+    return whole_run_json(runs.find_run(principal, run))
 
 
 def _begun_run(principal: Principal, run: uuid.UUID) -> PlanRun:
     """Raises NotFound, Conflict."""
-    begun = PlanRun.objects.select_related("task").filter(pk=find_run(principal, run).pk).first()
+    begun = PlanRun.objects.select_related("task").filter(pk=runs.find_run(principal, run).pk).first()
     if begun is None:
         raise Conflict("The run has not begun yet. Cancel it, or wait.")
     return begun
@@ -385,16 +377,13 @@ def _unfinished_run(principal: Principal, run: uuid.UUID) -> PlanRun:
 
 def _start(principal: Principal, asked: JSON, key: str, traceparent: str) -> Receipt:
     """Raises NotFound, InvalidFields, Refusal; then nothing was stored."""
-    plan, files = find_plan(principal, asked["plan"]), asked.get("files", [])
+    plan, files = registry.find_plan(principal, asked["plan"]), asked.get("files", [])
     if others := [(f"files[{place}]", NO_FILE) for place, part in enumerate(files) if not is_file(part)]:
         raise InvalidFields(others)
     check_media_types(plan, files)
     known: JSON = {"text": asked.get("text", ""), "files": files, "traceparent": traceparent}
-    try:
-        with idempotency_key_errors():
-            return runs.start_run(principal, plan, asked.get("inputs", {}), key=key, **known)
-    except runs.InvalidStart as unfit:
-        raise InvalidFields(unfit.problems) from None
+    with idempotency_key_errors():
+        return runs.start_run(principal, plan, asked.get("inputs", {}), key=key, **known)
 
 
 urlpatterns = [

@@ -22,12 +22,13 @@ from rest_framework.response import Response
 
 import db
 from apps.accounts import quotas
+from apps.accounts.errors import NotFound
 from apps.accounts.models import User
-from apps.accounts.principals import READ, Principal
+from apps.accounts.principals import READ
 from apps.agents import cards
 from apps.agents.models import Agent, AgentVersion
 from apps.api.framework.policies import encode_json
-from apps.api.framework.problems import Conflict, NotFound
+from apps.api.framework.problems import Conflict
 from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, Struct, page_of
 from apps.api.framework.views import Endpoint
@@ -42,7 +43,6 @@ from console.drawing import svg
 
 MAX_VERSIONS = 100
 MAX_PROBLEMS = 100
-NO_PLAN = "There is no such plan, or you may not use it."
 NO_VERSION = "There is no such version of the plan, or it is not yours to see."
 ONE_OF_TWO = "Give the definition as `definition` (JSON) or as `yaml` (text): one of the two."
 
@@ -211,7 +211,7 @@ class OnePlan(Endpoint):
     )
     def get(self, request: Request, slug: str) -> Response:
         """Only people who may change the plan can retrieve versions before the current one."""
-        plan = find_plan(self.principal, slug)
+        plan = registry.find_plan(self.principal, slug)
         number, version = self.query(OnePlanQuery)["version"], plan.current_version
         if number is not None and (version is None or version.number != number):
             version = plan.versions.filter(number=number).first() if may_change(_user(request), plan) else None
@@ -231,7 +231,7 @@ class OnePlan(Endpoint):
         created.
         """
         asked, user = self.body(NewPlanVersion), _user(request)
-        plan = find_plan(self.principal, slug)
+        plan = registry.find_plan(self.principal, slug)
         if not may_change(user, plan):
             raise PermissionDenied("This plan is somebody else's. Save one of your own, under another slug.")
         with transaction.atomic():
@@ -293,18 +293,10 @@ class Picture(Endpoint):
         """The response is a self-contained SVG image. It shows each step, left to right in the order of
         dependencies.
         """
-        definition = registry.definition_of(find_plan(self.principal, slug))
+        definition = registry.definition_of(registry.find_plan(self.principal, slug))
         if definition is None:
             raise NotFound("The plan's definition cannot be read any more, so there is no picture of it.")
         return picture(graph_svg(progress.definition_graph(definition)))
-
-
-def find_plan(principal: Principal, slug: str) -> Agent:
-    """Raises NotFound unless the caller may use the plan."""
-    plan = registry.visible_plans(principal).filter(slug=slug).first() if slug.isprintable() else None
-    if plan is None:
-        raise NotFound(NO_PLAN)
-    return plan
 
 
 def picture(content: str) -> HttpResponse:

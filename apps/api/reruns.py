@@ -15,12 +15,12 @@ from apps.api import messages, shapes
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Line, Shape, Struct
 from apps.api.framework.views import Endpoint
-from apps.api.messages import find_session
 from apps.api.sessions import usable_agent
 from apps.api.shapes import JSON, SessionShape
 from apps.automation import reruns
 from apps.automation.reruns import ComparedTurn
 from apps.record.execution import Run
+from apps.record.lookup import find_session
 
 
 class Rerunning(Body):

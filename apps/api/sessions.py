@@ -26,7 +26,7 @@ from apps.api.framework import pagination
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, Struct, Token, page_of
 from apps.api.framework.views import Endpoint
-from apps.api.messages import find_own_session, find_session, read_parts
+from apps.api.messages import read_parts
 from apps.api.shapes import (
     JSON,
     EventValues,
@@ -47,7 +47,8 @@ from apps.features.search.queries import PageCursor, SearchResult
 from apps.features.sessions import commands, deletion, families, marks
 from apps.record import lineage, projection, sync, wire
 from apps.record.content.rendering import title_of
-from apps.record.errors import ContextNotFound, InvalidFields
+from apps.record.errors import InvalidFields
+from apps.record.lookup import find_own_session, find_session
 from apps.record.models import MAX_TITLE, Artifact, Context, Message, Task
 from apps.record.sync import PositionTooOld
 
@@ -249,7 +250,7 @@ def _create(principal: Principal, asked: JSON, key: str, parts: list[JSON]) -> c
 
 def usable_agent(principal: Principal, slug: str) -> Agent:
     """The agent, or without a slug the default one. Raises InvalidFields unless the caller may use it."""
-    found = Agent.objects.visible_to(principal).filter(slug=slug).first() if slug else default_agent(principal)
+    found = Agent.objects.find_or_none(principal, slug) if slug else default_agent(principal)
     if found is None:
         raise InvalidFields([("agent", "There is no such agent, or you may not use it.")])
     return found
@@ -359,7 +360,7 @@ class SessionState:
 
 
 def whole_session(context: Context, wanted: SessionSelection, at: int | None = None) -> JSON:
-    """The session after event `at`, by default now. Fixed number of queries. Raises ContextNotFound.
+    """The session after event `at`, by default now. Fixed number of queries. Raises Context.DoesNotExist.
 
     If it changes meanwhile, it is rebuilt from the log, which is consistent.
     """
@@ -369,10 +370,7 @@ def whole_session(context: Context, wanted: SessionSelection, at: int | None = N
         if newest == context.last_event:
             return _session_document(state, events, wanted)
     reached = context.last_event if at is None else at
-    try:
-        state = _past_state(context, reached)
-    except Context.DoesNotExist:
-        raise ContextNotFound from None
+    state = _past_state(context, reached)
     return _session_document(state, wanted.of_events(context, reached), wanted)
 
 

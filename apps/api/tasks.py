@@ -17,16 +17,16 @@ from rest_framework.response import Response
 import db
 from agentkit.llm.approvals import APPROVE, MAX_REASON, REFUSE
 from apps.accounts import quotas
+from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.api.framework.problems import Conflict, NotFound
+from apps.api.framework.problems import Conflict
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import AnyValue, Body, Choice, Listing, Shape, Struct, page_of
 from apps.api.framework.views import Endpoint
 from apps.api.messages import (
     OutgoingMessage,
     address_message,
-    find_session,
     parts_field,
     read_parts,
     send_message,
@@ -40,12 +40,11 @@ from apps.plans.person import waiting_for
 from apps.record import lineage, lookup, wire
 from apps.record.content import json_schema
 from apps.record.content.parts import MAX_TEXT
-from apps.record.errors import TaskNotFound
 from apps.record.execution import Accepted, Run
+from apps.record.lookup import find_session, restore_run
 from apps.record.models import INTERRUPTED_STATES, Artifact, Context, Task, TaskQuerySet, TaskState
 
 NEWEST_FIRST = ("-status_at", "-id")
-NO_TASK = "There is no such task."
 MOST_CALLS = 100
 
 
@@ -122,15 +121,15 @@ class Tasks(Endpoint):
 class OneTask(Endpoint):
     @documented("tasks_retrieve", "Retrieve a task", answers={200: TaskShape})
     def get(self, request: Request, task: uuid.UUID) -> Response:
-        return Response(tasks_json([find_task(self.principal, task)])[0])
+        return Response(tasks_json([lookup.find_task(self.principal, task)])[0])
 
 
 class Cancel(Endpoint):
     @documented("tasks_cancel", "Cancel a task and all tasks that it started", answers={200: TaskShape}, refuses=[409])
     def post(self, request: Request, task: uuid.UUID) -> Response:
         """Canceling a canceled task has no effect. A task that has ended in another state cannot be canceled."""
-        cancel_for(self.principal, find_task(self.principal, task))
-        return Response(tasks_json([find_task(self.principal, task)])[0])
+        cancel_for(self.principal, lookup.find_task(self.principal, task))
+        return Response(tasks_json([lookup.find_task(self.principal, task)])[0])
 
 
 class Answer(Endpoint):
@@ -195,10 +194,7 @@ class Decide(Endpoint):
         given = self.body(Deciding)
         approvals.check_program(self.principal, given)
         quotas.count_act(self.principal)
-        try:
-            approvals.decide(self.principal, task, given.pop("asked"), given)
-        except TaskNotFound:
-            raise NotFound(NO_TASK) from None
+        approvals.decide(self.principal, task, given.pop("asked"), given)
         return Response(status=204)
 
 
@@ -217,7 +213,7 @@ class Feedback(Endpoint):
     @documented("tasks_feedback", "Rate a task", body=Rating, answers={200: Rated})
     def post(self, request: Request, task: uuid.UUID) -> Response:
         """If you rate a task again, the newest rating counts."""
-        given, rated = self.body(Rating), find_task(self.principal, task)
+        given, rated = self.body(Rating), lookup.find_task(self.principal, task)
         said = commands.parse_feedback(str(given["rating"]), given["text"])
         commands.give_feedback(self.principal, rated.agent, str(rated.pk), said)
         return Response({"taskId": str(rated.pk), "rating": said["rating"], "text": said.get("feedback", "")})
@@ -242,14 +238,6 @@ def filter_tasks(
     return rows
 
 
-def find_task(principal: Principal, task: uuid.UUID) -> Task:
-    """With agent and session. Raises NotFound."""
-    found = lookup.find_task(principal, task, "agent", "context")
-    if found is None:
-        raise NotFound(NO_TASK)
-    return found
-
-
 def tasks_json(rows: Sequence[Task], context: Context | None = None) -> list[JSON]:
     """Tasks as in this session, or each in its own; agents should be loaded. One query."""
     delivered: dict[uuid.UUID, list[Artifact]] = defaultdict(list)
@@ -266,7 +254,7 @@ def address_answer(principal: Principal, task: uuid.UUID, given: JSON, key: str)
 
     Raises NotFound, Conflict, InvalidParams, and what `address_message` raises.
     """
-    asking = find_task(principal, task)
+    asking = lookup.find_task(principal, task)
     earlier = Run.objects.filter(task=asking, message__message_id=key, slot__isnull=False).first()
     slot = earlier.slot if earlier else asking.slot
     if earlier is None and asking.state not in INTERRUPTED_STATES and not was_sent(principal, asking, key):
@@ -366,7 +354,7 @@ class Runs(Endpoint):
         if "session" in asked:
             tasks = lineage.tasks(find_session(self.principal, asked["session"]))
         if "task" in asked:
-            tasks = tasks.filter(pk=find_task(self.principal, asked["task"]).pk)
+            tasks = tasks.filter(pk=lookup.find_task(self.principal, asked["task"]).pk)
         rows = Run.objects.select_related("agent", "task__agent").filter(task__in=tasks)
         if states := asked.get("state"):
             rows = rows.filter(state__in=states)
@@ -381,7 +369,7 @@ class OneRun(Endpoint):
         tasks = Task.objects.visible_to(self.principal)
         named = Run.objects.select_related("agent", "task__agent").filter(pk=run, task__in=tasks)
         found = named.first()
-        if found is None and lookup.restore_run(self.principal, run):
+        if found is None and restore_run(self.principal, run):
             found = named.all().first()
         if found is None:
             raise NotFound("There is no such run.")

@@ -23,7 +23,6 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, page_of
 from apps.api.framework.views import Endpoint
-from apps.api.messages import find_session
 from apps.api.sessions import SessionSelection, usable_agent, whole_session
 from apps.api.shapes import JSON, messages_json, optional_timestamp, timestamp
 from apps.features.sharing import downloads
@@ -31,7 +30,7 @@ from apps.features.sharing.transcripts import markdown_of
 from apps.features.uploads import resumable
 from apps.record import lineage
 from apps.record.content import blobs
-from apps.record.lookup import restored
+from apps.record.lookup import find_session
 from apps.record.models import Context, Message
 from apps.transfers import exports
 from apps.transfers.formats import EXPORT_FORMAT, EXPORT_VERSION, FORMATS, MAX_CONVERSATIONS, SKIPPED_WORDS, Skip
@@ -67,7 +66,7 @@ class SessionExport(Endpoint):
         messages are an array of `role` and `content`, with the agents' tool calls and their results.
         """
         form = self.query(Exporting)["format"]
-        context = restored(find_session(self.principal, session))
+        context = find_session(self.principal, session)
         text = markdown_of(context) if form == "markdown" else _pretty(_exported(context, form))
         action = AuditAction.TRANSCRIPT_EXPORTED
         downloads.record_download(action, context, request._request, self.principal)

@@ -19,7 +19,6 @@ from rest_framework.response import Response
 import db
 from apps.accounts import bodies
 from apps.accounts.principals import Principal
-from apps.api.framework.problems import MediaTypeNotSupported
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Line, Query, Shape
 from apps.api.framework.views import Endpoint
@@ -28,7 +27,7 @@ from apps.features.uploads import resumable
 from apps.features.uploads.models import Upload
 from apps.features.uploads.resumable import AppendableFile, offset_of
 from apps.record import wire
-from apps.record.errors import InvalidFields, WrongOffset
+from apps.record.errors import InvalidFields, UnsupportedMediaType, WrongOffset
 
 OFFSET = "Upload-Offset"
 BYTES = "application/octet-stream"
@@ -87,7 +86,7 @@ class Receiving(Endpoint):
     receives_body = False  # but in pieces
 
     async def found(self, key: uuid.UUID) -> Upload:
-        return await db.run(resumable.find_upload, self.principal, key)
+        return await db.run(Upload.objects.find, self.principal, key)
 
     @asynccontextmanager
     async def appending(self, upload: Upload, offset: int) -> AsyncIterator[Write]:
@@ -190,7 +189,7 @@ class OneUpload(Receiving):
     @documented("uploads_delete", "Delete an upload", answers={204: None})
     def delete(self, request: Request, key: uuid.UUID) -> Response:
         """Messages that refer to the upload keep its content."""
-        resumable.discard_upload(resumable.find_upload(self.principal, key))
+        resumable.discard_upload(Upload.objects.find(self.principal, key))
         return Response(status=204)
 
 
@@ -219,7 +218,7 @@ async def _receive_body(request: Request, principal: Principal, write: Write) ->
 
 def _read_offset(request: Request) -> int:
     if request.META.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() not in (BYTES, PIECE):
-        raise MediaTypeNotSupported(f"Send the bytes as they are, with Content-Type: {BYTES}.")
+        raise UnsupportedMediaType(f"Send the bytes as they are, with Content-Type: {BYTES}.")
     given = request.headers.get(OFFSET, "")
     if not (given.isascii() and given.isdigit() and len(given) < 20):
         raise InvalidFields([(OFFSET, "Say by this header at which byte of the file the piece begins.")])

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from django.db.models import QuerySet
 from django.urls import path
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
-from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts import workspaces
-from apps.accounts.models import Membership, Workspace
+from apps.accounts.models import Membership, MembershipQuerySet
 from apps.accounts.permissions import PERMISSIONS, Permission, Role
 from apps.accounts.principals import MANAGE, READ, Principal
-from apps.accounts.workspaces import NotPermitted, WorkspaceRefused
-from apps.api.framework.problems import Conflict, NotFound
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, page_of
 from apps.api.framework.views import Endpoint
@@ -26,8 +19,6 @@ from apps.api.shapes import JSON, timestamp
 from apps.features.sessions.workspaces import delete_workspace
 
 LARGEST_ID = 2**63 - 1
-NO_WORKSPACE = "There is no such workspace."
-NO_MEMBER = "The workspace has no such member."
 
 
 class WorkspaceName(Body):
@@ -100,29 +91,13 @@ class WorkspaceEndpoint(Endpoint):
 
     scopes = dict.fromkeys(("POST", "PATCH", "DELETE"), MANAGE)
 
-    def change[T](self, act: Callable[..., T], *args: Any) -> T:
-        """Raises NotFound, Conflict, PermissionDenied."""
-        try:
-            return act(self.principal, *args)
-        except Workspace.DoesNotExist:
-            raise NotFound(NO_WORKSPACE) from None
-        except Membership.DoesNotExist:
-            raise NotFound(NO_MEMBER) from None
-        except NotPermitted as refused:
-            raise PermissionDenied(str(refused)) from None
-        except WorkspaceRefused as refused:
-            raise Conflict(str(refused)) from None
-
     def own(self, workspace: int) -> Membership:
         """The caller's membership. Raises NotFound."""
-        found: Membership | None = self._own().filter(workspace=workspace).first() if workspace <= LARGEST_ID else None
-        if found is None:
-            raise NotFound(NO_WORKSPACE)
-        return found
+        return self.memberships.find(self.principal, workspace)
 
-    def _own(self) -> QuerySet[Membership]:
-        own = Membership.objects.visible_to(self.principal).filter(user=self.principal.user_id)
-        return own.select_related("workspace")
+    @property
+    def memberships(self) -> MembershipQuerySet:
+        return Membership.objects.filter(user=self.principal.user_id).select_related("workspace")
 
 
 class Workspaces(WorkspaceEndpoint):
@@ -135,14 +110,16 @@ class Workspaces(WorkspaceEndpoint):
         def shown(found: list[Membership]) -> list[JSON]:
             return [workspace_json(one, self.principal) for one in found]
 
-        return self.page(self._own(), ("created_at", "id"), self.query(Listing), shown, "workspaces")
+        return self.page(
+            self.memberships.visible_to(self.principal), ("created_at", "id"), self.query(Listing), shown, "workspaces"
+        )
 
     @documented(
         "workspaces_create", "Create a workspace", body=WorkspaceName, answers={201: WorkspaceShape}, refuses=[409]
     )
     def post(self, request: Request) -> Response:
         """You are its owner. An API key belongs to one workspace and cannot create others."""
-        made = self.change(workspaces.create_workspace, self.body(WorkspaceName)["name"])
+        made = workspaces.create_workspace(self.principal, self.body(WorkspaceName)["name"])
         return Response(workspace_json(self.own(made.pk), self.principal), status=201)
 
 
@@ -153,13 +130,13 @@ class OneWorkspace(WorkspaceEndpoint):
 
     @documented("workspaces_rename", "Rename a workspace", body=WorkspaceName, answers={200: WorkspaceShape})
     def patch(self, request: Request, workspace: int) -> Response:
-        self.change(workspaces.rename_workspace, self.own(workspace).workspace_id, self.body(WorkspaceName)["name"])
+        workspaces.rename_workspace(self.principal, self.own(workspace).workspace_id, self.body(WorkspaceName)["name"])
         return Response(workspace_json(self.own(workspace), self.principal))
 
     @documented("workspaces_delete", "Delete a workspace", query=ConfirmedName, answers={204: None}, refuses=[409])
     def delete(self, request: Request, workspace: int) -> Response:
         """Only owners can. All members lose access at once, keys are revoked, and a job deletes the sessions."""
-        self.change(delete_workspace, self.own(workspace).workspace_id, self.query(ConfirmedName)["name"])
+        delete_workspace(self.principal, self.own(workspace).workspace_id, self.query(ConfirmedName)["name"])
         return Response(status=204)
 
 
@@ -169,7 +146,7 @@ class Choose(WorkspaceEndpoint):
     @documented("workspaces_choose", "Make a workspace your current one", answers={200: WorkspaceShape})
     def post(self, request: Request, workspace: int) -> Response:
         """For people who are signed in. The header `X-Parley-Workspace` with an id chooses for one request."""
-        self.change(workspaces.choose_workspace, self.own(workspace).workspace_id)
+        workspaces.choose_workspace(self.principal, self.own(workspace).workspace_id)
         return Response({**workspace_json(self.own(workspace), self.principal), "isCurrent": True})
 
 
@@ -188,7 +165,7 @@ class Members(WorkspaceEndpoint):
     def post(self, request: Request, workspace: int) -> Response:
         """Managers and owners can. Nobody gives a role above their own."""
         own, asked = self.own(workspace), self.body(NewMember)
-        added = self.change(workspaces.add_member, own.workspace_id, asked["email"], Role(asked["role"]))
+        added = workspaces.add_member(self.principal, own.workspace_id, asked["email"], Role(asked["role"]))
         return Response(member_json(added), status=201)
 
 
@@ -196,12 +173,12 @@ class OneMember(WorkspaceEndpoint):
     @documented("members_change", "Change a member's role", body=NewRole, answers={200: MemberShape}, refuses=[409])
     def patch(self, request: Request, workspace: int, member: int) -> Response:
         own, role = self.own(workspace), Role(self.body(NewRole)["role"])
-        return Response(member_json(self.change(workspaces.change_role, own.workspace_id, _known(member), role)))
+        return Response(member_json(workspaces.change_role(self.principal, own.workspace_id, member, role)))
 
     @documented("members_remove", "Remove a member, or leave", answers={204: None}, refuses=[409])
     def delete(self, request: Request, workspace: int, member: int) -> Response:
         """The person's access ends at once, and their keys of this workspace are revoked. The last owner stays."""
-        self.change(workspaces.remove_member, self.own(workspace).workspace_id, _known(member))
+        workspaces.remove_member(self.principal, self.own(workspace).workspace_id, member)
         return Response(status=204)
 
 
@@ -211,15 +188,8 @@ class Transfer(WorkspaceEndpoint):
     )
     def post(self, request: Request, workspace: int) -> Response:
         """The member becomes the owner, and you become a manager."""
-        self.change(workspaces.transfer_ownership, self.own(workspace).workspace_id, self.body(NewOwner)["member"])
+        workspaces.transfer_ownership(self.principal, self.own(workspace).workspace_id, self.body(NewOwner)["member"])
         return Response(workspace_json(self.own(workspace), self.principal))
-
-
-def _known(member: int) -> int:
-    """Raises NotFound for a number that no database holds."""
-    if member > LARGEST_ID:
-        raise NotFound(NO_MEMBER)
-    return member
 
 
 urlpatterns = [

@@ -14,18 +14,15 @@ from django.utils import timezone
 
 from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import Workspace
-from apps.accounts.principals import Principal
+from apps.accounts.visibility import OwnedQuerySet
 from apps.accounts.webhook_signatures import CHOICES
 from apps.agents.models import Agent
 from apps.record.content.parts import MAX_TEXT
 from apps.record.models import Context, Task
 
 
-class ScheduleQuerySet(models.QuerySet["Schedule"]):
-    def visible_to(self, principal: Principal) -> ScheduleQuerySet:
-        if not principal.is_known:
-            return self.none()
-        return principal.only_agents(self.filter(**principal.own()), "agent")
+class ScheduleQuerySet(OwnedQuerySet["Schedule"]):
+    agent = "agent"
 
 
 class Schedule(models.Model):
@@ -102,11 +99,8 @@ class Schedule(models.Model):
         return self.name
 
 
-class ScheduledRunQuerySet(models.QuerySet["ScheduledRun"]):
-    def visible_to(self, principal: Principal) -> ScheduledRunQuerySet:
-        if not principal.is_known:
-            return self.none()
-        return principal.only_agents(self.filter(**principal.own("schedule__")), "schedule__agent")
+class ScheduledRunQuerySet(OwnedQuerySet["ScheduledRun"]):
+    path, agent = "schedule__", "schedule__agent"
 
 
 class ScheduledRun(models.Model):
@@ -151,11 +145,8 @@ class ScheduledRun(models.Model):
         return f"schedule:{self.pk}"
 
 
-class IncomingWebhookQuerySet(models.QuerySet["IncomingWebhook"]):
-    def visible_to(self, principal: Principal) -> IncomingWebhookQuerySet:
-        if not principal.is_known:
-            return self.none()
-        return principal.only_agents(self.filter(**principal.own()), "agent")
+class IncomingWebhookQuerySet(OwnedQuerySet["IncomingWebhook"]):
+    agent = "agent"
 
 
 class IncomingWebhook(models.Model):
@@ -207,11 +198,8 @@ class IncomingWebhook(models.Model):
         return self.name
 
 
-class IncomingEventQuerySet(models.QuerySet["IncomingEvent"]):
-    def visible_to(self, principal: Principal) -> IncomingEventQuerySet:
-        if not principal.is_known:
-            return self.none()
-        return principal.only_agents(self.filter(**principal.own("webhook__")), "webhook__agent")
+class IncomingEventQuerySet(OwnedQuerySet["IncomingEvent"]):
+    path, agent = "webhook__", "webhook__agent"
 
 
 class IncomingEvent(models.Model):

@@ -130,7 +130,7 @@ def start(
     Also returns whether it is new: the same `key` gives the same session again. Raises ContextNotFound,
     UnsupportedOperation, ContentTypeNotSupported for a file that the agent does not take, QueueFull, StorageFull.
     """
-    source = lookup.find_restored_session(principal, session)
+    source = lookup.find_session(principal, session)
     said = _messages_of(source)
     if not said:
         raise UnsupportedOperation(NOTHING)
@@ -158,11 +158,11 @@ def start(
 
 def compare(principal: Principal, session: uuid.UUID) -> Comparison:
     """The turns of a rerun beside those of its source. A few queries. Raises ContextNotFound."""
-    again = lookup.find_restored_session(principal, session)
+    again = lookup.find_session(principal, session)
     row = Rerun.objects.filter(session=again).first()
     if row is None:
         raise ContextNotFound
-    source = lookup.find_restored_session(principal, row.source_id)
+    source = lookup.find_session(principal, row.source_id)
     before, after = _sides(source), _sides(again)
     sent = {one.message_id: pk for pk, (one, _) in after.items()}
     turns: list[ComparedTurn] = []

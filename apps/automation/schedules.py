@@ -26,6 +26,7 @@ from apps.accounts.resources import Act, NotNeeded, Resource
 from apps.automation import cron, targets
 from apps.automation.models import Schedule, ScheduledRun
 from apps.engine.cancel import cancel_task
+from apps.record.error_table import headers_of
 from apps.record.errors import (
     InvalidFields,
     NotAccepting,
@@ -33,7 +34,6 @@ from apps.record.errors import (
     TaskNotCancelable,
     TaskNotFound,
     UnsupportedOperation,
-    headers_of,
 )
 from apps.record.models import Task
 from db import sql

@@ -19,7 +19,7 @@ MAX_INPUT_BYTES = 64 * 1024
 
 def find_target(principal: Principal, slug: str) -> Agent:
     """An agent or plan that the caller may use. Raises InvalidFields."""
-    found = Agent.objects.visible_to(principal).filter(slug=slug).first()
+    found = Agent.objects.find_or_none(principal, slug)
     if found is None:
         raise InvalidFields([("agent", NO_AGENT)])
     return found
@@ -50,7 +50,7 @@ def start(owner: User, workspace: int, agent: Agent | None, *, key: str, text: s
     if not owner.is_active:
         raise UnsupportedOperation("The owner's account is not active.")
     check_allowed(principal, WRITE)
-    usable = Agent.objects.visible_to(principal).filter(pk=agent.pk).first() if agent else None
+    usable = Agent.objects.find_or_none(principal, agent.slug) if agent else None
     if usable is None:
         raise UnsupportedOperation("The agent or plan was deleted or disabled, or its owner may no longer use it.")
     quotas.count_act(principal)

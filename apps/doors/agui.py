@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 import db
 from apps.a2a import http
-from apps.a2a.errors import MethodNotAllowed, problem
+from apps.a2a.errors import problem
 from apps.a2a.protojson import invalid_fields
 from apps.a2a.requests import SendMessageRequest, check_modes
 from apps.accounts.principals import WRITE, Principal
@@ -38,7 +38,7 @@ from apps.engine import cancel
 from apps.engine.send import Sent, send
 from apps.limits import current as limits
 from apps.record import lookup, wire
-from apps.record.errors import InvalidFields, InvalidParams, TaskNotCancelable, check_allowed
+from apps.record.errors import InvalidFields, InvalidParams, MethodNotAllowed, TaskNotCancelable, check_allowed
 from apps.record.events import JSON
 from apps.record.models import TaskState
 
@@ -74,10 +74,7 @@ async def _preflight(request: HttpRequest) -> HttpResponse:
 
 def _refusal(error: Exception) -> HttpResponse:
     refused = problem(error)
-    code = refused.row.reason or refused.row.status
-    return http.json_response(
-        {"error": {"code": code, "message": refused.message}}, refused.row.http, refused.http_headers
-    )
+    return http.json_response(refused.brief, refused.codes.a2a, refused.http_headers)
 
 
 async def _run(request: HttpRequest, slug: str) -> HttpResponseBase:
@@ -326,7 +323,7 @@ class Run:
 
     def error(self, error: Exception) -> bytes:
         refused = problem(error)
-        return _frame(events.RunErrorEvent(message=refused.message, code=refused.row.reason or refused.row.status))
+        return _frame(events.RunErrorEvent(**refused.brief["error"]))
 
     def _events(self, piece: Piece) -> Iterator[events.BaseEvent]:
         match piece:

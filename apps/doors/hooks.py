@@ -16,13 +16,13 @@ from django.views.decorators.csrf import csrf_exempt
 
 import db
 from apps.a2a import http
-from apps.a2a.errors import MethodNotAllowed, ParseError, problem
+from apps.a2a.errors import problem
 from apps.accounts import bodies, quotas, webhook_signatures
 from apps.accounts.principals import ANONYMOUS, address_key
 from apps.automation import incoming
 from apps.automation.models import IncomingEvent, IncomingWebhook
 from apps.record.content import strict_json
-from apps.record.errors import Kind, Refusal
+from apps.record.errors import Kind, MethodNotAllowed, ParseError, Refusal
 from apps.record.events import JSON
 
 FORM = "application/x-www-form-urlencoded"
@@ -42,8 +42,7 @@ async def hook(request: HttpRequest, key: str) -> HttpResponse:
         return await _accept(request, key)
     except Exception as error:
         refused = problem(error)
-        body = {"error": {"code": refused.row.reason or refused.row.status, "message": refused.message}}
-        return http.json_response(body, refused.row.http, refused.http_headers)
+        return http.json_response(refused.brief, refused.codes.a2a, refused.http_headers)
 
 
 async def _accept(request: HttpRequest, key: str) -> HttpResponse:

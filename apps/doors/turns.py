@@ -27,7 +27,7 @@ from apps.engine.send import Sent
 from apps.record import feed, lineage, wire
 from apps.record.content import blobs
 from apps.record.content.parts import is_file, media_type_of
-from apps.record.errors import Refusal
+from apps.record.errors import Refusal, TaskNotFound
 from apps.record.events import JSON, EventType
 from apps.record.execution import Accepted
 from apps.record.lookup import find_task, restore_answer
@@ -131,11 +131,13 @@ def sent_before(principal: Principal, agent: Agent, message_id: str) -> Sent | N
     if accepted is None:
         return None
     if accepted.answer is not None:
-        seen = Context.objects.visible_to(principal).filter(pk=accepted.answer.context_id).first()
+        seen = Context.objects.find_or_none(principal, accepted.answer.context_id)
         said = wire.message(accepted.answer, seen) if seen else None
         return Sent(seen.pk, accepted.answer.index, answer=said, repeated=True) if seen else None
-    task = find_task(principal, accepted.task_id, "context") if accepted.task_id else None
-    row = Message.objects.filter(task=task, message_id=message_id, role=Message.Role.USER).first() if task else None
+    row = None
+    with suppress(TaskNotFound):
+        asked = Message.objects.filter(message_id=message_id, role=Message.Role.USER)
+        row = asked.filter(task=find_task(principal, accepted.task_id)).first() if accepted.task_id else None
     return Sent(row.context_id, row.index, task=accepted.task_id, repeated=True) if row else None
 
 

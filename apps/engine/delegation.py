@@ -158,7 +158,7 @@ class Delegation:
                 raise Task.DoesNotExist
             return _load_task(earlier.task_id)
         principal = principal_of(task, self.assignment.lane)
-        agent = Agent.objects.visible_to(principal).filter(slug=call.agent).first()
+        agent = Agent.objects.find_or_none(principal, call.agent)
         if agent is None:
             raise AgentFailure(
                 f"There is no agent {call.agent!r} that the owner of this task may use.", "unknown_agent"

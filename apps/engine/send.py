@@ -49,7 +49,7 @@ from apps.installation.models import Activity
 from apps.record import feed, ledger, lineage, lookup, projection, wire
 from apps.record.content import blobs
 from apps.record.content.strict_json import digest_of
-from apps.record.errors import InvalidParams, Refusal, TaskNotFound, UnsupportedOperation
+from apps.record.errors import InvalidParams, NoAnswer, TaskNotFound, UnsupportedOperation
 from apps.record.events import JSON, EventType
 from apps.record.execution import Accepted, Run
 from apps.record.models import Context, Message, Task, TaskState
@@ -272,10 +272,6 @@ def _newest_task(principal: Principal, agent: Agent, message: JSON) -> ExistingT
         return None
     newest = lineage.newest_task(context, agent=agent)
     return ExistingTask(str(newest.pk), newest.state) if newest else None
-
-
-class NoAnswer(Refusal):
-    """The agent could not be asked. Try again, or tell its operators."""
 
 
 @dataclass(frozen=True, slots=True)

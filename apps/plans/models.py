@@ -8,6 +8,7 @@ from django.db import models
 from django.utils import timezone
 
 from apps.accounts.principals import Principal
+from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent, AgentVersion
 from apps.record.models import Task
 
@@ -19,7 +20,7 @@ class Plan(Agent):
         proxy = True
 
 
-class PlanRunQuerySet(models.QuerySet["PlanRun"]):
+class PlanRunQuerySet(VisibleQuerySet["PlanRun"]):
     def visible_to(self, principal: Principal) -> PlanRunQuerySet:
         return principal.only_agents(self.filter(**principal.own("task__")), "task__agent")
 
@@ -86,7 +87,7 @@ class GivenAnswer(models.Model):
         return f"{self.task_id}, {self.index}"
 
 
-class StepQuerySet(models.QuerySet["Step"]):
+class StepQuerySet(VisibleQuerySet["Step"]):
     def visible_to(self, principal: Principal) -> StepQuerySet:
         return principal.only_agents(self.filter(**principal.own("run__task__")), "run__task__agent")
 

@@ -16,6 +16,7 @@ from apps.engine.delegation import principal_of
 from apps.plans.definitions import as_yaml
 from apps.plans.drafting import LONGEST_GOAL, PLANNER, Draft, NoAgentFits, draft_plan
 from apps.record.content.parts import pieces_joined
+from apps.record.errors import TaskNotFound
 from apps.record.lookup import find_task
 from apps.record.models import Artifact as Delivered
 from apps.record.models import Task
@@ -76,10 +77,12 @@ def _told(draft: Draft) -> str:
     return "\n".join([f"**{definition.name}**", "", *steps])
 
 
-def draft_of(principal: Principal, task: uuid.UUID) -> str:
+def draft_of(principal: Principal, task: uuid.UUID | str) -> str:
     """The YAML that the planner delivered in a task that the caller may see; "" if there is none."""
-    found = find_task(principal, task, "context")
-    made = Delivered.objects.filter(task=found, name=DRAFT, state=Delivered.State.DELIVERED).first() if found else None
+    try:
+        made = Delivered.objects.delivered().filter(task=find_task(principal, task), name=DRAFT).first()
+    except TaskNotFound:
+        return ""
     return "".join(part.get("text", "") for part in pieces_joined(made.parts)) if made else ""
 
 

@@ -13,11 +13,12 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Func, IntegerField, QuerySet
 
+from apps.accounts.errors import NotFound
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.agents import cards, versions
-from apps.agents.models import Agent, AgentVersion
+from apps.agents.models import Agent, AgentQuerySet, AgentVersion
 from apps.agents.registration import get_or_new, set_fields
 from apps.plans import graphs
 from apps.plans.definitions import PlanDefinition
@@ -247,9 +248,17 @@ def sized[T: Agent](plans: QuerySet[T]) -> QuerySet[T]:
     return counted.defer("current_version__content")
 
 
-def visible_plans(principal: Principal) -> QuerySet[Agent]:
+def visible_plans(principal: Principal) -> AgentQuerySet:
     found = Agent.objects.visible_to(principal).filter(kind=Agent.Kind.PLAN)
     return found.select_related("current_version", "workspace")
+
+
+def find_plan(principal: Principal, slug: str) -> Agent:
+    """Raises NotFound unless the caller may use the plan."""
+    found = visible_plans(principal).find_or_none(principal, slug)
+    if found is None:
+        raise NotFound("There is no such plan, or you may not use it.")
+    return found
 
 
 def definition_of(plan: Agent) -> PlanDefinition | None:

@@ -21,6 +21,7 @@ import db
 from agentkit import AgentFailure, Failed, HandlerError, InputRequired, Outcome, Progress, TaskContext
 from agentkit.messages import is_file, kind_of
 from agentkit.slots import from_text
+from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent, AgentVersion
 from apps.engine import delegation, finish
@@ -31,26 +32,17 @@ from apps.engine.finish import Ongoing
 from apps.engine.send import accept_and_publish
 from apps.plans import graphs, jobs, registry
 from apps.plans.definitions import OWN_INPUTS, PlanDefinition, StepDefinition, properties_of, with_defaults
-from apps.plans.graphs import CompiledPlan, Problems, plan_at
+from apps.plans.graphs import CompiledPlan, plan_at
 from apps.plans.jobs import enqueue_tick
 from apps.plans.models import PlanRun, StartKey, Step
 from apps.record import lookup
 from apps.record.content import blobs, json_schema, strict_json
-from apps.record.errors import InvalidParams, UnsupportedOperation
+from apps.record.errors import InvalidFields, InvalidParams, UnsupportedOperation
 from apps.record.events import JSON
 from apps.record.execution import Accepted
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Message, Task, TaskState
 from db import sql
-
-
-class InvalidStart(InvalidParams):
-    """A plan cannot be started; `problems` has paths such as `inputs.city` and `steps.review.agent`."""
-
-    def __init__(self, problems: Problems) -> None:
-        path, sentence = problems[0]
-        super().__init__(f"{path}: {sentence}", path)
-        self.problems = problems
 
 
 def start_run(
@@ -65,7 +57,7 @@ def start_run(
 ) -> Receipt:
     """Start a run of a plan that the caller may use, once per `key` (its messageId). Synchronous.
 
-    Raises InvalidStart for invalid inputs and agents that the caller may not use, and errors.Refusal for a key that was
+    Raises InvalidFields for wrong inputs and agents that the caller may not use, and errors.Refusal for a key that was
     used for something else. Then nothing was stored.
     """
     words = [{"text": text}] if text else []
@@ -95,7 +87,7 @@ def _check_start(principal: Principal, plan: Agent, given: JSON) -> None:
     if definition is None:
         raise UnsupportedOperation("The plan's definition cannot be read. Its owner has to save it again.")
     if problems := [*input_problems(definition, given), *registry.agents_closed_to(definition, principal)]:
-        raise InvalidStart(problems)
+        raise InvalidFields(problems)
 
 
 NO_VERSION = "The plan {} has no version. Save it again."
@@ -343,9 +335,8 @@ def rerun(principal: Principal, run: PlanRun, from_step: str, *, key: str = "") 
     The message's metadata names the earlier run. `key` is the messageId (see `claim_key`). Synchronous. Raises
     errors.Refusal.
     """
-    runs = PlanRun.objects.visible_to(principal).select_related("task__agent", "task__context")
-    earlier = runs.filter(pk=run.pk).first()
-    agent = Agent.objects.visible_to(principal).filter(pk=earlier.task.agent_id).first() if earlier else None
+    earlier = PlanRun.objects.select_related("task__agent", "task__context").find_or_none(principal, run.pk)
+    agent = Agent.objects.find_or_none(principal, earlier.task.agent.slug) if earlier else None
     if earlier is None or agent is None or agent.current_version_id is None:
         raise UnsupportedOperation("This run does not exist, or you may not run its plan.")
     plan = plan_at(agent.current_version_id)
@@ -370,14 +361,15 @@ def visible_runs(principal: Principal) -> QuerySet[Task]:
     return tasks.defer("status_message", "slot", "metadata")
 
 
-def task_of_run(principal: Principal, key: uuid.UUID) -> Task | None:
-    """The task of the caller's run, even before a worker has claimed it.
+def find_run(principal: Principal, key: uuid.UUID) -> Task:
+    """The task of the caller's run, even before a worker has claimed it. Raises NotFound.
 
     Its steps have sessions of their own, which are private even if the plan's session is shared.
     """
-    found = lookup.find_task(principal, key, "agent__current_version", "context")
-    is_own = found is not None and found.owner_id == principal.user_id
-    return found if found and is_own and found.agent.kind == Agent.Kind.PLAN else None
+    found = lookup.find_task(principal, key, "agent__current_version")
+    if found.owner_id != principal.user_id or found.agent.kind != Agent.Kind.PLAN:
+        raise NotFound("There is no such plan run.")
+    return found
 
 
 def step_of_task(principal: Principal, task: uuid.UUID) -> Step | None:

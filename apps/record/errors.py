@@ -2,43 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from enum import Enum, auto
-from typing import ClassVar
 
-from django.core.exceptions import RequestAborted, RequestDataTooBig, TooManyFieldsSent
-from django.db import InterfaceError, OperationalError
-
-from apps.accounts.authentication import BadCredentials, NotSigned
-from apps.accounts.bodies import BodyTooLarge
-from apps.accounts.challenges import challenge
-from apps.accounts.encryption import CannotDecrypt
+from apps.accounts.errors import Kind as Kind
+from apps.accounts.errors import NotFound as NotFound
+from apps.accounts.errors import Refusal as Refusal
 from apps.accounts.permissions import NEEDED_FOR_SCOPE, Permission, missing_permission
 from apps.accounts.principals import SCOPES, Principal
-from apps.accounts.quotas import QuotaExceeded
 from apps.limits.current import Exceeded
-
-
-class Kind(Enum):
-    INVALID = auto()
-    NOT_FOUND = auto()
-    CONFLICT = auto()
-    TOO_LARGE = auto()
-    UNAUTHENTICATED = auto()
-    FORBIDDEN = auto()
-    TOO_MANY = auto()
-    UNAVAILABLE = auto()
-    INTERNAL = auto()
-
-
-class Refusal(Exception):
-    """A request that cannot be done; nothing was stored. `str()` is a sentence for people."""
-
-    kind: ClassVar[Kind] = Kind.INVALID
-
-    def __init__(self, message: str = "") -> None:
-        super().__init__(message or self.__doc__)
 
 
 class MissingScope(Refusal):
@@ -72,22 +43,20 @@ def check_allowed(principal: Principal, scope: str, permission: Permission | Non
         raise MissingRole(needed)
 
 
-class TaskNotFound(Refusal):
+class TaskNotFound(NotFound):
     """There is no such task."""
 
-    kind = Kind.NOT_FOUND
+
+class ContextNotFound(NotFound):
+    """There is no such session."""
 
 
-class ContextNotFound(Refusal):
-    """There is no such conversation."""
-
-    kind = Kind.NOT_FOUND
-
-
-class MessageNotFound(Refusal):
+class MessageNotFound(NotFound):
     """There is no such message."""
 
-    kind = Kind.NOT_FOUND
+
+class ArtifactNotFound(NotFound):
+    """There is no such artifact. Artifacts appear when their task completes."""
 
 
 class TaskNotCancelable(Refusal):
@@ -166,10 +135,8 @@ class ContentTypeNotSupported(Refusal):
     """The agent does not accept this media type."""
 
 
-class UploadNotFound(Refusal):
+class UploadNotFound(NotFound):
     """There is no such upload, or it has expired. Send the file again."""
-
-    kind = Kind.NOT_FOUND
 
 
 class FileTooLarge(Refusal):
@@ -229,77 +196,67 @@ class InvalidFields(InvalidParams):
         self.violations = violations
 
 
-OTHER_ERRORS: dict[type[Exception], tuple[Kind, str]] = {
-    BadCredentials: (Kind.UNAUTHENTICATED, ""),
-    QuotaExceeded: (Kind.TOO_MANY, ""),
-    BodyTooLarge: (Kind.TOO_LARGE, ""),
-    RequestDataTooBig: (Kind.TOO_LARGE, "The request is too large."),
-    RequestAborted: (Kind.INVALID, "The request broke off."),
-    TooManyFieldsSent: (Kind.INVALID, "The query has too many parameters."),
-    CannotDecrypt: (Kind.UNAVAILABLE, "A secret cannot be decrypted. Ask an operator to check the server's log."),
-    SessionUnreadable: (Kind.UNAVAILABLE, "The session cannot be read. Ask an operator to check the server's log."),
-    OperationalError: (Kind.UNAVAILABLE, "The database is unavailable. Try again in a moment."),
-    InterfaceError: (Kind.UNAVAILABLE, "The database is unavailable. Try again in a moment."),
-}
-"""Other exceptions: kind, and a sentence if their own text is not for people."""
-UNFORESEEN = Kind.INTERNAL, "Something went wrong on the server. The error was logged for its operators."
+class NoAnswer(Refusal):
+    """The agent could not be asked. Try again, or tell its operators."""
 
 
-def kind_of(error: type[Exception]) -> Kind:
-    return error.kind if issubclass(error, Refusal) else _kind_and_sentence(error)[0]
+class ParseError(Refusal):
+    """The body is not valid JSON."""
+
+    kind = Kind.UNREADABLE
 
 
-def sentence_of(error: Exception) -> str:
-    """The sentence for people; unforeseen errors reveal no internals."""
-    return str(error) if isinstance(error, Refusal) else _kind_and_sentence(type(error))[1] or str(error)
+class InvalidRequest(Refusal):
+    """The body is not a JSON-RPC 2.0 request object."""
 
 
-def _kind_and_sentence(error: type[Exception]) -> tuple[Kind, str]:
-    return next((OTHER_ERRORS[base] for base in error.__mro__ if base in OTHER_ERRORS), UNFORESEEN)
+class MethodNotFound(NotFound):
+    """There is no such method."""
 
 
-def violations_of(error: Exception) -> Sequence[tuple[str, str]]:
-    """The paths of invalid fields, each with a sentence that does not repeat the field."""
-    if isinstance(error, InvalidFields):
-        return error.violations
-    if not isinstance(error, InvalidParams) or not error.field:
-        return []
-    sentence = str(error).removeprefix(f"{error.field}: ").removeprefix(f"{error.field.rpartition('.')[2]}: ")
-    return [(error.field, sentence)]
+class PushNotificationNotSupported(Refusal):
+    """This agent does not support push notifications. Poll with GetTask."""
 
 
-def exceeded_by(error: Exception) -> Exceeded | None:
-    """The limit that an error is about."""
-    if isinstance(error, LimitReached | StorageFull | BudgetSpent):
-        return error.exceeded
-    return error if isinstance(error, Exceeded) else None
+class ExtendedAgentCardNotConfigured(Refusal):
+    """This agent has no extended card yet. Use the public card."""
 
 
-def headers_of(error: Exception, status: int) -> dict[str, str]:
-    """The HTTP headers of an error with this status."""
-    if (exceeded := exceeded_by(error)) is not None:
-        return exceeded.headers
-    if isinstance(error, QuotaExceeded):
-        return {"Retry-After": str(error.retry_after)}
-    if isinstance(error, NotAccepting):
-        return {"Retry-After": "60"}
-    if isinstance(error, MissingScope):
-        return {"WWW-Authenticate": challenge("insufficient_scope", error.scope)}
-    match status:
-        case 401:
-            refused = error if isinstance(error, BadCredentials) else error.__cause__
-            is_wrong = isinstance(refused, BadCredentials)
-            how = refused.headers if isinstance(refused, NotSigned) else {}
-            return {"WWW-Authenticate": challenge("invalid_token" if is_wrong else ""), **how}
-        case 503:
-            return {"Retry-After": "1"}
-        case _:
-            return {}
+class ExtensionSupportRequired(Refusal):
+    """The agent requires an extension. Name it in the A2A-Extensions header."""
 
 
-def log_error(log: logging.Logger, error: Exception, status: int) -> None:
-    """Log the server's own errors."""
-    if status == 503:
-        log.warning("a request was put off: %s", error)
-    elif status == 500 and not isinstance(error, Refusal):
-        log.error("a request failed", exc_info=error)
+class VersionNotSupported(Refusal):
+    """This version of A2A is not supported. Send the header A2A-Version: 1.0."""
+
+
+class TaskGenerationMismatch(UnsupportedOperation):
+    """The task has changed since the client read it (A2A 1.1)."""
+
+    def __init__(self, task: str, expected: int, current: int) -> None:
+        super().__init__(
+            f"Task {task} has changed: its generation is {current}, not {expected}. Read it again with GetTask."
+        )
+        self.metadata = {"taskId": task, "expectedGeneration": str(expected), "currentGeneration": str(current)}
+
+
+class UnsupportedMediaType(Refusal):
+    """Send the request as JSON in UTF-8: Content-Type: application/json, without a Content-Encoding."""
+
+    kind = Kind.MEDIA_TYPE_NOT_SUPPORTED
+
+
+class Unauthenticated(Refusal):
+    """This agent requires authentication. Send an API key as "Authorization: Bearer <key>"."""
+
+    kind = Kind.UNAUTHENTICATED
+
+
+class MethodNotAllowed(Refusal):
+    """This address does not support the HTTP method. See the Allow header."""
+
+    kind = Kind.METHOD_NOT_ALLOWED
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        super().__init__(f"This address supports {' and '.join(allowed)}.")
+        self.allowed = allowed

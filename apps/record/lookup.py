@@ -26,11 +26,9 @@ from apps.record.models import (
     Task,
     TaskQuerySet,
     TaskState,
-    may_write_shared,
-    seen_by,
-    shared_workspace,
 )
-from apps.record.sql import CONTEXT_OF_MEMBER, CONTEXT_OF_OWNER, TASK
+from apps.record.sql import CONTEXT_BY_NAME, TASK
+from apps.record.visibility import may_write_shared, seen_by, shared_workspace
 
 
 @dataclass(slots=True)
@@ -136,13 +134,12 @@ def find_context(principal: Principal, agent: Agent, context_id: str) -> Context
 
 def context_of(principal: Principal, context_id: str) -> Context | None:
     """The same with any agent."""
-    key, workspace = _uuid(context_id), shared_workspace(principal)
-    if key is not None and workspace is not None:
-        found = CONTEXT_OF_MEMBER.all(principal.user_id, workspace, context_id, key, workspace)
-        return min(found, key=lambda one: one.owner_id != principal.user_id, default=None)
-    if principal.is_known:
-        return CONTEXT_OF_OWNER.one(principal.user_id, principal.workspace_id, context_id)
-    return Context.objects.visible_to(principal).filter(pk=key, context_id=context_id).first() if key else None
+    key = _uuid(context_id)
+    if not principal.is_known:
+        return Context.objects.filter(context_id=context_id).find_or_none(principal, key)
+    shared = shared_workspace(principal), key
+    found = CONTEXT_BY_NAME.all(principal.user_id, principal.workspace_id, context_id, *shared)
+    return min(found, key=lambda one: one.owner_id != principal.user_id, default=None)
 
 
 def _uuid(text: str) -> uuid.UUID | None:
@@ -172,12 +169,14 @@ def references_of(principal: Principal, message: JSON, context: Context | None) 
     return [str(latest.pk)] if latest and latest.state == TaskState.COMPLETED else []
 
 
-def find_task(principal: Principal, key: uuid.UUID, *related: str) -> Task | None:
-    """The task, with its `related` rows, if the caller may see it."""
-    named = Task.objects.visible_to(principal).select_related(*related).filter(pk=key)
-    found = named.first()
-    if found is None and restore_tasks(principal, [key]):
-        found = named.all().first()
+def find_task(principal: Principal, key: uuid.UUID | str, *related: str) -> Task:
+    """The task with its agent, its session and more `related` rows, if the caller may see it. Raises TaskNotFound."""
+    tasks = Task.objects.select_related("agent", "context", *related)
+    found = tasks.find_or_none(principal, key)
+    if found is None and restore_tasks(principal, filter(None, [_uuid(str(key))])):
+        found = tasks.find_or_none(principal, key)
+    if found is None:
+        raise TaskNotFound
     return found
 
 
@@ -247,18 +246,21 @@ class DamagedArchive(SessionUnreadable):
     """The file of a session in cold storage is not what was written. Restore it from a backup of the file storage."""
 
 
-def find_session(principal: Principal, key: uuid.UUID, *related: str) -> Context:
-    """The context, with its `related` rows, if the caller may see it. Raises ContextNotFound."""
-    sessions = Context.objects.visible_to(principal)
-    context = (sessions.select_related(*related) if related else sessions).filter(pk=key).first()
-    if context is None:
-        raise ContextNotFound
-    return context
+def find_session(principal: Principal, key: uuid.UUID, *, restore: bool = True) -> Context:
+    """The context with its agent, if the caller may see it, and with its rows in the tables if `restore`.
+
+    Raises ContextNotFound, DamagedArchive.
+    """
+    found = Context.objects.select_related("agent").find(principal, key)
+    try:
+        return restored(found) if restore else found
+    except Context.DoesNotExist:  # it was deleted just now
+        raise ContextNotFound from None
 
 
-def find_own_session(principal: Principal, key: uuid.UUID, *related: str) -> Context:
+def find_own_session(principal: Principal, key: uuid.UUID) -> Context:
     """The caller's own context: to share, rename, archive or delete it. Raises ContextNotFound, NotYourSession."""
-    context = find_session(principal, key, *related)
+    context = find_session(principal, key, restore=False)
     if context.owner_id != principal.user_id:
         raise NotYourSession
     return context
@@ -266,14 +268,6 @@ def find_own_session(principal: Principal, key: uuid.UUID, *related: str) -> Con
 
 class NotYourSession(UnsupportedOperation):
     """Only the session's owner can do this."""
-
-
-def find_restored_session(principal: Principal, key: uuid.UUID) -> Context:
-    """The same with its rows in the tables. Raises ContextNotFound, DamagedArchive."""
-    try:
-        return restored(find_session(principal, key))
-    except Context.DoesNotExist:  # it was deleted just now
-        raise ContextNotFound from None
 
 
 def author_names(context: Context, authors: Iterable[int | None]) -> dict[int, str]:

@@ -21,9 +21,12 @@ from django.utils import timezone
 from apps.accounts.models import User, Workspace, may_operate
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
+from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent
 from apps.record import execution  # noqa: F401  # Django looks for models in this module
+from apps.record.errors import ContextNotFound, TaskNotFound
 from apps.record.events import DATED, EventType
+from apps.record.visibility import is_seen, seen_by, shared_workspace
 
 
 class TaskState(models.TextChoices):
@@ -90,26 +93,9 @@ class IllegalTransition(Exception):
         super().__init__(f"A task that is {old} cannot become {new}.")
 
 
-def shared_workspace(principal: Principal) -> int | None:
-    """The workspace whose shared sessions the caller may see: the current one, for its members."""
-    return principal.workspace_id if principal.can(Permission.READ) else None
+class ContextQuerySet(VisibleQuerySet["Context"]):
+    not_found = ContextNotFound
 
-
-def may_write_shared(principal: Principal) -> bool:
-    """Whether the caller may write in the shared sessions that they see: viewers only read."""
-    return principal.can(Permission.SEND)
-
-
-def seen_by(principal: Principal, path: str = "") -> models.Q:
-    """The condition for contexts that the caller may see; `path` leads to the context."""
-    own = models.Q(**principal.own(path))
-    workspace = shared_workspace(principal)
-    if workspace is None:
-        return own
-    return own | models.Q(**{f"{path}is_shared": True, f"{path}workspace": workspace})
-
-
-class ContextQuerySet(models.QuerySet["Context"]):
     def visible_to(self, principal: Principal) -> ContextQuerySet:
         """The contexts that the caller may see, not deleted: their own, and those shared with their workspace.
 
@@ -265,9 +251,7 @@ class Context(models.Model):
 
     def is_seen_by(self, principal: Principal) -> bool:
         """As `visible_to`, for a row that was read by its key; without the caller's choice of agents."""
-        if principal.owns(self.owner_id, self.workspace_id):
-            return True
-        return self.is_shared and self.workspace_id == shared_workspace(principal)
+        return is_seen(principal, self.owner_id, self.workspace_id, self.is_shared)
 
     def name_for(self, principal: Principal) -> str:
         """The `contextId` by which the caller continues it. Only the owner has names of their own for contexts."""
@@ -278,7 +262,9 @@ APPROVE_EVERYWHERE = "record.approve_task"
 """The permission of operators to decide about tool calls that need another person, in all workspaces."""
 
 
-class TaskQuerySet(models.QuerySet["Task"]):
+class TaskQuerySet(VisibleQuerySet["Task"]):
+    not_found = TaskNotFound
+
     def visible_to(self, principal: Principal) -> TaskQuerySet:
         """The tasks that the caller may see: those that they began, and all of the sessions that they may see."""
         seen = models.Q(**principal.own()) | seen_by(principal, "context__")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from apps.agents.models import Agent
 from apps.record.execution import Run
 from apps.record.models import Artifact, Context, Event, Message, Task
+from apps.record.visibility import OWN_SQL, SHARED_SQL
 from db.sql import Query
 
 
@@ -20,21 +21,14 @@ def _task_with_agent(task: Task, agent: Agent) -> Task:
 
 CONTEXT = Query[Context]("SELECT {context} FROM {context.table} WHERE context.id = %s", context=Context)
 
-CONTEXT_OF_OWNER = Query[Context](
-    "SELECT {context} FROM {context.table} "
-    "WHERE context.owner_id = %s AND context.workspace_id = %s AND context.context_id = %s "
-    "AND context.deleted_at IS NULL",
+CONTEXT_BY_NAME = Query[Context](
+    f"SELECT {{context}} FROM {{context.table}} WHERE context.deleted_at IS NULL AND "  # noqa: S608  # no values
+    f"(({OWN_SQL} AND context.context_id = %s) OR ({SHARED_SQL} AND context.id = %s))",
     context=Context,
 )
-"""As `Context.objects.of` a known caller."""
-
-CONTEXT_OF_MEMBER = Query[Context](
-    "SELECT {context} FROM {context.table} WHERE context.deleted_at IS NULL AND "
-    "((context.owner_id = %s AND context.workspace_id = %s AND context.context_id = %s) OR "
-    "(context.id = %s AND context.workspace_id = %s AND context.is_shared))",
-    context=Context,
-)
-"""The same, or one of its workspace that is shared, by its key: other people's names for contexts do not count."""
+"""A known caller's own of this contextId, or one that is shared with them, by its key: other people's names for
+contexts do not count.
+"""
 
 TASK = Query(
     "SELECT {task}, {context} FROM {task.table} JOIN {context.table} ON context.id = task.context_id "

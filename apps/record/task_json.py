@@ -21,7 +21,8 @@ from apps.accounts.principals import Principal
 from apps.record import wire
 from apps.record.errors import TaskNotFound
 from apps.record.events import DELIVERED, JSON
-from apps.record.models import Artifact, Context, Message, Task, TaskState, shared_workspace
+from apps.record.models import Artifact, Context, Message, Task, TaskState
+from apps.record.visibility import is_seen
 from db.sql import execute, quote, time_from, uuid_from
 
 
@@ -34,7 +35,7 @@ class TaskText:
     workspace_id: int
     agent_id: int
     context_owner: int | None
-    shared_with: int | None  # the workspace whose members may see it
+    is_shared: bool  # is its context?
     status_at: datetime.datetime
     columns: Sequence[Any]
 
@@ -51,9 +52,8 @@ class TaskText:
 
     def is_seen_by(self, principal: Principal) -> bool:
         """As `Task.objects.visible_to`."""
-        if any(principal.owns(owner, self.workspace_id) for owner in (self.owner_id, self.context_owner)):
-            return True
-        return self.shared_with is not None and self.shared_with == shared_workspace(principal)
+        is_own = principal.owns(self.owner_id, self.workspace_id)
+        return is_own or is_seen(principal, self.context_owner, self.workspace_id, self.is_shared)
 
 
 def find(task: uuid.UUID, history_length: int | None = None) -> TaskText | None:
@@ -143,7 +143,7 @@ def _select_sql(vendor: str, condition: str, with_history: bool, with_artifacts:
     artifacts = _joined(ARTIFACT, "AND artifact.state = 'delivered'") if with_artifacts else "NULL"
     columns = (
         "task.id, task.owner_id, task.workspace_id, task.agent_id, context.owner_id, "
-        "CASE WHEN context.is_shared THEN context.workspace_id END, task.status_at, task.state, task.context_id, "
+        "context.is_shared, task.status_at, task.state, task.context_id, "
         "context.context_id, {json task.status_message}, {json task.slot}, {json task.metadata}, "
         f"{history}, {artifacts}"
     )

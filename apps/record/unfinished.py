@@ -14,7 +14,9 @@ from itertools import batched
 from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 
-from apps.record import lineage
+from apps.accounts.principals import Principal
+from apps.record import lineage, lookup
+from apps.record.errors import ArtifactNotFound
 from apps.record.events import EventType
 from apps.record.models import Artifact, Context, Event
 from apps.record.projection import assemble_parts
@@ -33,6 +35,25 @@ def find(context: Context, upto: int | None = None) -> list[Artifact]:
     candidates = Q(state=Artifact.State.DISCARDED) | Q(task__in=left.keys())
     rows = Artifact.objects.filter(candidates, **lineage.row_lookups(context, "first_event", of="task__"))
     return _ended(rows.select_related("task").order_by("first_event"), {task: left[task].index for task in left}, upto)
+
+
+def find_artifact(principal: Principal, task: uuid.UUID | str, artifact: str, *, delivered: bool = False) -> Artifact:
+    """An artifact of a task that the caller may see, with its parts; `delivered`: not an unfinished one.
+
+    Raises TaskNotFound, ArtifactNotFound.
+    """
+    found = lookup.find_task(principal, task)
+    row = Artifact.objects.filter(task=found, artifact_id=artifact).first() if "\0" not in artifact else None
+    if row is None:
+        raise ArtifactNotFound
+    row.task = found
+    if row.state == Artifact.State.DELIVERED:
+        return row
+    ended = [] if delivered else [one for one in find(found.context) if one.pk == row.pk]
+    if not ended:
+        raise ArtifactNotFound
+    row.until = ended[0].until
+    return with_parts([row])[0]
 
 
 def ended_by(events: Iterable[Event]) -> dict[int, list[Artifact]]:

@@ -16,6 +16,7 @@ from django.utils import timezone
 from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User, Workspace
 from apps.accounts.principals import Principal
+from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent, AgentVersion
 from apps.record.models import UNFINISHED_STATES, Task
 
@@ -133,7 +134,7 @@ def next_refresh() -> datetime.datetime:
 LONGEST_SCHEME_NAME = 200  # characters
 
 
-class RemoteCredentialQuerySet(models.QuerySet["RemoteCredential"]):
+class RemoteCredentialQuerySet(VisibleQuerySet["RemoteCredential"]):
     def of(self, agent: Agent | int, owner_id: int | None) -> RemoteCredentialQuerySet:
         """The shared credentials and the owner's own."""
         whose = models.Q(user=None) if owner_id is None else models.Q(user=None) | models.Q(user_id=owner_id)

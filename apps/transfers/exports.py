@@ -31,7 +31,7 @@ from apps.accounts.principals import SCOPES, Principal
 from apps.features.sharing.downloads import resumable_response
 from apps.record.errors import Kind, Refusal, UnsupportedOperation
 from apps.transfers.archive import sessions_of, write_archive
-from apps.transfers.models import Export
+from apps.transfers.models import Export, ExportNotFound
 from db import sql
 
 log = logging.getLogger("parley.exports")
@@ -46,12 +46,6 @@ MOST_IN_A_DAY = 10  # of one person
 FAILED = "Your data could not be exported. Try again later, or ask an operator: the server's log has the cause."
 
 State = Export.State
-
-
-class ExportNotFound(Refusal):
-    """There is no such export, or it has expired. Start a new one."""
-
-    kind = Kind.NOT_FOUND
 
 
 class NotReady(UnsupportedOperation):
@@ -103,10 +97,7 @@ def start(principal: Principal) -> Export:
 def find(principal: Principal, key: uuid.UUID) -> Export:
     """Raises ExportNotFound, NotWholeAccount."""
     check_whole_account(principal)
-    found = Export.objects.visible_to(principal).filter(pk=key).first()
-    if found is None:
-        raise ExportNotFound
-    return found
+    return Export.objects.find(principal, key)
 
 
 def download(principal: Principal, export: Export, request: HttpRequest) -> FileResponse:

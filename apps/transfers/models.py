@@ -7,11 +7,19 @@ import uuid
 from django.db import models
 from django.utils import timezone
 
+from apps.accounts.errors import NotFound
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
+from apps.accounts.visibility import VisibleQuerySet
 
 
-class ExportQuerySet(models.QuerySet["Export"]):
+class ExportNotFound(NotFound):
+    """There is no such export, or it has expired. Start a new one."""
+
+
+class ExportQuerySet(VisibleQuerySet["Export"]):
+    not_found = ExportNotFound
+
     def visible_to(self, principal: Principal) -> ExportQuerySet:
         """A person's own, whatever their workspace: an export has the data of all."""
         if not principal.is_known:

@@ -19,25 +19,26 @@ from urllib.parse import urlsplit
 
 from django.contrib.auth.decorators import login_required
 from django.core.cache import cache
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.urls import reverse
 from django.utils.crypto import constant_time_compare
 from django.views.decorators.http import require_http_methods, require_POST
 
 import db
 from agentkit.llm.approvals import APPROVE, ARGUMENTS, DECISION, FOR_SESSION, REASON, may_remember, visible
+from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
 from apps.engine import approvals
 from apps.engine.questions import allowed_tools as tools_allowed_by
 from apps.engine.questions import asking_task, asks_approval, open_call, revoke_allowed_tool
 from apps.record.errors import AlreadyAnswered, Refusal, TaskNotFound
 from apps.record.events import JSON
-from apps.record.lookup import NotYourTask
+from apps.record.lookup import NotYourTask, find_session
 from apps.record.models import Task
 from apps.web import questions
 from apps.web.questions import Field
 from apps.web.sessions.sending import NotConfirmed, answered_event, json_action
-from apps.web.shell import find_session, page, page_or_fragment, principal_of, session_or_404
+from apps.web.shell import page, page_or_fragment, principal_of, session_or_404
 
 TOKEN_SECONDS = 60
 ALWAYS = "always"  # the button that approves for the session
@@ -210,7 +211,7 @@ def _read(request: HttpRequest, principal: Principal, session: uuid.UUID, key: u
     """Raises TaskNotFound, NotYourTask, AlreadyAnswered, InvalidParams."""
     task = Task.objects.approvable_by(principal).select_related("agent").filter(pk=key, context=session).first()
     if task is None:
-        seen = find_session(principal, session) and Task.objects.filter(pk=key, context=session).first()
+        seen = Task.objects.filter(pk=key, context=find_session(principal, session)).first()
         if seen and asks_approval(seen.slot):
             raise NotYourTask
         raise AlreadyAnswered if seen else TaskNotFound
@@ -295,8 +296,8 @@ def confirm(request: HttpRequest, session: uuid.UUID, task: uuid.UUID) -> HttpRe
             _decide(request, principal, session, task)
             return HttpResponseRedirect(reverse("web:inbox"))
         decision = _read(request, principal, session, task)
-    except TaskNotFound:
-        raise Http404 from None
+    except NotFound:
+        raise
     except NotConfirmed as refused:
         problem, decision = str(refused), _readable(request, principal, session, task)
     except Refusal as refused:

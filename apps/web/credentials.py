@@ -170,16 +170,10 @@ def _offers(
 async def revoke_credential(request: HttpRequest, number: int) -> HttpResponse:
     if request.method != "POST":
         return redirect("web:settings-credentials")
-    found = await db.run(_own_credential, request, number)
-    if found is None:
-        raise Http404
+    mine = Credential.objects.usable().defer(*SECRET_FIELDS).select_related("oauth_service")
+    found = await db.run(mine.find, principal_of(request), number)
     is_told = await oauth.disconnect(found, person_of(request))
     return await db.run(_erased, request, found, is_told)
-
-
-def _own_credential(request: HttpRequest, number: int) -> Credential | None:
-    mine = Credential.objects.visible_to(principal_of(request)).usable().defer(*SECRET_FIELDS)
-    return mine.select_related("oauth_service").filter(pk=number).first()
 
 
 def _erased(request: HttpRequest, was: Credential, is_told: bool) -> HttpResponse:

@@ -20,7 +20,7 @@ from apps.installation import current
 from apps.record.models import Context
 from apps.web.agents import last_used, suggested_agents
 from apps.web.first_steps import first_steps
-from apps.web.shell import by_day, find_agent, page, principal_of, reader_view, sessions_of
+from apps.web.shell import by_day, page, principal_of, reader_view, sessions_of
 
 PAGE_SIZE = 30  # sessions on one page of a list
 RECENT = 8  # sessions on the home page
@@ -72,7 +72,7 @@ def _beginning(principal: Principal, slug: str) -> dict[str, Any]:
     """The agent of the composer, examples, and why the named agent is not chosen."""
     used = last_used(principal)
     agents = find_agents(principal, last_used=used)
-    named = find_agent(principal, slug) if slug else None
+    named = Agent.objects.find_or_none(principal, slug) if slug else None
     problem = "" if named or not slug else f"There is no agent “{slug}” that you may use. Choose another."
     return {
         "may_write": principal.can(Permission.SEND),

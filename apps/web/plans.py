@@ -15,13 +15,14 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import IntegrityError
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.text import slugify
 from django.views.decorators.http import require_http_methods, require_POST
 
 import db
+from apps.accounts.errors import NotFound
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
@@ -38,7 +39,7 @@ from apps.plans.progress import Progress, definition_graph, message_words, run_g
 from apps.plans.registry import may_change, register_plan
 from apps.record.content import strict_json
 from apps.record.content.parts import safe_file_name
-from apps.record.errors import ContextNotFound, InvalidParams, TaskNotFound, UnsupportedOperation
+from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 from apps.record.models import INTERRUPTED_STATES, Artifact, Task, TaskState
 from apps.web import inbox
@@ -111,7 +112,7 @@ def plans(request: HttpRequest) -> HttpResponse:
 def plan(request: HttpRequest, slug: str) -> HttpResponse:
     """The page of a plan: its graph, the form that starts it, and the reader's runs."""
     principal = principal_of(request)
-    found = plan_or_404(principal, slug)
+    found = registry.find_plan(principal, slug)
     definition = registry.definition_of(found)
     about: JSON = {"graph": None, "inputs": None}
     if definition is not None:
@@ -127,7 +128,7 @@ def plan(request: HttpRequest, slug: str) -> HttpResponse:
 
 @reader_view
 def plan_yaml(request: HttpRequest, slug: str) -> HttpResponse:
-    found = plan_or_404(principal_of(request), slug)
+    found = registry.find_plan(principal_of(request), slug)
     if found.current_version is None:
         raise Http404
     return HttpResponse(as_yaml(found.current_version.content), content_type="text/plain; charset=utf-8")
@@ -144,22 +145,18 @@ async def start_run(request: HttpRequest, principal: Principal, slug: str) -> Ht
     return JsonResponse({"address": address}, status=HTTPStatus.CREATED)
 
 
-def plan_or_404(principal: Principal, slug: str) -> Agent:
-    return get_object_or_404(registry.visible_plans(principal), slug=slug)
-
-
 def runs_of(principal: Principal) -> QuerySet[Task]:
     """The caller's runs of plans, newest first."""
     return runs.visible_runs(principal).order_by("-created_at", "-pk")
 
 
 def _plan_to_start(principal: Principal, slug: str) -> tuple[Agent, InputForm]:
-    agent = registry.visible_plans(principal).filter(slug=slug).first()
-    definition = registry.definition_of(agent) if agent else None
-    if agent is None or definition is None:
-        raise ContextNotFound("This plan does not exist, or you may not use it.")
+    agent = registry.find_plan(principal, slug)
+    definition = registry.definition_of(agent)
+    if definition is None:
+        raise NotFound("The plan's definition cannot be read any more.")
     if why := registry.why_not_startable(definition, principal):
-        raise UnsupportedOperation(why)
+        raise InvalidParams(why)
     return agent, InputForm.of(definition)
 
 
@@ -234,12 +231,12 @@ def edit_plan(request: HttpRequest, slug: str = "") -> HttpResponse:
     """The editor of a plan that the person may change; without a slug, of a new private plan."""
     user = cast("User", request.user)
     refuse(user, request.resolver_match)  # before the form is filled in
-    plan = plan_or_404(user.principal, slug) if slug else None
+    plan = registry.find_plan(user.principal, slug) if slug else None
     if plan and not may_change(user, plan):
         raise PermissionDenied
     version = plan.current_version if plan else None
     number, text = (str(version.number), as_yaml(version.content)) if version else ("", "")
-    draft = "" if plan else _draft(user.principal, request.GET.get("draft", ""))
+    draft = "" if plan else planner.draft_of(user.principal, request.GET.get("draft", ""))
     is_sent = request.method == "POST"
     shown = text or draft or registry.EXAMPLE_PLAN
     form = PlanForm.read(request) if is_sent else PlanForm(shown, slug, plan.access if plan else "", number)
@@ -257,14 +254,6 @@ def edit_plan(request: HttpRequest, slug: str = "") -> HttpResponse:
         form.slug = slugify(form.definition.name)[:63]
     about = {"form": form, "plan": plan, "is_draft": bool(draft), "choices": _access_choices(user, plan)}
     return page(request, "web/plan_edit.html", **about)
-
-
-def _draft(principal: Principal, task: str) -> str:
-    """The planner's draft in a task of this id; "" if there is none."""
-    try:
-        return planner.draft_of(principal, uuid.UUID(task)) if task else ""
-    except ValueError:
-        return ""
 
 
 @require_POST
@@ -317,7 +306,7 @@ MOST_ARTIFACTS = 200
 
 @reader_view
 def plan_run(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
-    found = _run_task(principal_of(request), task)
+    found = runs.find_run(principal_of(request), task)
     progress = _run_progress(found)
     about = _status_context(request, found, progress) | _questions_context(principal_of(request), found, progress)
     return page(request, "web/plan_run.html", **about)
@@ -326,7 +315,7 @@ def plan_run(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
 @reader_view
 def run_questions(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
     principal = principal_of(request)
-    found = _run_task(principal, task)
+    found = runs.find_run(principal, task)
     about = _questions_context(principal, found, _run_progress(found))
     return render(request, "web/_inbox.html", about)
 
@@ -334,7 +323,7 @@ def run_questions(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
 @reader_view
 def run_status(request: HttpRequest, task: uuid.UUID) -> HttpResponse:
     """The current status of a run; 204 if the page already shows it (`?seen=`)."""
-    found = _run_task(principal_of(request), task)
+    found = runs.find_run(principal_of(request), task)
     progress = _run_progress(found)
     if _fingerprint(found, progress) == request.GET.get("seen"):
         return HttpResponse(status=HTTPStatus.NO_CONTENT)
@@ -351,7 +340,7 @@ async def control_run(request: HttpRequest, principal: Principal, task: uuid.UUI
 @json_action
 async def repeat_run(request: HttpRequest, principal: Principal, task: uuid.UUID) -> HttpResponse:
     """Run the plan again from a step. The same message starts one run only."""
-    earlier = await db.run(_run_of, principal, task)
+    earlier = await db.run(PlanRun.objects.find, principal, task)
     sent = await db.run(runs.rerun, principal, earlier, request.POST.get("step", ""), key=message_id(request))
     address = reverse("web:plan-run", args=[sent.task])
     return JsonResponse({"address": address}, status=HTTPStatus.CREATED)
@@ -360,8 +349,8 @@ async def repeat_run(request: HttpRequest, principal: Principal, task: uuid.UUID
 @reader_view
 def sample_file(request: HttpRequest, task: uuid.UUID, name: str) -> HttpResponseBase:
     """A sample file that an open question of a visible task offers."""
-    found = Task.objects.visible_to(principal_of(request)).filter(pk=task).first()
-    samples = [part for field in fields_of(found.slot) for part in field.samples] if found else []
+    found = Task.objects.find(principal_of(request), task)
+    samples = [part for field in fields_of(found.slot) for part in field.samples]
     part = next((one for one in samples if one["filename"] == name), None)
     if part is None:
         raise Http404
@@ -379,13 +368,6 @@ def plan_context(task: Task, principal: Principal) -> JSON:
         title = plan_at(step.run.version_id).title_of(step.key)
         about |= {"step": step, "step_title": title, "of": step.run.task}
     return about
-
-
-def _run_task(principal: Principal, key: uuid.UUID) -> Task:
-    found = runs.task_of_run(principal, key)
-    if found is None:
-        raise Http404
-    return found
 
 
 def _run_progress(task: Task) -> Progress | None:
@@ -469,21 +451,12 @@ def _step_titles(task: Task, run: PlanRun) -> list[tuple[str, str]]:
 
 
 def _control(principal: Principal, key: uuid.UUID, do: str) -> None:
-    task = runs.task_of_run(principal, key)
-    if task is None:
-        raise TaskNotFound
+    task = runs.find_run(principal, key)
     if do == "stop":
         cancel_task(task)
         return
     acts = {"pause": runs.pause_run, "resume": runs.resume_run}
     if do not in acts:
         raise InvalidParams("Choose pause, resume or stop.", "do")
-    if not acts[do](_run_of(principal, key)):
+    if not acts[do](PlanRun.objects.find(principal, key)):
         raise InvalidParams(f"You cannot {do} this run now: its state has changed.", "do")
-
-
-def _run_of(principal: Principal, key: uuid.UUID) -> PlanRun:
-    found = PlanRun.objects.visible_to(principal).filter(pk=key).first()
-    if found is None:
-        raise TaskNotFound
-    return found

@@ -137,11 +137,8 @@ class Pages[Row: models.Model]:
         return {"list": f"web:{self.resource.name}", **{key: f"web:{name}" for key, name in own.items()}}
 
     def find(self, request: HttpRequest, **key: uuid.UUID) -> Row:
-        """Raises Http404."""
-        found = self.resource.visible_to(principal_of(request)).filter(pk=key[self.resource.noun]).first()
-        if found is None:
-            raise Http404
-        return found
+        """Raises NotFound."""
+        return self.resource.find(principal_of(request), key[self.resource.noun])
 
     def list(self, request: HttpRequest) -> HttpResponse:
         rows = self.resource.visible_to(principal_of(request))[:MOST_SHOWN]

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils import timezone
@@ -28,7 +28,7 @@ from apps.features.forks.branches import with_chosen_leaf
 from apps.features.sessions import families, marks
 from apps.plans.person import waiting_for
 from apps.record import sync
-from apps.record.lookup import restored_or_none
+from apps.record.lookup import find_session
 from apps.record.models import Context, ContextQuerySet
 from console import clock
 
@@ -176,29 +176,12 @@ def principal_of(request: HttpRequest) -> Principal:
     return cast("User", request.user).principal
 
 
-def find_session(principal: Principal, key: uuid.UUID) -> Context | None:
-    """The reader's session, with its agent; restored from cold storage."""
-    return restored_or_none(Context.objects.visible_to(principal).select_related("agent").filter(pk=key).first())
-
-
 def session_or_404(request: HttpRequest, key: uuid.UUID) -> Context:
-    context = find_session(principal_of(request), key)
-    if context is None:
-        raise Http404
-    return context
-
-
-def find_agent(principal: Principal, slug: str) -> Agent | None:
-    """The agent, if the reader may use it."""
-    agents = Agent.objects.visible_to(principal).select_related("current_version", "stats")
-    return agents.filter(slug=slug).first()
+    return find_session(principal_of(request), key)
 
 
 def agent_or_404(request: HttpRequest, slug: str) -> Agent:
-    agent = find_agent(principal_of(request), slug)
-    if agent is None:
-        raise Http404
-    return agent
+    return Agent.objects.select_related("current_version", "stats").find(principal_of(request), slug)
 
 
 def parse_index(text: str) -> int | None:

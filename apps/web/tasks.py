@@ -153,10 +153,7 @@ def document(request: HttpRequest, task: uuid.UUID, name: str) -> HttpResponse:
 
 
 def _task(request: HttpRequest, key: uuid.UUID) -> Task:
-    found = lookup.find_task(principal_of(request), key, "agent", "context")
-    if found is None:
-        raise Http404
-    return found
+    return lookup.find_task(principal_of(request), key)
 
 
 def _status_context(request: HttpRequest, task: Task) -> dict[str, Any]:

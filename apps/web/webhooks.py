@@ -9,7 +9,7 @@ from typing import Any, cast
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path
 from django.views.decorators.http import require_POST
@@ -168,10 +168,8 @@ def _trial(request: HttpRequest, about: dict[str, Any]) -> HttpResponse:
 @require_POST
 @login_required
 def send_event_again(request: HttpRequest, webhook: uuid.UUID, event: uuid.UUID) -> HttpResponse:
-    events = IncomingEvent.objects.visible_to(principal_of(request))
-    found = events.filter(webhook=pages.find(request, webhook=webhook), pk=event).first()
-    if found is None:
-        raise Http404
+    events = IncomingEvent.objects.filter(webhook=pages.find(request, webhook=webhook))
+    found = events.find(principal_of(request), event)
     do(request, incoming.SEND_AGAIN, found)
     return redirect(pages.names["one"], webhook)
 

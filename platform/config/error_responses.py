@@ -2,107 +2,64 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
 
 from django.db import InterfaceError, OperationalError
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.middleware.csp import get_nonce
 from django.shortcuts import render
 from django.template.loader import render_to_string
 
-A2A_DOMAIN = "a2a-protocol.org"
+from apps.a2a.bindings import error_object
+from apps.a2a.errors import Problem, details_of
+from apps.accounts.errors import Kind
+from apps.api.framework import problems
+from apps.record.error_table import TABLE, Codes, platform_codes
+
 CLIENT_API = "/api/v1"
 JSON_RPC_PATH = re.compile(r"/a2a(/(?!(tasks|extendedAgentCard)/?\Z)[^/:]+)?/?")
-INTERNAL_ERROR = -32603
 
 
 @dataclass(frozen=True)
 class ErrorResponse:
-    """An error in the form of the path's protocol: A2A 1.0 (JSON-RPC §9.5, HTTP+JSON §11.6) or RFC 9457."""
+    """An error that no view tells."""
 
-    status: HTTPStatus
-    name: str  # of the google.rpc code
+    codes: Codes
     message: str
-    reason: str = ""  # a closer name
-    code: str = "unreadable"
 
-    def media_type(self, path: str) -> str:
-        return "application/problem+json" if _is_client_api(path) else "application/json"
-
-    def body(self, path: str) -> bytes:
-        """As JSON: an RFC 9457 problem, a JSON-RPC error, or an HTTP+JSON error."""
-        if _is_client_api(path):
-            problem = {
-                "type": f"urn:parley:problem:{self.code}",
-                "title": self.status.phrase,
-                "status": self.status.value,
-                "detail": self.message,
-                "code": self.code,
-            }
-            return json.dumps(problem).encode()
-        details = [
-            {
-                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-                "reason": self.reason or self.name,
-                "domain": A2A_DOMAIN,
-                "metadata": {},
-            }
-        ]
-        error: dict[str, Any] = {"code": self.status.value, "message": self.message}
-        if JSON_RPC_PATH.fullmatch(path):
-            if self.status == HTTPStatus.INTERNAL_SERVER_ERROR:
-                error["code"] = INTERNAL_ERROR
-            document: dict[str, Any] = {"jsonrpc": "2.0", "id": None, "error": {**error, "data": details}}
-        else:
-            document = {"error": {**error, "status": self.name, "details": details}}
-        return json.dumps(document).encode()
+    def response(self, path: str) -> HttpResponse:
+        """In the form of the path's protocol: a problem of the client API, otherwise A2A 1.0."""
+        if path == CLIENT_API or path.startswith(f"{CLIENT_API}/"):
+            return problems.Problem(self.codes, self.message).response
+        refused = Problem(self.codes, self.message, details_of(self.codes))
+        document = error_object(None, refused) if JSON_RPC_PATH.fullmatch(path) else refused.status
+        return JsonResponse(document, status=self.codes.a2a)
 
 
-def _is_client_api(path: str) -> bool:
-    return path == CLIENT_API or path.startswith(f"{CLIENT_API}/")
-
-
-NOT_FOUND = ErrorResponse(HTTPStatus.NOT_FOUND, "NOT_FOUND", "There is nothing at this address.", code="not_found")
-WRONG_HOST = ErrorResponse(
-    HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "This host name is not allowed. Add it to ALLOWED_HOSTS."
-)
-MALFORMED = ErrorResponse(HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "The request line or a header is malformed.")
+BAD_REQUEST = platform_codes(400, "unreadable", "INVALID_ARGUMENT")
+NOT_FOUND = ErrorResponse(platform_codes(404, "not_found", "NOT_FOUND"), "There is nothing at this address.")
+WRONG_HOST = ErrorResponse(BAD_REQUEST, "This host name is not allowed. Add it to ALLOWED_HOSTS.")
+MALFORMED = ErrorResponse(BAD_REQUEST, "The request line or a header is malformed.")
 URI_TOO_LONG = ErrorResponse(
-    HTTPStatus.REQUEST_URI_TOO_LONG, "INVALID_ARGUMENT", "The address is too long. It may have at most 16 kB."
+    platform_codes(414, "unreadable", "INVALID_ARGUMENT"), "The address is too long. It may have at most 16 kB."
 )
 TOO_SLOW = ErrorResponse(
-    HTTPStatus.REQUEST_TIMEOUT, "DEADLINE_EXCEEDED", "The body came too slowly. Send it again without a pause."
+    platform_codes(408, "unreadable", "DEADLINE_EXCEEDED"), "The body came too slowly. Send it again without a pause."
 )
 HEADER_TOO_LONG = ErrorResponse(
-    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-    "INVALID_ARGUMENT",
-    "A header is too long. It may have at most 16 kB.",
+    platform_codes(431, "unreadable", "INVALID_ARGUMENT"), "A header is too long. It may have at most 16 kB."
 )
-STOPPING = ErrorResponse(
-    HTTPStatus.SERVICE_UNAVAILABLE, "UNAVAILABLE", "The server is stopping. Send the request again.", code="unavailable"
-)
-INTERNAL = ErrorResponse(
-    HTTPStatus.INTERNAL_SERVER_ERROR,
-    "INTERNAL",
-    "Something went wrong on the server. The error was logged.",
-    code="internal",
-)
+STOPPING = ErrorResponse(TABLE[Kind.UNAVAILABLE], "The server is stopping. Send the request again.")
+INTERNAL = ErrorResponse(TABLE[Kind.INTERNAL], "Something went wrong on the server. The error was logged.")
 
 
 def too_large(limit: int) -> ErrorResponse:
     """For a body of more than `limit` bytes."""
-    return ErrorResponse(
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        "INVALID_ARGUMENT",
-        f"A request may have at most {limit / 1024 / 1024:g} MB. Send large files one by one, or as links.",
-        "REQUEST_TOO_LARGE",
-        "too_large",
-    )
+    sentence = f"A request may have at most {limit / 1024 / 1024:g} MB. Send large files one by one, or as links."
+    return ErrorResponse(TABLE[Kind.TOO_LARGE], sentence)
 
 
 def bad_request_page(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -197,7 +197,7 @@ class RetryAfterStop:
             await self.application(scope, receive, send_noted)
         except asyncio.CancelledError:
             if not has_begun:
-                response = error_response(error_responses.STOPPING, scope["path"])
+                response = error_responses.STOPPING.response(scope["path"])
                 response["Retry-After"] = "1"
                 await send_response(response, send)
 
@@ -249,7 +249,7 @@ class RequestLimits:
                 await self.application(scope, receive_limited, send_unless_refused)
             if error is None or has_begun:
                 return
-        response = error_response(error, scope["path"])
+        response = error.response(scope["path"])
         response["Connection"] = "close"
         await send_response(response, send, more_body=True)
         with suppress(TimeoutError, BodyTooSlow):
@@ -341,7 +341,7 @@ async def _respond(scope: Scope, body: IncomingBody, send: Send, begin_to_watch:
     try:
         request = ASGIRequest({**scope, "body": body}, body)
     except (UnicodeDecodeError, BadRequest):
-        await send_response(error_response(error_responses.MALFORMED, scope["path"]), send)
+        await send_response(error_responses.MALFORMED.response(scope["path"]), send)
         return
     if request.script_name:
         set_script_prefix(request.script_name)
@@ -357,16 +357,16 @@ async def _respond(scope: Scope, body: IncomingBody, send: Send, begin_to_watch:
         else:
             response = await db.run(match.func, request, *match.args, **match.kwargs)
     except DisallowedHost:
-        response = error_response(error_responses.WRONG_HOST, request.path)
+        response = error_responses.WRONG_HOST.response(request.path)
     except Http404:
-        response = other_form(request) or error_response(error_responses.NOT_FOUND, request.path)
+        response = other_form(request) or error_responses.NOT_FOUND.response(request.path)
     except RequestAborted:
-        response = error_response(error_responses.MALFORMED, request.path)
+        response = error_responses.MALFORMED.response(request.path)
     except RequestDataTooBig:
-        response = error_response(error_responses.too_large(settings.MAX_REQUEST_BYTES), request.path)
+        response = error_responses.too_large(settings.MAX_REQUEST_BYTES).response(request.path)
     except Exception:
         log.exception("%s /%s failed", request.method, _route(request))
-        response = error_response(error_responses.INTERNAL, request.path)
+        response = error_responses.INTERNAL.response(request.path)
     begin_to_watch()
     try:
         await send_response(response, send, head_only=request.method == "HEAD")
@@ -408,10 +408,6 @@ async def send_response(
             async for chunk in chunks:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
     await send({"type": "http.response.body", "body": b"" if head_only else whole, "more_body": more_body})
-
-
-def error_response(error: ErrorResponse, path: str) -> HttpResponse:
-    return HttpResponse(error.body(path), status=error.status, content_type=error.media_type(path))
 
 
 class SocketLimits:

@@ -9,10 +9,9 @@ from django.test.utils import CaptureQueriesContext
 
 import db
 from apps.a2a import authentication
-from apps.a2a.errors import AgentNotFound
 from apps.a2a.requests import ListTasksRequest
 from apps.a2a.tasks import accepted_snapshot, find_task, list_tasks
-from apps.agents.models import CLOSED, Agent
+from apps.agents.models import CLOSED, Agent, AgentNotFound
 from apps.engine import send
 from tests.a2a.calling import message
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from apps.a2a.errors import PushNotificationNotSupported
 from apps.a2a.requests import check_webhooks
 from apps.agents.models import Agent
+from apps.record.errors import PushNotificationNotSupported
 
 
 @pytest.mark.parametrize("streams", [True, False])

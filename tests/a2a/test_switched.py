@@ -50,7 +50,7 @@ async def test_the_old_endpoint_takes_no_new_task_in_it_and_says_what_to_do(swit
     refused = await old.send(message("more", contextId="talk"))
     assert refused.code == -32602
     assert "belongs to another agent. Choose another" in refused.error["message"]
-    assert "no such conversation" in (await old.call("contexts/clear", {"contextId": "talk"})).error["message"]
+    assert "no such session" in (await old.call("contexts/clear", {"contextId": "talk"})).error["message"]
     assert (await new.call("contexts/clear", {"contextId": "talk"})).result == {}
 
 

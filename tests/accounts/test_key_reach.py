@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.authentication import BadCredentials, api_key_principal
+from apps.accounts.errors import NotFound
 from apps.accounts.keys import KeyRefused, make_key, revoke_key, rotate_key
 from apps.accounts.models import ApiKey, Workspace
 from apps.accounts.principals import KEYS, READ, WRITE
@@ -87,7 +88,7 @@ def test_a_key_does_not_see_the_keys_of_another_workspace(ada, narrow):
     key, _ = make_key(ada.principal, ada, "other", [READ], DAY, ["echo"])
     ApiKey.objects.filter(pk=key.pk).update(workspace=Workspace.objects.create(name="elsewhere"))
     for act in (rotate_key, revoke_key):
-        with pytest.raises(ApiKey.DoesNotExist):
+        with pytest.raises(NotFound):
             act(narrow[1], key.pk)
 
 

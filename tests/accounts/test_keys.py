@@ -9,6 +9,7 @@ from django.utils import timezone
 from apps.accounts import keys
 from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.authentication import BadCredentials, api_key_principal
+from apps.accounts.errors import NotFound
 from apps.accounts.keys import KeyRefused, make_key, revoke_key
 from apps.accounts.models import ApiKey
 from apps.accounts.principals import READ, WRITE, Principal
@@ -40,7 +41,7 @@ def test_a_key_never_gets_more_than_its_maker_has(ada, bob, subtests):
 
 def test_nobody_revokes_somebody_elses_key(ada, bob):
     key, text = make_key(ada.principal, ada, "laptop", [READ])
-    with pytest.raises(ApiKey.DoesNotExist):
+    with pytest.raises(NotFound):
         revoke_key(bob.principal, key.pk)
     assert api_key_principal(f"Bearer {text}").is_known
 

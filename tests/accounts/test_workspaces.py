@@ -5,6 +5,7 @@ import pytest
 from apps.accounts import workspaces
 from apps.accounts.audit_models import AuditEntry
 from apps.accounts.authentication import BadCredentials, api_key_principal
+from apps.accounts.errors import NotFound
 from apps.accounts.models import ApiKey, Membership, User, Workspace
 from apps.accounts.permissions import Role
 from apps.accounts.principals import Principal
@@ -105,7 +106,7 @@ def test_a_removed_member_loses_the_workspace_its_sessions_and_their_keys(ada, b
     now = User.objects.get(pk=bob.pk).principal
     assert now.workspace_id == bob.personal_workspace.pk
     assert not Context.objects.visible_to(now).exists()
-    with pytest.raises(Workspace.DoesNotExist):
+    with pytest.raises(NotFound):
         workspaces.choose_workspace(now, team.pk)
 
 
@@ -146,7 +147,7 @@ def test_a_key_changes_no_other_workspace(ada, team):
     _, text = ApiKey.issue(ada, "ci")
     caller = api_key_principal(f"Bearer {text}")
     assert Workspace.objects.visible_to(caller).get() == ada.personal_workspace
-    with pytest.raises(Workspace.DoesNotExist):
+    with pytest.raises(NotFound):
         workspaces.rename_workspace(caller, team.pk, "Mine")
     with pytest.raises(NotPermitted):
         workspaces.choose_workspace(caller, ada.personal_workspace.pk)

@@ -7,8 +7,9 @@ import pytest
 import db
 from apps.engine import accept, handlers
 from apps.engine.jobs import sweep
-from apps.engine.send import NoAnswer, send, wait_until_settled
+from apps.engine.send import send, wait_until_settled
 from apps.engine.worker import WorkerProcess
+from apps.record.errors import NoAnswer
 from apps.record.execution import Run
 from tests.engine.agents import Stuck
 

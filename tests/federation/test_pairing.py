@@ -13,12 +13,11 @@ from django.utils import timezone
 
 import db
 from apps.a2a import authentication
-from apps.a2a.errors import AgentNotFound
 from apps.accounts.audit_models import AuditEntry
 from apps.accounts.authentication import BadCredentials, OpenStream
 from apps.accounts.models import User
 from apps.agents import identity, signing
-from apps.agents.models import Agent
+from apps.agents.models import Agent, AgentNotFound
 from apps.agents.signing import Signer
 from apps.engine import accept
 from apps.record.models import Task

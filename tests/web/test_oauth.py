@@ -16,12 +16,12 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 
 from apps.a2a.authentication import authenticate
-from apps.a2a.errors import AgentNotFound
 from apps.accounts import quotas
 from apps.accounts.authentication import BadCredentials, OpenStream, api_key_principal
 from apps.accounts.models import User
 from apps.accounts.people import links
 from apps.accounts.principals import KEYS, READ, WRITE
+from apps.agents.models import AgentNotFound
 from tests.a2a.test_queries import counted
 from tests.api.calling import Caller
 

@@ -218,7 +218,7 @@ async def test_a_run_is_held_repeated_and_stopped_by_its_owner_alone(ada_at_work
     assert [await done(do) for do in ("pause", "pause", "resume", "resume", "dance")] == [200, 422, 200, 422, 422]
     assert [await done("stop"), await done("stop")] == [200, 200]
     assert (await db.run(Task.objects.get, pk=task.pk)).state == TaskState.CANCELED
-    for step, status in {"third": 422, "second": 201}.items():
+    for step, status in {"third": 409, "second": 201}.items():
         sent = {"message": str(uuid.uuid4()), "step": step}
         assert (await ada_at_work.post(f"/plans/runs/{task.pk}/again", sent)).status_code == status, step
     task = await db.run(begun, bob, agent)

@@ -137,7 +137,7 @@ class TestASession:
         echo.access = "groups"
         echo.save()
         answer = say(receipt, text="and this")
-        assert answer.status_code == 422
+        assert answer.status_code == 409
         assert "Echo is no longer there for you" in refusal(answer)
         assert Message.objects.count() == 1
         page = ada_browser.get(f"/sessions/{receipt.context}").text
@@ -184,7 +184,7 @@ class TestStoppingAndTryingAgain:
 
     def test_what_has_ended_and_what_is_no_task_of_the_session_cannot_be_stopped(self, ada_browser, finished):
         answer = ada_browser.post(f"/sessions/{finished.context}/stop", {"task": str(finished.task)})
-        assert answer.status_code == 409
+        assert answer.json() == {"stopped": None}
         assert Task.objects.get().state == "completed"
         for task in ["", "nonsense", str(uuid.UUID(int=1))]:
             assert ada_browser.post(f"/sessions/{finished.context}/stop", {"task": task}).status_code == 404, task
@@ -225,5 +225,5 @@ def test_a_paused_agent_says_so_at_the_composer_and_keeps_messages(ada_browser, 
     assert "Echo is paused." in page
     activity.set_activity(echo, Activity.DRAINING)
     answer = ada_browser.post("/agents/echo/messages", form("hello"))
-    assert (answer.status_code, refusal(answer)[:4]) == (422, "Echo")
+    assert (answer.status_code, refusal(answer)[:4]) == (503, "Echo")
     assert Task.objects.count() == 1

@@ -57,7 +57,7 @@ def test_a_message_to_anothers_waiting_task_is_a_task_of_its_own(talk, ada, bob,
     assert bob_browser.post(f"/sessions/{talk.pk}/messages", message).status_code == 201
     assert Task.objects.filter(context=talk, owner=bob).count() == 1
     answer = {**message, "asked": "1", "message": "5f0c3f7e-8f43-4b6a-9a52-9f7dd3f6a002"}
-    assert bob_browser.post(f"/sessions/{talk.pk}/messages", answer).status_code == 422
+    assert bob_browser.post(f"/sessions/{talk.pk}/messages", answer).status_code == 409
 
 
 async def test_people_see_who_else_is_here(talk, colleague, ada_browser, bob_browser, monkeypatch):

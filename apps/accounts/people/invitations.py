@@ -61,9 +61,9 @@ def invite(
 
 
 def withdraw(inviter: User, number: int) -> Invitation:
-    """Raises Invitation.DoesNotExist for somebody else's, and one that is no longer open."""
+    """Raises NotFound for somebody else's, and one that is no longer open."""
     with write_transaction():
-        invitation = Invitation.objects.visible_to(inviter.principal).open().select_for_update().get(pk=number)
+        invitation = Invitation.objects.open().select_for_update().find(inviter.principal, number)
         invitation.revoked_at = timezone.now()
         invitation.save(update_fields=["revoked_at"])
         audit.record(AuditAction.INVITATION_WITHDRAWN, actor=inviter, object=invitation)

@@ -1,4 +1,4 @@
-"""The client API's errors, and their table of HTTP problems (RFC 9457)."""
+"""An error as the client API tells it: a problem (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -9,39 +9,37 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from django.core.exceptions import PermissionDenied, TooManyFieldsSent
-from django.http import Http404, HttpResponse
-from django.http.multipartparser import MultiPartParserError
+from django.http import HttpResponse
 from rest_framework import exceptions
 
-from apps.engine.send import NoAnswer
-from apps.features.queue.messages import QueuedNotFound
-from apps.record.errors import (
-    ContentTypeNotSupported,
-    ContextNotFound,
-    Kind,
-    Refusal,
-    TaskFinished,
-    WrongOffset,
+from apps.accounts.errors import Kind, Refusal
+from apps.accounts.errors import NotFound as NotFound
+from apps.record.error_table import (
+    TABLE,
+    Codes,
+    codes_of,
     exceeded_by,
     headers_of,
-    kind_of,
     log_error,
     sentence_of,
     violations_of,
 )
-from apps.record.models import Context
+from apps.record.errors import TaskFinished
 
 log = logging.getLogger("parley.api")
 
 MEDIA_TYPE = "application/problem+json"
 JSON = dict[str, Any]
-
-
-class NotFound(Refusal):
-    """There is nothing at this address, or it is not yours."""
-
-    kind = Kind.NOT_FOUND
+OF_STATUS = {TABLE[kind].http: TABLE[kind] for kind in Kind}
+SENTENCES: dict[type[Exception], str] = {
+    TaskFinished: "The task has ended. Send the message without `task`, and name it in `references`.",
+    exceptions.NotAuthenticated: 'Send an API key as "Authorization: Bearer <key>", or sign in with a browser.',
+    exceptions.MethodNotAllowed: "This address does not support the method. See the Allow header.",
+    exceptions.NotAcceptable: "This address answers in JSON.",
+    exceptions.UnsupportedMediaType: "Send the body as JSON in UTF-8: Content-Type: application/json, without a"
+    " Content-Encoding.",
+}
+"""Where the client API says more than the error."""
 
 
 class Conflict(Refusal):
@@ -50,76 +48,9 @@ class Conflict(Refusal):
     kind = Kind.CONFLICT
 
 
-class MediaTypeNotSupported(Refusal):
-    """The body is of a type that this address does not take."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """How an error is reported; `detail` replaces internal messages."""
-
-    status: HTTPStatus
-    code: str
-    detail: str = ""
-    retry_after: int = 0  # seconds
-
-
-NO_SESSION = Row(HTTPStatus.NOT_FOUND, "not_found", "There is no such session.")
-UNREADABLE = Row(HTTPStatus.BAD_REQUEST, "unreadable")
-FORBIDDEN = Row(HTTPStatus.FORBIDDEN, "forbidden")
-
-TABLE: dict[type[Exception] | Kind, Row] = {
-    Kind.INVALID: Row(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid"),
-    Kind.NOT_FOUND: Row(HTTPStatus.NOT_FOUND, "not_found"),
-    Kind.CONFLICT: Row(HTTPStatus.CONFLICT, "conflict"),
-    Kind.TOO_LARGE: Row(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large"),
-    Kind.UNAUTHENTICATED: Row(HTTPStatus.UNAUTHORIZED, "unauthenticated"),
-    Kind.FORBIDDEN: FORBIDDEN,
-    Kind.TOO_MANY: Row(HTTPStatus.TOO_MANY_REQUESTS, "too_much"),
-    Kind.UNAVAILABLE: Row(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable"),
-    Kind.INTERNAL: Row(HTTPStatus.INTERNAL_SERVER_ERROR, "internal"),
-    ContextNotFound: NO_SESSION,
-    Context.DoesNotExist: NO_SESSION,
-    QueuedNotFound: Row(HTTPStatus.NOT_FOUND, "not_found"),
-    TaskFinished: Row(
-        HTTPStatus.CONFLICT,
-        "conflict",
-        "The task has ended. Send the message without `task`, and name it in `references`.",
-    ),
-    ContentTypeNotSupported: Row(HTTPStatus.UNPROCESSABLE_ENTITY, "media_type_not_taken"),
-    NoAnswer: Row(HTTPStatus.SERVICE_UNAVAILABLE, "no_answer", retry_after=5),
-    MediaTypeNotSupported: Row(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media_type_not_supported"),
-    Http404: Row(HTTPStatus.NOT_FOUND, "not_found", "There is nothing at this address."),
-    PermissionDenied: FORBIDDEN,
-    MultiPartParserError: UNREADABLE,
-    TooManyFieldsSent: Row(HTTPStatus.BAD_REQUEST, "unreadable", "The query has too many parameters."),
-    exceptions.ParseError: UNREADABLE,
-    exceptions.ValidationError: Row(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid"),
-    exceptions.NotAuthenticated: Row(
-        HTTPStatus.UNAUTHORIZED,
-        "unauthenticated",
-        'Send an API key as "Authorization: Bearer <key>", or sign in with a browser.',
-    ),
-    exceptions.AuthenticationFailed: Row(HTTPStatus.UNAUTHORIZED, "unauthenticated"),
-    exceptions.PermissionDenied: FORBIDDEN,
-    exceptions.MethodNotAllowed: Row(
-        HTTPStatus.METHOD_NOT_ALLOWED,
-        "method_not_allowed",
-        "This address does not support the method. See the Allow header.",
-    ),
-    exceptions.NotAcceptable: Row(HTTPStatus.NOT_ACCEPTABLE, "not_acceptable", "This address answers in JSON."),
-    exceptions.UnsupportedMediaType: Row(
-        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-        "media_type_not_supported",
-        "Send the body as JSON in UTF-8: Content-Type: application/json, without a Content-Encoding.",
-    ),
-}
-"""By the nearest class of an error that is here, or by its kind."""
-
-
 @dataclass(frozen=True, slots=True)
 class Problem:
-    row: Row
+    codes: Codes
     detail: str
     errors: list[JSON] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
@@ -128,11 +59,11 @@ class Problem:
     @property
     def document(self) -> JSON:
         told = {
-            "type": f"urn:parley:problem:{self.row.code}",
-            "title": self.row.status.phrase,
-            "status": self.row.status.value,
+            "type": f"urn:parley:problem:{self.codes.problem}",
+            "title": HTTPStatus(self.codes.http).phrase,
+            "status": self.codes.http,
             "detail": self.detail,
-            "code": self.row.code,
+            "code": self.codes.problem,
         }
         optional = {"errors": self.errors, "limit": self.limit}
         return told | {name: value for name, value in optional.items() if value}
@@ -140,23 +71,30 @@ class Problem:
     @property
     def response(self) -> HttpResponse:
         content = json.dumps(self.document, ensure_ascii=False).encode()
-        response = HttpResponse(content, MEDIA_TYPE, self.row.status, headers=self.headers)
+        response = HttpResponse(content, MEDIA_TYPE, self.codes.http, headers=self.headers)
         response["Cache-Control"] = "no-store"
         return response
 
 
 def problem(error: Exception) -> Problem:
     """What the caller sees of an error. Server errors are logged."""
-    own = next((TABLE[base] for base in type(error).__mro__ if base in TABLE), None)
-    row = own or TABLE[kind_of(type(error))]
-    log_error(log, error, row.status)
+    codes = _codes(error)
+    log_error(log, error, codes.http)
     errors = [{"field": path, "message": sentence} for path, sentence in _violations(error)]
     if isinstance(error, exceptions.ValidationError):
         detail = ": ".join(filter(None, errors[0].values()))
     else:
-        detail = row.detail or (str(error) if own else sentence_of(error))
+        detail = SENTENCES.get(type(error)) or (
+            str(error) if isinstance(error, exceptions.APIException) else sentence_of(error)
+        )
     exceeded = exceeded_by(error)
-    return Problem(row, detail, errors, _headers(error, row), exceeded.data if exceeded else {})
+    return Problem(codes, detail, errors, headers_of(error, codes.http), exceeded.data if exceeded else {})
+
+
+def _codes(error: Exception) -> Codes:
+    if isinstance(error, exceptions.ValidationError):
+        return TABLE[Kind.INVALID]
+    return OF_STATUS[error.status_code] if isinstance(error, exceptions.APIException) else codes_of(type(error))
 
 
 def _violations(error: Exception) -> Sequence[tuple[str, str]]:
@@ -176,11 +114,3 @@ def _flat(detail: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield from _flat(inner, f"{path}[{position}]" if isinstance(inner, dict | list) and inner else path)
     else:
         yield path, str(detail)
-
-
-def _headers(error: Exception, row: Row) -> dict[str, str]:
-    if isinstance(error, WrongOffset):
-        return {"Upload-Offset": str(error.offset)}
-    if row.retry_after:
-        return {"Retry-After": str(row.retry_after)}
-    return headers_of(error, row.status)

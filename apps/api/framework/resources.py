@@ -21,7 +21,6 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSetMixin
 
 from apps.accounts.resources import Act, NotNeeded, Resource
-from apps.api.framework.problems import NotFound
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Moment, Struct, Text, page_of
 from apps.api.framework.views import Endpoint
@@ -170,10 +169,7 @@ class ResourceViewSet(ViewSetMixin, Endpoint):
 
     def find(self, **key: Any) -> Any:
         """Raises NotFound."""
-        found = self.resource.visible_to(self.principal).filter(pk=key[self.resource.noun]).first()
-        if found is None:
-            raise NotFound(f"There is no such {self.resource.noun}.")
-        return found
+        return self.resource.find(self.principal, key[self.resource.noun])
 
     def _saved(self, row: Any, asked: dict[str, Any]) -> Any:
         for name, value in asked.items():

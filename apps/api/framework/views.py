@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from asgiref.sync import iscoroutinefunction
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 from rest_framework.exceptions import APIException
 from rest_framework.request import Request
@@ -161,4 +161,4 @@ class Endpoint(APIView):
 
 class UnknownAddress(Endpoint):
     async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:  # type: ignore[override]
-        return problems.problem(problems.NotFound("There is nothing at this address.")).response
+        return problems.problem(Http404()).response

@@ -29,7 +29,8 @@ from apps.engine import cancel
 from apps.engine.send import Sent, send
 from apps.record import lookup
 from apps.record.content import json_schema
-from apps.record.errors import InvalidParams, Refusal, TaskNotFound, sentence_of
+from apps.record.error_table import sentence_of
+from apps.record.errors import InvalidParams, Refusal
 from apps.record.events import JSON
 from apps.record.models import Message, Task, TaskState
 
@@ -266,18 +267,6 @@ def _answer(principal: Principal, agent: Agent, call: Call) -> Prepared | Turn:
     return Prepared(agent, _checked(agent, said), task.context.name_for(principal), int(index))
 
 
-def find_task(principal: Principal, task_id: str) -> Task:
-    """Raises TaskNotFound."""
-    try:
-        key = uuid.UUID(task_id)
-    except ValueError:
-        raise TaskNotFound from None
-    task = lookup.find_task(principal, key, "agent", "context")
-    if task is None:
-        raise TaskNotFound
-    return task
-
-
 def turn_of(
     call: Call, principal: Principal, task: Task, tool: str, seconds: float | None = None, *, may_ask: bool = True
 ) -> Turn:
@@ -294,7 +283,7 @@ async def _wait_for_task(incoming: AuthenticatedRequest, call: Call) -> Turn:
     asked = TaskArgument.read(call.params.arguments or {}).task
 
     def find() -> Turn:
-        task = find_task(incoming.principal, asked)
+        task = lookup.find_task(incoming.principal, asked)
         tool = tool_of(task)
         # The answer goes to the agent's own tool, so nobody is asked by a form here.
         return turn_of(call, incoming.principal, task, tool, settings.MCP_WAIT_SECONDS, may_ask=False)
@@ -313,7 +302,7 @@ async def _cancel_task(incoming: AuthenticatedRequest, call: Call) -> JSON:
     asked = TaskArgument.read(call.params.arguments or {}).task
 
     def stop() -> Task:
-        task = find_task(incoming.principal, asked)
+        task = lookup.find_task(incoming.principal, asked)
         cancel.cancel_for(incoming.principal, task)
         return task
 

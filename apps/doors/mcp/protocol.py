@@ -25,8 +25,8 @@ from mcp_types.version import (
 )
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from apps.a2a.errors import InvalidRequest, MethodNotFound, problem
-from apps.record.errors import Refusal
+from apps.a2a.errors import problem
+from apps.record.errors import InvalidRequest, MethodNotFound, Refusal
 from apps.record.events import JSON
 
 VERSION_HEADER, METHOD_HEADER, NAME_HEADER = "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"
@@ -250,18 +250,18 @@ class Failure:
 def failure(error: Exception, version: str, request_id: str | int | None = None) -> Failure:
     """Errors of the platform keep their HTTP status."""
     refused = problem(error)
-    keeps_status = refused.row.keeps_status and not isinstance(error, McpError)
+    keeps_status = refused.codes.keeps_status and not isinstance(error, McpError)
     if isinstance(error, McpError):
         code = error.code
-    elif keeps_status or refused.row.code in JSONRPC_CODES:
-        code = refused.row.code
+    elif keeps_status or refused.codes.rpc in JSONRPC_CODES:
+        code = refused.codes.rpc
     else:  # codes of A2A mean other things here
         code = jsonrpc.INVALID_PARAMS
     told: JSON = {"code": code, "message": refused.message}
     if isinstance(error, McpError) and error.data is not None:
         told["data"] = error.data
-    if keeps_status or refused.row.http >= 500:
-        status = refused.row.http
+    if keeps_status or refused.codes.a2a >= 500:
+        status = refused.codes.a2a
     else:
         table = MODERN_STATUS if version in MODERN_PROTOCOL_VERSIONS else {}
         status = 400 if code in ALWAYS_400 else table.get(code, 200)

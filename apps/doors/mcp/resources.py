@@ -5,21 +5,24 @@ from __future__ import annotations
 import re
 import uuid
 from base64 import b64encode
+from contextlib import suppress
 from urllib.parse import quote, unquote
 
 import mcp_types as types
 from mcp_types import jsonrpc
 
+from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
 from apps.doors.links import link_to
 from apps.doors.mcp.protocol import RESOURCE_NOT_FOUND, Call, McpError
 from apps.doors.mcp.tools import read_cursor
 from apps.doors.turns import File
-from apps.record import lookup, wire
+from apps.record import wire
 from apps.record.content import blobs
 from apps.record.content.parts import media_type_of, size_of
 from apps.record.events import JSON
 from apps.record.models import Artifact, Task
+from apps.record.unfinished import find_artifact
 
 TEMPLATE = "parley://tasks/{task}/artifacts/{artifact}/{part}"
 URI = re.compile(
@@ -87,13 +90,10 @@ def read_resource(principal: Principal, call: Call) -> types.ReadResourceResult:
 
 
 def _find_part(principal: Principal, task_id: str, artifact: str, number: int) -> tuple[Task, Artifact, JSON] | None:
-    try:
-        key = uuid.UUID(task_id)
-    except ValueError:
-        return None
-    task = lookup.find_task(principal, key, "context") if "\0" not in artifact else None
-    row = task and Artifact.objects.delivered().filter(task=task, artifact_id=artifact).first()
-    return (task, row, row.parts[number]) if task and row and number < len(row.parts) else None
+    with suppress(NotFound, IndexError):
+        row = find_artifact(principal, task_id, artifact, delivered=True)
+        return row.task, row, row.parts[number]
+    return None
 
 
 def _media_type(part: JSON) -> str:

@@ -7,11 +7,11 @@ from django.db.models import Q
 
 from apps.a2a.tasks import page_token, read_page_token
 from apps.accounts.principals import Principal
-from apps.doors.mcp.calls import Turn, find_task, tool_of, turn_of
+from apps.doors.mcp.calls import Turn, tool_of, turn_of
 from apps.doors.mcp.protocol import Call
 from apps.doors.turns import words_of
 from apps.engine import cancel
-from apps.record import wire
+from apps.record import lookup, wire
 from apps.record.errors import TaskNotCancelable
 from apps.record.models import Task, TaskState
 
@@ -43,17 +43,17 @@ def _shown(task: Task) -> types.Task:
 
 def created(turn: Turn) -> types.CreateTaskResult:
     """For a call that asks for a task."""
-    return types.CreateTaskResult(task=_shown(find_task(turn.principal, str(turn.sent.task))))
+    return types.CreateTaskResult(task=_shown(lookup.find_task(turn.principal, str(turn.sent.task))))
 
 
 def get_task(principal: Principal, call: Call) -> types.GetTaskResult:
     """Raises TaskNotFound."""
-    return types.GetTaskResult(**_shown(find_task(principal, call.params.task_id)).model_dump())
+    return types.GetTaskResult(**_shown(lookup.find_task(principal, call.params.task_id)).model_dump())
 
 
 def cancel_task(principal: Principal, call: Call) -> types.CancelTaskResult:
     """Raises TaskNotFound, TaskNotCancelable, NotYourTask."""
-    task = find_task(principal, call.params.task_id)
+    task = lookup.find_task(principal, call.params.task_id)
     if task.is_finished:  # also if it is canceled
         raise TaskNotCancelable
     cancel.cancel_for(principal, task)
@@ -63,7 +63,7 @@ def cancel_task(principal: Principal, call: Call) -> types.CancelTaskResult:
 
 def wait_for_task(principal: Principal, call: Call) -> Turn:
     """What the call of the task would have returned; a question is such a result, too. Raises TaskNotFound."""
-    task = find_task(principal, call.params.task_id)
+    task = lookup.find_task(principal, call.params.task_id)
     return turn_of(call, principal, task, tool_of(task))
 
 

@@ -16,17 +16,17 @@ from pydantic import BaseModel
 
 import db
 from apps.a2a import http
-from apps.a2a.errors import AgentNotFound, MethodNotAllowed, MethodNotFound, ParseError
 from apps.a2a.http import AuthenticatedRequest, json_response
 from apps.accounts import challenges
 from apps.accounts.principals import READ, WRITE
+from apps.agents.models import AgentNotFound
 from apps.doors.callers import authenticate_caller, recheck, with_agent
 from apps.doors.mcp import calls, protocol, resources, tasks, tools
 from apps.doors.mcp.calls import Turn
 from apps.doors.mcp.protocol import VERSION_HEADER, Call, failure
 from apps.limits import current as limits
 from apps.record import wire
-from apps.record.errors import Kind, Refusal, check_allowed
+from apps.record.errors import Kind, MethodNotAllowed, MethodNotFound, ParseError, Refusal, check_allowed
 from apps.record.events import JSON
 
 RESOURCE = "/mcp"

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from django.http import HttpResponse
 
-from apps.a2a.errors import AgentNotFound, problem
+from apps.a2a.errors import problem
 from apps.a2a.http import json_response
+from apps.agents.models import AgentNotFound
 from apps.doors.turns import End
-from apps.record.errors import Refusal, violations_of
+from apps.record.error_table import violations_of
+from apps.record.errors import Refusal
 from apps.record.events import JSON
 from apps.record.models import TaskState
 
 TYPES = {
-    400: "invalid_request_error",
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
     409: "conflict_error",
-    413: "invalid_request_error",
-    415: "invalid_request_error",
-    422: "invalid_request_error",
     429: "rate_limit_error",
     502: "agent_error",
     503: "service_unavailable_error",
 }
+"""By HTTP status; others are `invalid_request_error` or `server_error`."""
 NO_RETRY = {"x-should-retry": "false"}
 """OpenAI's clients would run the agent again."""
 
@@ -69,12 +68,17 @@ def error_response(error: Exception) -> HttpResponse:
 
 def _described(error: Exception) -> tuple[int, JSON, dict[str, str]]:
     if isinstance(error, AgentFailed):
-        said = {"message": str(error), "type": TYPES[error.status], "param": None, "code": error.code}
+        said = {
+            "message": str(error),
+            "type": TYPES.get(error.status, "invalid_request_error"),
+            "param": None,
+            "code": error.code,
+        }
         return error.status, said, NO_RETRY
     refused = problem(error)
-    status, code = STATUS.get(type(error), (refused.row.http, refused.row.reason.lower() or None))
+    status, code = STATUS.get(type(error), (refused.codes.a2a, refused.codes.reason.lower() or None))
     violations = violations_of(error)
     message = refused.message if not violations else "; ".join(f"{path}: {text}" for path, text in violations)
     param = violations[0][0] if violations else None
-    kind = TYPES.get(status, "server_error")
+    kind = TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
     return status, {"message": message, "type": kind, "param": param, "code": code}, refused.http_headers

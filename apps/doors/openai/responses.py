@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -32,7 +31,7 @@ from apps.doors.turns import ClientCall, End, File, Piece, Progress, Text, ToolC
 from apps.engine import cancel
 from apps.engine.send import Sent
 from apps.record import lookup, wire
-from apps.record.errors import InvalidParams, TaskNotCancelable
+from apps.record.errors import InvalidParams, TaskNotCancelable, TaskNotFound
 from apps.record.events import JSON
 from apps.record.models import Message, Task, TaskState
 
@@ -134,9 +133,12 @@ def _cancel(principal: Principal, response_id: str) -> None:
 def _find(principal: Principal, response_id: str) -> tuple[int, Task]:
     """The index of a response's message, and its task with agent and context. Raises ResponseNotFound."""
     named = RESPONSE_ID.fullmatch(response_id)
-    task = lookup.find_task(principal, uuid.UUID(named[1]), "context", "agent") if named else None
-    if named is None or task is None:
+    if named is None:
         raise ResponseNotFound
+    try:
+        task = lookup.find_task(principal, named[1])
+    except TaskNotFound:
+        raise ResponseNotFound from None
     index = int(named[2])
     if not Message.objects.filter(context=task.context_id, task=task, index=index, role=Message.Role.USER).exists():
         raise ResponseNotFound

@@ -12,12 +12,12 @@ from django.views.decorators.csrf import csrf_exempt
 
 import db
 from apps.a2a import http
-from apps.a2a.errors import MethodNotAllowed
 from apps.a2a.http import AuthenticatedRequest
 from apps.accounts.principals import READ, WRITE
 from apps.doors.callers import authenticate_caller, with_agent
 from apps.doors.openai import chat, models, responses
 from apps.doors.openai.errors import AddressNotFound, error_response
+from apps.record.errors import MethodNotAllowed
 from apps.record.events import JSON
 
 RESOURCE = "/v1"

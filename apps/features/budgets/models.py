@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from apps.accounts.models import ApiKey, Workspace
 from apps.accounts.principals import Principal
+from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent
 from apps.record.execution import MAX_LANE
 
@@ -24,7 +25,7 @@ def first_of_month(day: datetime.date | None = None) -> datetime.date:
     return (day or timezone.now().astimezone(datetime.UTC).date()).replace(day=1)
 
 
-class SpendingQuerySet(models.QuerySet["Spending"]):
+class SpendingQuerySet(VisibleQuerySet["Spending"]):
     def visible_to(self, principal: Principal) -> SpendingQuerySet:
         return self.filter(workspace=principal.workspace_id) if principal.is_known else self.none()
 

@@ -21,6 +21,7 @@ from apps.accounts.audit_models import AuditAction
 from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
+from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent
 from apps.record.models import Task
 from db.sql import write_transaction
@@ -140,7 +141,7 @@ class OAuthService(models.Model):
         return self.hosts.split()
 
 
-class CredentialQuerySet(models.QuerySet["Credential"]):
+class CredentialQuerySet(VisibleQuerySet["Credential"]):
     def visible_to(self, principal: Principal) -> CredentialQuerySet:
         return self.filter(user_id=principal.user_id) if principal.user_id is not None else self.none()
 

@@ -19,6 +19,7 @@ from django.views.decorators.debug import sensitive_variables
 from agentkit import AuthRequired, Failed, Part
 from apps.accounts import audit
 from apps.accounts.audit_models import ActorKind, AuditAction
+from apps.accounts.errors import Kind, Refusal
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.engine import accept, finish
@@ -86,8 +87,10 @@ class RequestStatus(Enum):
     VOID = "void"  # the task no longer waits for it
 
 
-class LinkClosed(Exception):
-    """The link cannot be used any more."""
+class LinkClosed(Refusal):
+    """The task asks for no credential now. Read it again."""
+
+    kind = Kind.CONFLICT
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from apps.record import lineage
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.lineage import LogRange
 from apps.record.lookup import restored
-from apps.record.models import ENDLESS, Context, ContextQuerySet, Message, Segment, seen_by
+from apps.record.models import ENDLESS, Context, ContextQuerySet, Message, Segment
+from apps.record.visibility import seen_by
 from db.sql import write_transaction
 
 ABOVE = """

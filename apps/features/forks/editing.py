@@ -29,7 +29,7 @@ from apps.record.errors import (
 )
 from apps.record.events import JSON, Edited, EventType, MessageVersion
 from apps.record.execution import Accepted, Run
-from apps.record.lookup import find_restored_session
+from apps.record.lookup import find_session
 from apps.record.models import Context, Event, Message
 
 NOT_YOURS = "You can edit only your own messages. Edit the message before this answer, or try again."
@@ -121,7 +121,7 @@ def _edited_fork(
     *,
     keep_files: bool,
 ) -> _NewFork:
-    found = find_restored_session(principal, context)
+    found = find_session(principal, context)
     row = find_message(found, message)
     if row.role != Message.Role.USER or row.author_id != principal.user_id:
         raise UnsupportedOperation(NOT_YOURS)
@@ -161,7 +161,7 @@ async def retry(
     """
 
     def make_fork() -> _NewFork:
-        found = find_restored_session(principal, context)
+        found = find_session(principal, context)
         row = _message_to_retry(principal, found, find_message(found, message) if message else None, key)
         how: dict[str, Any] = {"reason": "retry", "running": running, "title": _retry_title(found, row, agent)}
         how |= {"edited": _history(found, row, key, itself=False), "options": options}

@@ -115,7 +115,7 @@ def _own_key(principal: Principal, context: Context, key: str) -> str:
 
 def _forkable(principal: Principal, context: uuid.UUID | Context, agent: Agent | None) -> Context:
     key = context if isinstance(context, uuid.UUID) else context.pk
-    found = find_session(principal, key)
+    found = find_session(principal, key, restore=False)
     check_may_write(principal, found)
     if found.parent_task is not None:
         raise UnsupportedOperation(

@@ -15,6 +15,7 @@ from django.utils import timezone
 from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User, Workspace
 from apps.accounts.principals import Principal
+from apps.accounts.visibility import VisibleQuerySet
 from apps.accounts.webhook_signatures import GRACE, new_secret
 from apps.record.models import TaskState
 
@@ -92,7 +93,7 @@ class PushKey(models.Model):
         return self.public
 
 
-class ChannelQuerySet(models.QuerySet["Channel"]):
+class ChannelQuerySet(VisibleQuerySet["Channel"]):
     def visible_to(self, principal: Principal) -> ChannelQuerySet:
         """A person's own; to a key, those that it made for its workspace. To one for some agents alone, none."""
         if not principal.is_known or principal.agents is not None:
@@ -168,7 +169,7 @@ class Channel(Signing):
         return kind in self.agents.get(str(agent), self.kinds)
 
 
-class NotificationQuerySet(models.QuerySet["Notification"]):
+class NotificationQuerySet(VisibleQuerySet["Notification"]):
     def visible_to(self, principal: Principal) -> NotificationQuerySet:
         return self.filter(channel__in=Channel.objects.visible_to(principal))
 

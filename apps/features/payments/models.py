@@ -16,6 +16,7 @@ import outbound
 from apps.accounts.encryption import EncryptedTextField
 from apps.accounts.models import User, Workspace
 from apps.accounts.principals import Principal
+from apps.accounts.visibility import OwnedQuerySet, VisibleQuerySet
 from apps.agents.models import Agent
 from apps.record.events import JSON
 from apps.record.execution import MAX_ADDRESS, MAX_AMOUNT
@@ -37,7 +38,7 @@ def check_wallet(wallet: str) -> None:
         raise ValidationError(str(problem)) from None
 
 
-class PaymentBudgetQuerySet(models.QuerySet["PaymentBudget"]):
+class PaymentBudgetQuerySet(VisibleQuerySet["PaymentBudget"]):
     def visible_to(self, principal: Principal) -> PaymentBudgetQuerySet:
         """The person's own, and those for everybody in their workspace."""
         if not principal.is_known:
@@ -179,13 +180,7 @@ def amount_of(choice: JSON) -> int | None:
     return int(text) or None if isinstance(text, str) and is_whole else None
 
 
-class BudgetPaymentQuerySet(models.QuerySet["BudgetPayment"]):
-    def visible_to(self, principal: Principal) -> BudgetPaymentQuerySet:
-        """Those for the person's own tasks in their workspace."""
-        if not principal.is_known:
-            return self.none()
-        return self.filter(owner=principal.user_id, workspace=principal.workspace_id)
-
+class BudgetPaymentQuerySet(OwnedQuerySet["BudgetPayment"]):
     def due(self) -> BudgetPaymentQuerySet:
         return self.filter(state=BudgetPayment.State.DUE)
 

@@ -33,8 +33,8 @@ from apps.engine.send import send
 from apps.features.payments import wallets
 from apps.features.payments.models import UNREADABLE, BudgetPayment, PaymentBudget, amount_of
 from apps.features.payments.wallets import NotSigned
+from apps.record.error_table import UNFORESEEN
 from apps.record.errors import (
-    UNFORESEEN,
     BudgetSpent,
     FacilitatorUnreachable,
     InvalidParams,

@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db import transaction
 
 import db
+from apps.accounts.errors import NotFound
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import send
@@ -62,7 +63,7 @@ class QueueFull(UnsupportedOperation):
     """So many messages wait already that no more are queued."""
 
 
-class QueuedNotFound(Refusal):
+class QueuedNotFound(NotFound):
     """There is no such message in the queue. It may have been sent."""
 
 

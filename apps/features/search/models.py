@@ -9,6 +9,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
+from apps.accounts.visibility import VisibleQuerySet
 from apps.record.models import Context
 
 
@@ -22,7 +23,7 @@ class WordsField(models.Field):  # type: ignore[type-arg]
         return "%s::tsvector" if connection.vendor == "postgresql" else "%s", (value,)
 
 
-class SearchEntryQuerySet(models.QuerySet["SearchEntry"]):
+class SearchEntryQuerySet(VisibleQuerySet["SearchEntry"]):
     def visible_to(self, principal: Principal) -> SearchEntryQuerySet:
         """The entries of a caller's own sessions; an anonymous caller finds nothing."""
         own = (

@@ -241,7 +241,7 @@ def _newest(found: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def _within(principal: Principal, session: uuid.UUID) -> Q:
-    context = find_session(principal, session)
+    context = find_session(principal, session, restore=False)
     found = Q(entry_context=context.pk)
     for lines in lineage.log_ranges(context, context.last_event):
         shared = Q(entry_context=lines.source, index__range=(lines.first, lines.last))

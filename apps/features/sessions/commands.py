@@ -177,7 +177,7 @@ def unarchive_session(principal: Principal, session: uuid.UUID) -> Context:
 @contextmanager
 def _writing(principal: Principal, session: uuid.UUID) -> Iterator[Ledger]:
     """The log of the caller's own session. Raises ContextNotFound, NotYourSession."""
-    context = lookup.find_own_session(principal, session, "agent")
+    context = lookup.find_own_session(principal, session)
     try:
         with ledger.writing(context) as log:
             yield log

@@ -23,7 +23,7 @@ def update_mark(
 
     `seen` never decreases, and never exceeds the last event. Raises ContextNotFound.
     """
-    context = find_session(principal, session)
+    context = find_session(principal, session, restore=False)
     if principal.user_id is None:
         raise ContextNotFound
     with write_transaction():
@@ -66,7 +66,7 @@ def _pinned(principal: Principal) -> QuerySet[SessionMark]:
 
 def unpin_family(principal: Principal, session: uuid.UUID) -> None:
     """Unpin all of a session's family. Raises ContextNotFound."""
-    family = find_session(principal, session).family_key
+    family = find_session(principal, session, restore=False).family_key
     pinned = _pinned(principal).annotate(family=MARKED_FAMILY).filter(family=family)
     SessionMark.objects.filter(pk__in=list(pinned.values_list("pk", flat=True))).update(pinned_at=None)
 

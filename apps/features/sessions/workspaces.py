@@ -17,7 +17,7 @@ from db.sql import write_transaction
 
 
 def delete_workspace(principal: Principal, workspace: int, name: str) -> None:
-    """`name` confirms it. Raises Workspace.DoesNotExist, WorkspaceRefused."""
+    """`name` confirms it. Raises NotFound, WorkspaceRefused."""
     with write_transaction():
         workspaces.close_workspace(principal, workspace, name, _switch_off_agents)
         transaction.on_commit(publish_deleted_account, robust=True)

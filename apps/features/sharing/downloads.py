@@ -19,7 +19,7 @@ from pathlib import PurePosixPath
 from typing import cast
 
 from django.db.models import Exists, OuterRef
-from django.http import FileResponse, Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import FileResponse, Http404, HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.utils.http import content_disposition_header
@@ -34,10 +34,11 @@ from apps.accounts.refusals import refusals
 from apps.record import lineage, unfinished
 from apps.record.content import blobs, parts
 from apps.record.content.parts import media_type_of, pieces_joined
-from apps.record.errors import ContextNotFound, MissingRole, MissingScope, check_allowed, headers_of
+from apps.record.error_table import plain_response
+from apps.record.errors import MissingRole, MissingScope, check_allowed
 from apps.record.events import JSON, EventType
 from apps.record.lineage import number_versions
-from apps.record.lookup import find_restored_session
+from apps.record.lookup import find_session
 from apps.record.models import Artifact, Context, Event
 
 MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+\"-]+)*", re.ASCII)
@@ -73,22 +74,15 @@ def file_view(request: HttpRequest, context_id: uuid.UUID, sha256: str) -> HttpR
         principal = principal_from(request)
     except BadCredentials as refusal:
         refusals.count_key(request.headers.get("Authorization", ""), request, refusal.reason)
-        return _refused(refusal, 401)
+        return plain_response(refusal)
     try:
         check_allowed(principal, READ)
     except (MissingScope, MissingRole) as refused:
-        return _refused(refused, 403)
-    try:
-        part = find_part(find_restored_session(principal, context_id), sha256)
-    except ContextNotFound:
-        raise Http404 from None
+        return plain_response(refused)
+    part = find_part(find_session(principal, context_id), sha256)
     if part is None:
         raise Http404
     return file_response(part, sha256[:12], is_download="download" in request.GET)
-
-
-def _refused(error: Exception, status: int) -> HttpResponse:
-    return HttpResponse(str(error), status=status, content_type="text/plain", headers=headers_of(error, status))
 
 
 def file_response(part: blobs.Part, name: str, *, is_download: bool) -> FileResponse:

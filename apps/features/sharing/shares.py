@@ -19,7 +19,7 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.features.sharing.models import Presence, Share
 from apps.record import lineage, projection, unfinished
-from apps.record.content.parts import pieces_joined
+from apps.record.content.parts import part_at, pieces_joined
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.events import JSON, imported_author
 from apps.record.lookup import author_names, find_own_session, restored
@@ -42,15 +42,12 @@ class Branch:
     artifacts: Sequence[Artifact]
 
     def part(self, kind: str, index: int, number: int) -> JSON:
-        """A part of the message or artifact whose event has this index. Raises ShareNotFound."""
+        """A part of the message or artifact whose event has this index. Raises NotFound."""
         rows: dict[int, list[JSON]] = {
             "messages": {said.index: said.parts for said in self.messages},
             "artifacts": {made.first_event: pieces_joined(made.parts) for made in self.artifacts},
         }.get(kind, {})
-        parts = rows.get(index, [])
-        if number >= len(parts) or "url" in parts[number]:
-            raise ShareNotFound
-        return parts[number]
+        return part_at(rows.get(index, []), number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from django.db import models
 from django.utils import timezone
 
 from apps.accounts.principals import Principal
+from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent
 from apps.record.models import Task
 
@@ -34,7 +35,7 @@ class Vouch(models.TextChoices):
     KEY_SET = "key_set", "the key set of the agent's server"
 
 
-class ForeignSignatureQuerySet(models.QuerySet["ForeignSignature"]):
+class ForeignSignatureQuerySet(VisibleQuerySet["ForeignSignature"]):
     def visible_to(self, principal: Principal) -> ForeignSignatureQuerySet:
         return self.filter(task__in=Task.objects.visible_to(principal).values("pk"))
 

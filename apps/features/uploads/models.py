@@ -9,9 +9,13 @@ from django.utils import timezone
 
 from apps.accounts.models import User, Workspace
 from apps.accounts.principals import Principal
+from apps.accounts.visibility import VisibleQuerySet
+from apps.record.errors import UploadNotFound
 
 
-class UploadQuerySet(models.QuerySet["Upload"]):
+class UploadQuerySet(VisibleQuerySet["Upload"]):
+    not_found = UploadNotFound
+
     def visible_to(self, principal: Principal) -> UploadQuerySet:
         """A caller's own uploads that have not expired."""
         found = self.filter(owner=principal.user_id, workspace=principal.workspace_id, expires_at__gt=timezone.now())

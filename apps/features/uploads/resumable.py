@@ -90,14 +90,6 @@ def _check_room(principal: Principal, size: int) -> None:
         )
 
 
-def find_upload(principal: Principal, upload: uuid.UUID) -> Upload:
-    """The caller's upload. Raises UploadNotFound."""
-    found = Upload.objects.visible_to(principal).filter(pk=upload).first()
-    if found is None:
-        raise UploadNotFound
-    return found
-
-
 def path_of(upload: uuid.UUID) -> Path:
     return Path(settings.UPLOADS_DIR) / upload.hex
 
@@ -221,7 +213,7 @@ def message_part(principal: Principal, upload: uuid.UUID) -> dict[str, Any]:
 
     Raises UploadNotFound, and InvalidParams for an incomplete upload.
     """
-    found = finish_upload(find_upload(principal, upload))
+    found = finish_upload(Upload.objects.find(principal, upload))
     if not found.is_whole:
         at = offset_of(found)
         raise InvalidParams(f"This upload is not whole. Go on with it at byte {at} of {found.size}.", "uploadId")

@@ -42,7 +42,7 @@ from apps.plans.graphs import plan_at
 from apps.plans.models import Plan, PlanRun, Step
 from apps.plans.progress import Progress, run_gantt, run_graph, waiting_reasons
 from apps.record.content import strict_json
-from apps.record.errors import Refusal
+from apps.record.errors import InvalidFields, Refusal
 from apps.record.lookup import check_may_use
 from apps.record.models import Task, TaskState
 from console import cells
@@ -365,8 +365,8 @@ class PlanAdmin(DiagramAdmin):
         try:
             check_may_use(user.principal, plan)
             return runs.start_run(user.principal, plan, given, key=key, text=form.cleaned_data["text"]).task
-        except runs.InvalidStart as unfit:
-            for path, sentence in unfit.problems:
+        except InvalidFields as unfit:
+            for path, sentence in unfit.violations:
                 form.complain(path, sentence)
         except Refusal as refusal:
             form.add_error(None, str(refusal))

@@ -15,6 +15,7 @@ from typing import Any
 import filetype
 
 from agentkit.messages import guessed_media_type
+from apps.accounts.errors import NotFound
 
 JSON = dict[str, Any]
 MAX_TEXT = 1_000_000  # characters of a text that an interface takes
@@ -42,6 +43,13 @@ BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f]*")
 def is_blank(text: str) -> bool:
     """Does it show nothing?"""
     return BLANK.fullmatch(INVISIBLE.sub("", text)) is not None
+
+
+def part_at(held: list[JSON], number: int) -> JSON:
+    """The part of this number, if its content is here. Raises NotFound."""
+    if number >= len(held) or "url" in held[number]:
+        raise NotFound("There is no such part, or its content is stored elsewhere.")
+    return held[number]
 
 
 def is_invisible(parts: list[JSON]) -> bool:

@@ -22,6 +22,7 @@ import db
 from apps.accounts import quotas
 from apps.accounts.principals import ANONYMOUS
 from apps.record import notifications
+from apps.record.error_table import plain_response
 
 JSON = dict[str, Any]
 
@@ -53,10 +54,7 @@ async def notification(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     try:
         await db.run(quotas.count_request, ANONYMOUS, str(request.META.get("REMOTE_ADDR", "")))
     except quotas.QuotaExceeded as refusal:
-        headers = {"Retry-After": str(refusal.retry_after)}
-        return HttpResponse(
-            str(refusal), status=HTTPStatus.TOO_MANY_REQUESTS, content_type="text/plain", headers=headers
-        )
+        return plain_response(refusal)
     if not _is_authentic(run_id, request.headers.get(TOKEN_HEADER, ""), request.headers.get("Authorization", "")):
         return HttpResponse("There is nothing at this address.", status=HTTPStatus.NOT_FOUND, content_type="text/plain")
     await _throttle.pass_on(str(run_id))

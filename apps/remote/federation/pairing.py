@@ -26,6 +26,7 @@ import db
 import outbound
 from apps.accounts import audit
 from apps.accounts.audit_models import AuditAction
+from apps.accounts.errors import Refusal
 from apps.accounts.models import User, Workspace
 from apps.agents import identity
 from apps.agents.models import Agent
@@ -51,7 +52,7 @@ LIMITS = Limits(seconds=10.0, connect_seconds=5.0, bytes=1024**2, header_bytes=1
 PAIR_PATH, AGENTS_PATH, END_PATH = "/federation/pair", "/federation/agents", "/federation/end"
 
 
-class PairingRefused(Exception):
+class PairingRefused(Refusal):
     """The installations cannot be paired; the message says why, and what to do."""
 
 

@@ -15,6 +15,7 @@ from apps.accounts.audit_models import AuditAction
 from apps.accounts.principals import ANONYMOUS
 from apps.accounts.quotas import QuotaExceeded
 from apps.record.content import strict_json
+from apps.record.error_table import codes_of
 from apps.remote.federation import pairing, sync, tokens
 from apps.remote.federation.pairing import PairingRefused
 from apps.remote.federation.tokens import BadPeerToken
@@ -25,7 +26,7 @@ LARGEST_BODY = 32 * 1024  # bytes
 View = Callable[[HttpRequest], Coroutine[Any, Any, HttpResponse]]
 
 
-def _refusal(status: HTTPStatus, detail: str) -> HttpResponse:
+def _refusal(status: int, detail: str) -> HttpResponse:
     headers = {"Cache-Control": "no-store"}
     return JsonResponse({"status": status, "detail": detail}, status=status, headers=headers)
 
@@ -40,10 +41,8 @@ def _answering(method: str) -> Callable[[View], View]:
             try:
                 await db.run(quotas.count_request, ANONYMOUS, str(request.META.get("REMOTE_ADDR", "")))
                 return await view(request)
-            except QuotaExceeded as error:
-                return _refusal(HTTPStatus.TOO_MANY_REQUESTS, str(error))
-            except PairingRefused as error:
-                return _refusal(HTTPStatus.BAD_REQUEST, str(error))
+            except (QuotaExceeded, PairingRefused) as error:
+                return _refusal(codes_of(type(error)).a2a, str(error))
             except BadPeerToken:
                 return _refusal(HTTPStatus.UNAUTHORIZED, "The token is not one of a paired installation.")
 

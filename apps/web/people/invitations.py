@@ -56,12 +56,9 @@ def invite(request: HttpRequest) -> HttpResponse:
 
 @private_view
 def withdraw(request: HttpRequest, number: int) -> HttpResponse:
-    try:
-        if request.method != "POST":
-            raise Http404
-        invitations.withdraw(person_of(request), number)
-    except Invitation.DoesNotExist:
-        raise Http404 from None
+    if request.method != "POST":
+        raise Http404
+    invitations.withdraw(person_of(request), number)
     return saved(request, "invitations", "The invitation is withdrawn. Its link no longer works.")
 
 

@@ -8,7 +8,6 @@ from django.conf import settings
 
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.web.shell import find_agent
 
 MENTION = re.compile(r"\s*@([a-z0-9][a-z0-9-]*)(?=\s|\Z)")
 
@@ -18,7 +17,7 @@ def mentioned_agent(principal: Principal, agent: Agent, words: str) -> Agent | N
     named = MENTION.match(words)
     if named is None or named[1] == agent.slug or reads_names(agent):
         return None
-    return find_agent(principal, named[1])
+    return Agent.objects.find_or_none(principal, named[1])
 
 
 def reads_names(agent: Agent) -> bool:

@@ -149,7 +149,7 @@ def _part_preview(
 
 
 def _file(context: Context, row: Artifact, held: list[JSON], number: int) -> File:
-    part = part_or_404(held, number)
+    part = parts.part_at(held, number)
     name = part.get("filename") or str(row)
     around = surroundings_in(context.pk, f"file-{number}", row.task_id)
     return File(part, name, believed_type(part), artifact_url(context.pk, row, "artifact-file", number), around)
@@ -361,7 +361,7 @@ OPENABLE_TYPES = (*PICTURE_TYPES, PDF_TYPE, "text/html", "text/plain")
 @reader_view
 def message_file(request: HttpRequest, session: uuid.UUID, index: int, number: int) -> HttpResponseBase:
     said = lineage.messages(session_or_404(request, session)).filter(index=index).first()
-    return _file_response(request, part_or_404(said.parts if said else [], number))
+    return _file_response(request, parts.part_at(said.parts if said else [], number))
 
 
 @reader_view
@@ -372,7 +372,7 @@ def artifact_file(
     context = session_or_404(request, session)
     found = artifact_or_404(context, task, artifact)
     siblings = lineage.artifacts(context).filter(task=task)
-    response = _file_response(request, part_or_404(parts.pieces_joined(found.parts), number), str(found), siblings)
+    response = _file_response(request, parts.part_at(parts.pieces_joined(found.parts), number), str(found), siblings)
     if found.until is not None:
         response["Cache-Control"] = "private, no-store"  # a later turn may make it again
     return response
@@ -388,13 +388,6 @@ def artifact_or_404(context: Context, task: uuid.UUID, artifact: str, *, is_deli
     if found is None:
         raise Http404
     return found
-
-
-def part_or_404(held: list[JSON], number: int) -> JSON:
-    """A part with content. Raises Http404."""
-    if number >= len(held) or "url" in held[number]:
-        raise Http404
-    return held[number]
 
 
 def believed_type(part: JSON) -> str:

@@ -23,10 +23,12 @@ from apps.accounts.models import User
 from apps.features.sharing import presence
 from apps.record import feed, wire
 from apps.record.events import JSON, EventType
-from apps.record.models import Context, Event, may_write_shared
+from apps.record.lookup import find_session
+from apps.record.models import Context, Event
+from apps.record.visibility import may_write_shared
 from apps.web.sessions import status
 from apps.web.sessions.entries import entries_of, person_label
-from apps.web.shell import find_session, parse_index
+from apps.web.shell import parse_index
 
 
 class SessionConsumer(PageConsumer):
@@ -41,8 +43,6 @@ class SessionConsumer(PageConsumer):
         await self.check_sign_in()
         session = uuid.UUID(str(self.scope["url_route"]["kwargs"]["session"]))
         context = await db.run(find_session, self.principal, session)
-        if context is None:
-            raise Closed(NOT_FOUND)
         self.context, self.seen = context, _after(self.scope["query_string"])
         first = {"entries": [], "last": self.seen, "mayWrite": may_write_shared(self.principal)}
         await self.send_json({**first, **await db.run(_status, context)})

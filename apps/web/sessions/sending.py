@@ -22,6 +22,7 @@ from django.views.decorators.http import require_POST
 
 import db
 from agentkit.llm.approvals import APPROVE, DECISION
+from apps.accounts.errors import Kind
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.agents.intake import intake_of
@@ -29,7 +30,7 @@ from apps.agents.models import Agent
 from apps.engine.cancel import cancel_for
 from apps.engine.questions import answer_of, asking_slot, asks_approval
 from apps.engine.queue import publish_queue
-from apps.engine.send import NoAnswer, Sent, send
+from apps.engine.send import Sent, send
 from apps.features.queue import messages
 from apps.features.queue.models import QueuedMessage
 from apps.features.sessions import commands
@@ -37,15 +38,11 @@ from apps.features.uploads import resumable
 from apps.record import lineage
 from apps.record.content import blobs, parts
 from apps.record.content.parts import safe_file_name, words_of
+from apps.record.error_table import codes_of
 from apps.record.errors import (
-    AlreadyAnswered,
-    BudgetSpent,
     ContentTypeNotSupported,
-    ContextNotFound,
     InvalidParams,
-    LimitReached,
     Refusal,
-    StorageFull,
     TaskFinished,
     TaskNotCancelable,
     TaskNotFound,
@@ -53,36 +50,26 @@ from apps.record.errors import (
     UploadNotFound,
 )
 from apps.record.events import JSON
-from apps.record.lookup import NotYourTask, check_may_use, check_may_write
+from apps.record.lookup import NotYourTask, check_may_use, check_may_write, find_session
 from apps.record.models import Context, Message, Task
 from apps.web import questions
 from apps.web.questions import Field
 from apps.web.roles import role_refusal
 from apps.web.sessions import addressing
-from apps.web.shell import find_agent, find_session, parse_index, reader_view, session_or_404
+from apps.web.shell import parse_index, reader_view, session_or_404
 
 
 class TooLarge(InvalidParams):
     """The request is larger than the platform takes."""
 
+    kind = Kind.TOO_LARGE
+
 
 class NotConfirmed(Refusal):
     """This needs a person who presses the button on this page. The confirmation was missing or too old: press again."""
 
+    kind = Kind.CONFLICT
 
-REFUSAL_STATUS: dict[type[Refusal], HTTPStatus] = {
-    TaskNotFound: HTTPStatus.NOT_FOUND,
-    ContextNotFound: HTTPStatus.NOT_FOUND,
-    TaskNotCancelable: HTTPStatus.CONFLICT,
-    AlreadyAnswered: HTTPStatus.CONFLICT,
-    NotConfirmed: HTTPStatus.CONFLICT,
-    TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    NoAnswer: HTTPStatus.BAD_GATEWAY,
-    LimitReached: HTTPStatus.TOO_MANY_REQUESTS,
-    BudgetSpent: HTTPStatus.TOO_MANY_REQUESTS,
-    StorageFull: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-}
-"""How a refusal is answered; every other one is 422."""
 
 type Action[**P] = Callable[Concatenate[HttpRequest, Principal, P], Coroutine[Any, Any, HttpResponse]]
 type View[**P] = Callable[Concatenate[HttpRequest, P], Coroutine[Any, Any, HttpResponse]]
@@ -104,22 +91,19 @@ def json_action[**P](view: Action[P]) -> View[P]:
                 return refusal_response(refusal, HTTPStatus.FORBIDDEN)
             return await view(request, principal, *args, **kwargs)
         except Refusal as refused:
-            status = REFUSAL_STATUS.get(type(refused), HTTPStatus.UNPROCESSABLE_ENTITY)
-            return refusal_response(str(refused), status, getattr(refused, "field", ""))
+            return refusal_response(str(refused), codes_of(type(refused)).http, getattr(refused, "field", ""))
 
     return cast("View[P]", answered)
 
 
-def refusal_response(sentence: str, status: HTTPStatus, field: str = "") -> JsonResponse:
+def refusal_response(sentence: str, status: int, field: str = "") -> JsonResponse:
     return JsonResponse({"error": sentence, "field": field}, status=status)
 
 
 @json_action
 async def begin_session(request: HttpRequest, principal: Principal, slug: str) -> HttpResponse:
     refuse_too_large(request)
-    agent = await db.run(find_agent, principal, slug)
-    if agent is None:
-        raise ContextNotFound("There is no such agent, or you may not use it.")
+    agent = await db.run(Agent.objects.find, principal, slug)
     if mentioned := await db.run(addressing.mentioned_agent, principal, agent, request.POST.get("text", "")):
         return _created(await send(principal, mentioned, await composed_message(request, principal, mentioned)))
     message = await composed_message(request, principal, agent)
@@ -137,7 +121,7 @@ async def send_message(request: HttpRequest, principal: Principal, session: uuid
     `asked` names the question it answers.
     """
     refuse_too_large(request)
-    context = await db.run(_context, principal, session)
+    context = await db.run(find_session, principal, session)
     check_may_write(principal, context)
     is_mention = "asked" not in request.POST and await _switch_to_mentioned(request, principal, context)
     named = "" if is_mention else request.POST.get("task", "")
@@ -199,7 +183,7 @@ async def _send_once(
 @json_action
 async def retry_task(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     """Send a task's first message again, as a new one."""
-    context = await db.run(_context, principal, session)
+    context = await db.run(find_session, principal, session)
     parts = await db.run(_opening_parts, context, request.POST.get("task", ""))
     message = {"messageId": message_id(request), "role": "ROLE_USER", "parts": parts}
     return _created(await _send_once(principal, context, None, message))
@@ -208,41 +192,34 @@ async def retry_task(request: HttpRequest, principal: Principal, session: uuid.U
 @json_action
 async def switch_agent(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
     """Continue with `agent`, or with another `model` of the session's agent."""
-    slug = request.POST.get("agent", "").replace("\x00", "")
-    agent = await db.run(Agent.objects.filter(slug=slug).first)
-    if agent is None:
-        raise ContextNotFound("There is no such agent, or you may not use it.")
+    agent = await db.run(Agent.objects.find, principal, request.POST.get("agent", ""))
     options = await db.run(_options_with_model, principal, session, request.POST.get("model", ""))
     await db.run(commands.switch_agent, principal, session, agent, options)
     return JsonResponse({"agent": agent.slug})
 
 
 def _options_with_model(principal: Principal, session: uuid.UUID, model: str) -> JSON | None:
-    return {**_context(principal, session).options, "model": model} if model else None
+    return {**find_session(principal, session).options, "model": model} if model else None
 
 
 @json_action
 async def stop_task(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
-    context = await db.run(_context, principal, session)
+    context = await db.run(find_session, principal, session)
     task = await db.run(_named_task, context, request.POST.get("task", ""))
-    await db.run(cancel_for, principal, task)
+    try:
+        await db.run(cancel_for, principal, task)
+    except TaskNotCancelable:  # it ended by itself: the page shows how
+        return JsonResponse({"stopped": None})
     return JsonResponse({"stopped": str(task.pk)})
 
 
 @json_action
 async def rate_task(request: HttpRequest, principal: Principal, session: uuid.UUID) -> HttpResponse:
-    context = await db.run(_context, principal, session)
+    context = await db.run(find_session, principal, session)
     task = await db.run(_named_task, context, request.POST.get("task", ""), past=True)
     given = commands.parse_feedback(request.POST.get("rating", ""), request.POST.get("text", ""))
     await db.run(commands.give_feedback, principal, task.agent, str(task.pk), given)
     return JsonResponse({"rated": given["rating"]})
-
-
-def _context(principal: Principal, session: uuid.UUID) -> Context:
-    context = find_session(principal, session)
-    if context is None:
-        raise ContextNotFound
-    return context
 
 
 def _check_usable(principal: Principal, agent: Agent) -> None:
@@ -439,6 +416,6 @@ async def queue_message(request: HttpRequest, principal: Principal, session: uui
 
 
 def _open_context(principal: Principal, session: uuid.UUID) -> Context:
-    context = _context(principal, session)
+    context = find_session(principal, session)
     check_may_use(principal, context.agent)
     return context

@@ -15,10 +15,12 @@ from django.views.decorators.http import require_safe
 
 import db
 from apps.accounts import quotas
+from apps.accounts.errors import NotFound
 from apps.features.sharing import downloads, shares
 from apps.features.sharing.shares import Branch, ShareNotFound, Snapshot
 from apps.record.content import parts
 from apps.record.content.rendering import Surroundings
+from apps.record.error_table import plain_response
 from apps.record.events import JSON
 from apps.record.models import Message
 from apps.web.sessions import messages
@@ -36,12 +38,11 @@ def by_link(view: Page) -> Page:
         try:
             await db.run(quotas.count_view, str(request.META.get("REMOTE_ADDR", "")))
             response = await view(request, token, await db.run(shares.find_snapshot, token), **place)
-        except ShareNotFound as refusal:
-            about = {"sentence": str(refusal)}
+        except NotFound:
+            about = {"sentence": str(ShareNotFound())}
             response = await db.run(render, request, "web/shared_nothing.html", about, status=404)
         except quotas.QuotaExceeded as refusal:
-            response = HttpResponse(str(refusal), status=429, content_type="text/plain; charset=utf-8")
-            response["Retry-After"] = str(refusal.retry_after)
+            response = plain_response(refusal)
         for name, value in downloads.LINK_HEADERS.items():
             response[name] = value
         return response

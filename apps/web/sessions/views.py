@@ -21,9 +21,9 @@ from apps.features.forks import branch_names, branches
 from apps.features.sharing import downloads
 from apps.features.sharing.transcripts import markdown_of
 from apps.record import lineage
-from apps.record.errors import ContextNotFound
 from apps.record.events import JSON
-from apps.record.models import Context, Message, Task, may_write_shared
+from apps.record.models import Context, Message, Task
+from apps.record.visibility import may_write_shared
 from apps.web.first_steps import may_connect_model
 from apps.web.sessions.artifacts import artifacts_before, artifacts_by_name
 from apps.web.sessions.entries import FORMAT, agent_label, entries_between, entries_of
@@ -170,10 +170,7 @@ class TreeLine:
 @reader_view
 def tree(request: HttpRequest, session: uuid.UUID) -> HttpResponse:
     """A page, or a fragment for a dialog."""
-    try:
-        found = branches.tree(principal_of(request), session)
-    except ContextNotFound:
-        raise Http404 from None
+    found = branches.tree(principal_of(request), session)
     lines = tree_lines(found, session)
     here = next(line for line in lines if line.is_here)
     known = {"lines": lines, "here": here, "height": len(lines) * ROW, "text_at": PICTURE + 2 * INSET + 24}

@@ -101,17 +101,14 @@ async def export_file(request: HttpRequest, key: uuid.UUID) -> HttpResponseBase:
 
     try:
         return await db.run(opened)
-    except (exports.ExportNotFound, exports.NotReady):
+    except exports.NotReady:
         raise Http404 from None
 
 
 @private_view
 def delete_export(request: HttpRequest, key: uuid.UUID) -> HttpResponse:
     if request.method == "POST":
-        try:
-            exports.delete(exports.find(person_of(request).principal, key))
-        except exports.ExportNotFound:
-            raise Http404 from None
+        exports.delete(exports.find(person_of(request).principal, key))
     return redirect("web:settings-data")
 
 

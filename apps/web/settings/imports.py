@@ -17,6 +17,7 @@ from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded, count_act
 from apps.agents.models import DRAFT_PREFIX, Agent
 from apps.features.uploads import resumable
+from apps.features.uploads.models import Upload
 from apps.record.content import blobs
 from apps.record.errors import Refusal
 from apps.transfers.formats import FORMATS, SKIPPED_WORDS
@@ -115,7 +116,7 @@ def _imported(principal: Principal, form: ImportForm) -> dict[str, Any]:
     wanted = lambda key: key not in left_out  # noqa: E731
     done = _with_file(principal, upload, lambda content: import_file(principal, agent, content, is_wanted=wanted))
     if not done.remaining:
-        resumable.discard_upload(resumable.find_upload(principal, upload))
+        resumable.discard_upload(Upload.objects.find(principal, upload))
     return {
         "imported": done,
         "upload": upload,

@@ -170,9 +170,7 @@ def check_command(key_text: str) -> str:
 @private_view
 def revoke(request: HttpRequest, number: int) -> HttpResponse:
     """Asks first; then the key is refused at once."""
-    key = ApiKey.objects.visible_to(person_of(request).principal).filter(pk=number).first()
-    if key is None:
-        raise Http404
+    key = ApiKey.objects.find(person_of(request).principal, number)
     if request.method != "POST":
         return settings_page(request, "keys", revoking=key)
     try:
@@ -188,8 +186,8 @@ def revoke(request: HttpRequest, number: int) -> HttpResponse:
 def rotate(request: HttpRequest, number: int) -> HttpResponse:
     """Asks for the password; then the key has a new text, which is shown once."""
     person = person_of(request)
-    key = ApiKey.objects.visible_to(person.principal).filter(pk=number).first()
-    if key is None or not key.is_usable:
+    key = ApiKey.objects.find(person.principal, number)
+    if not key.is_usable:
         raise Http404
     form = RotationForm(person, request.POST if request.method == "POST" else None)
     made = form.rotate(number) if request.method == "POST" and form.is_valid() else None

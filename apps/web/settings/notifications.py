@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
@@ -179,11 +179,8 @@ def _overview(
 
 
 def _found(request: HttpRequest, key: uuid.UUID) -> Channel:
-    """Raises Http404."""
-    found = Channel.objects.visible_to(person_of(request).principal).select_related("user").filter(pk=key).first()
-    if found is None:
-        raise Http404
-    return found
+    """Raises NotFound."""
+    return Channel.objects.select_related("user").find(person_of(request).principal, key)
 
 
 @private_view

@@ -8,7 +8,7 @@ from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import F, Q
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from apps.accounts.permissions import Permission, Role
@@ -131,11 +131,9 @@ def delete(request: HttpRequest, number: int) -> HttpResponse:
 
 
 def _own(request: HttpRequest, number: int) -> PaymentBudget:
-    """Raises Http404, PermissionDenied."""
+    """Raises NotFound, PermissionDenied."""
     principal = person_of(request).principal
-    budget = PaymentBudget.objects.visible_to(principal).filter(pk=number).first()
-    if budget is None:
-        raise Http404
+    budget = PaymentBudget.objects.find(principal, number)
     if not may_change(principal, budget):
         raise PermissionDenied(READ_ONLY)
     return budget

@@ -23,7 +23,7 @@ from apps.accounts.people import mail
 from apps.accounts.people.invitations import may_invite
 from apps.accounts.permissions import PERMISSIONS, Permission, Role
 from apps.accounts.quotas import QuotaExceeded
-from apps.accounts.workspaces import NoAccount, WorkspaceRefused, roles_up_to
+from apps.accounts.workspaces import NoAccount, NoMember, WorkspaceRefused, roles_up_to
 from apps.features.sessions.workspaces import delete_workspace
 from apps.web.settings.account import saved
 from apps.web.settings.sections import person_of, private_view, settings_page
@@ -44,7 +44,6 @@ OWN_WORDS = {
     Role.MANAGER: "you also manage members and the name",
     Role.OWNER: "you may do everything, also transfer and delete the workspace",
 }
-NO_MEMBER = "This person is no longer a member."
 
 
 class NameForm(forms.Form):
@@ -190,7 +189,7 @@ def change_role(request: HttpRequest, own: Membership, person: int) -> HttpRespo
     role = request.POST.get("role", "")
     if role not in Role.values:
         return _done(request, own, "", "There is no such role.")
-    changed, problem = _try(request, workspaces.change_role, own.workspace_id, _known(person), Role(role))
+    changed, problem = _try(request, workspaces.change_role, own.workspace_id, person, Role(role))
     sentence = f"{changed.user.short_name} has a new role: {Role(role).label}." if changed else ""
     return _done(request, own, sentence, problem)
 
@@ -199,11 +198,10 @@ def change_role(request: HttpRequest, own: Membership, person: int) -> HttpRespo
 def remove_member(request: HttpRequest, number: int, person: int) -> HttpResponse:
     """Asks first. One's own membership: leaving."""
     own = _own(request, number)
-    leaves = _known(person) == own.user_id
+    leaves = person == own.user_id
     if request.method != "POST":
-        other = own.workspace.memberships.select_related("user").filter(user=person).first()
-        if other is None:
-            raise Http404
+        members = Membership.objects.filter(workspace=own.workspace).select_related("user")
+        other = members.find(person_of(request).principal, person, by="user__pk")
         return _page(request, own, removing=other, leaves=leaves)
     _, problem = _try(request, workspaces.remove_member, number, person)
     if leaves and not problem:
@@ -240,24 +238,13 @@ def _own(request: HttpRequest, number: int) -> Membership:
     return found
 
 
-def _known(person: int) -> int:
-    """Raises Http404 for a number that no database holds."""
-    if person >= 2**63:
-        raise Http404
-    return person
-
-
 def _try[T](request: HttpRequest, act: Callable[..., T], *args: Any) -> tuple[T | None, str]:
-    """What was done, or why it was not. Raises Http404, NoAccount."""
+    """What was done, or why it was not. Raises NotFound, NoAccount."""
     try:
         return act(person_of(request).principal, *args), ""
-    except Workspace.DoesNotExist:
-        raise Http404 from None
     except NoAccount:
         raise
-    except Membership.DoesNotExist:
-        return None, NO_MEMBER
-    except (WorkspaceRefused, QuotaExceeded) as refused:
+    except (NoMember, WorkspaceRefused, QuotaExceeded) as refused:
         return None, str(refused)
 
 

@@ -41,9 +41,10 @@ async function stop(page) {
   page.composer.words.focus();
   show();
   try {
-    await post(page.beginning.stop, { task: task.id }, LOST);
+    const { stopped } = await post(page.beginning.stop, { task: task.id }, LOST);
+    if (!stopped) over(page); // the task ended by itself: the page shows how
   } catch (problem) {
     over(page);
-    if (problem.status !== 409) page.complain(problem.message); // the task ended by itself: the page shows how
+    page.complain(problem.message);
   }
 }
