@@ -9,8 +9,7 @@ import base64
 import binascii
 import re
 import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,11 +32,11 @@ from apps.api import shapes
 from apps.api.framework.problems import Conflict
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import AnyValue, Body, Line, Listing, Shape, Struct, page_of
-from apps.api.framework.views import IDEMPOTENCY_HEADER, Endpoint
+from apps.api.framework.views import Endpoint
 from apps.api.shapes import JSON, EventShape, MessageShape, SentShape, parts_json, timestamp
-from apps.engine import accept, approvals, questions, send
+from apps.engine import approvals, questions, repeats, send
 from apps.engine.queue import publish_queue
-from apps.engine.send import Sent
+from apps.engine.repeats import Sent
 from apps.features.queue import messages
 from apps.features.queue.messages import send_now
 from apps.features.queue.models import QueuedMessage
@@ -46,8 +45,7 @@ from apps.limits import current as limits
 from apps.record import lineage, lookup
 from apps.record.content import parts
 from apps.record.content.parts import words_of
-from apps.record.content.strict_json import digest_of
-from apps.record.errors import ContentTypeNotSupported, ContextNotFound, InvalidParams, Refusal, TaskNotFound
+from apps.record.errors import ContentTypeNotSupported, ContextNotFound, Refusal, TaskNotFound
 from apps.record.events import EventType
 from apps.record.lineage import artifact_versions
 from apps.record.lookup import NotYourSession, check_may_use, check_may_write, restored
@@ -405,7 +403,8 @@ def address_message(
     if task is not None:
         found = _find_task(context, task)
         agent, said["taskId"] = found.agent, str(found.pk)
-    if earlier := _sent_before_switch(principal, context, said):
+    switched = Event.objects.filter(context=context, type__in=AGENT_CHANGES).filter(type=EventType.AGENT_SWITCHED)
+    if switched.exists() and (earlier := repeats.sent_before(principal, context, said)):  # otherwise the agent knows it
         return OutgoingMessage(agent, said, earlier)
     check_may_use(principal, agent)
     check_media_types(agent, said["parts"])
@@ -430,24 +429,6 @@ def _find_task(context: Context, task: uuid.UUID) -> Task:
     return found
 
 
-def _sent_before_switch(principal: Principal, context: Context, message: JSON) -> Sent | None:
-    """The result if the message was sent before the session switched agents.
-
-    Otherwise the agent knows it. Raises InvalidParams if the key was used for another message.
-    """
-    switched = Event.objects.filter(context=context, type__in=AGENT_CHANGES).filter(type=EventType.AGENT_SWITCHED)
-    if not switched.exists():
-        return None
-    said = Message.objects.filter(context=context, message_id=message["messageId"], role=Message.Role.USER)
-    row = said.select_related("task__agent").first()
-    if row is None:
-        return None
-    agent = row.task.agent if row.task else Agent.objects.get(pk=lineage.agent_at(context, row.index)[0])
-    with idempotency_key_errors():
-        accept.find_accepted(principal.sender, agent, row.message_id, digest_of(message))
-    return Sent(context.pk, row.index if row.task_id else row.index + 1, row.task_id, repeated=True)
-
-
 def check_media_types(agent: Agent, parts: list[JSON]) -> None:
     """Raises ContentTypeNotSupported."""
     if refused := agent.refused_type(parts):
@@ -469,24 +450,12 @@ async def send_message(endpoint: Endpoint, outgoing: OutgoingMessage, *, wait: b
                 await db.run(approvals.check_message, principal, outgoing.message | asking)
             more: JSON = {"question_index": outgoing.question_index, "traceparent": endpoint.traceparent}
             more["finds_question"] = outgoing.asking is not None
-            with idempotency_key_errors():
-                sent = await send.send(principal, outgoing.agent, outgoing.message, **more)
+            sent = await send.send(principal, outgoing.agent, outgoing.message, **more)
         if wait and sent.task is not None:
             settled = await send.wait_until_settled(
                 sent.context, sent.task, sent.index, lambda task: task.pk, sent.since
             )
         return await db.run(sent_json, principal, sent, settled)
-
-
-@contextmanager
-def idempotency_key_errors() -> Iterator[None]:
-    """Report messageId errors as errors of the Idempotency-Key."""
-    try:
-        yield
-    except InvalidParams as refusal:
-        if refusal.field not in ("messageId", "key"):
-            raise
-        raise InvalidParams(str(refusal).replace("messageId", IDEMPOTENCY_HEADER), IDEMPOTENCY_HEADER) from None
 
 
 def sent_json(principal: Principal, sent: Sent, settled: uuid.UUID | None = None) -> JSON:

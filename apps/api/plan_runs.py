@@ -25,7 +25,7 @@ from apps.api.framework.problems import Conflict, NotFound
 from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, Struct, page_of
 from apps.api.framework.views import Endpoint
-from apps.api.messages import MAX_TEXT, check_media_types, idempotency_key_errors, parts_field
+from apps.api.messages import MAX_TEXT, check_media_types, parts_field
 from apps.api.plans import find_plan, picture
 from apps.api.shapes import JSON, TaskShape, artifact_key, optional_timestamp, parts_json, question_json, timestamp
 from apps.api.tasks import find_task, tasks_json
@@ -267,8 +267,7 @@ class RunAgain(Endpoint):
         await db.run(quotas.count_act, self.principal)
         earlier = await db.run(_begun_run, self.principal, run)
         step = str(asked.get("step") or await db.run(runs.first_unfinished_step, earlier))
-        with idempotency_key_errors():
-            sent = await db.run(runs.rerun, self.principal, earlier, step, key=key)
+        sent = await db.run(runs.rerun, self.principal, earlier, step, key=key)
         told = await db.run(_find_run_json, self.principal, sent.task)
         return Response({"run": told, "repeated": sent.repeated}, status=200 if sent.repeated else 201)
 
@@ -391,8 +390,7 @@ def _start(principal: Principal, asked: JSON, key: str, traceparent: str) -> Rec
     check_media_types(plan, files)
     known: JSON = {"text": asked.get("text", ""), "files": files, "traceparent": traceparent}
     try:
-        with idempotency_key_errors():
-            return runs.start_run(principal, plan, asked.get("inputs", {}), key=key, **known)
+        return runs.start_run(principal, plan, asked.get("inputs", {}), key=key, **known)
     except runs.InvalidStart as unfit:
         raise InvalidFields(unfit.problems) from None
 

@@ -35,7 +35,8 @@ from apps.doors.clients import Wishes, json_or_text, results_message
 from apps.doors.links import link_to, markdown_link
 from apps.doors.turns import ClientCall, End, File, Piece, Progress, Text, ToolCall, ToolResult
 from apps.engine import cancel
-from apps.engine.send import Sent, send
+from apps.engine.repeats import Sent, sent_before
+from apps.engine.send import send
 from apps.limits import current as limits
 from apps.record import lookup, wire
 from apps.record.errors import InvalidFields, InvalidParams, TaskNotCancelable, check_allowed
@@ -99,7 +100,7 @@ async def _run(request: HttpRequest, slug: str) -> HttpResponseBase:
             wished, warning = await _wishes(asked).told(agent)
             message = await db.run(_message, principal, agent, asked, wished)
             if after:
-                sent = await db.run(_earlier, principal, agent, message["messageId"])
+                sent = await db.run(_earlier, principal, agent, message)
             else:
                 trace = request.headers.get("traceparent", "")
                 sent = await send(principal, agent, message, finds_question=True, traceparent=trace)
@@ -145,9 +146,9 @@ def _wishes(asked: types.RunAgentInput) -> Wishes:
     return Wishes([one.model_dump(include=fields, exclude_none=True) for one in asked.tools or []])
 
 
-def _earlier(principal: Principal, agent: Agent, message_id: str) -> Sent:
+def _earlier(principal: Principal, agent: Agent, message: JSON) -> Sent:
     """What this run's message led to, if the caller sent it before. Raises InvalidParams."""
-    sent = turns.sent_before(principal, agent, message_id)
+    sent = sent_before(principal, agent, message)
     if sent is None:
         raise InvalidParams("There is no run of yours with this runId to go on with. Leave it out.", "Last-Event-ID")
     return sent

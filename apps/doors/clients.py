@@ -18,8 +18,8 @@ from agentkit.clients import CLIENT, RESULTS, Wish, calls_in
 from agentkit.llm import MODEL_WISHES
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.doors import turns
 from apps.engine import loading
+from apps.engine.repeats import was_sent
 from apps.record import lookup
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import InvalidParams, TaskNotFound
@@ -134,7 +134,7 @@ def results_message(
     for task_id in list(dict.fromkeys(found[1] for found in named))[-MOST_TASKS:]:
         own = {found[2]: result for found, result in named.items() if found[1] == task_id}
         key = message_id or f"results-{task_id}-{digest_of(sorted(own))[:16]}"
-        if _waits(principal, agent, task_id, own) or turns.sent_before(principal, agent, key):
+        if _waits(principal, agent, task_id, own) or was_sent(principal.sender, agent, key):
             data = [{"callId": call, "result": result} for call, result in own.items()]
             return {
                 "messageId": key,

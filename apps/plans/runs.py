@@ -28,6 +28,7 @@ from apps.engine.accept import ExtraWrites, Receipt
 from apps.engine.assignment import Assignment, ReleaseSlot
 from apps.engine.delegation import check_depth, principal_of
 from apps.engine.finish import Ongoing
+from apps.engine.repeats import was_sent
 from apps.engine.send import accept_and_publish
 from apps.plans import graphs, jobs, registry
 from apps.plans.definitions import OWN_INPUTS, PlanDefinition, StepDefinition, properties_of, with_defaults
@@ -36,9 +37,8 @@ from apps.plans.jobs import enqueue_tick
 from apps.plans.models import PlanRun, StartKey, Step
 from apps.record import lookup
 from apps.record.content import blobs, json_schema, strict_json
-from apps.record.errors import InvalidParams, UnsupportedOperation
+from apps.record.errors import InvalidParams, KeyUsed, UnsupportedOperation
 from apps.record.events import JSON
-from apps.record.execution import Accepted
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Message, Task, TaskState
 from db import sql
@@ -70,22 +70,23 @@ def start_run(
     """
     words = [{"text": text}] if text else []
     message = {"messageId": key, "role": "ROLE_USER", "parts": [*words, {"data": given}, *files]}
-    if not Accepted.objects.filter(sender=principal.sender, agent=plan, message_id=key).exists():
+    if not was_sent(principal.sender, plan, key):
         _check_start(principal, plan, {"text": text, **given, "files": list(files)})
-    return accept_and_publish(principal, plan, message, claim_key(principal, plan, key), traceparent=traceparent)
+    claim = claim_key(principal, plan, key)
+    return accept_and_publish(principal, plan, message, extra_writes=claim, traceparent=traceparent)
 
 
 def claim_key(principal: Principal, plan: Agent, key: str) -> ExtraWrites:
     """Ties the key to this plan in the transaction that accepts its start.
 
     A messageId is unique per agent, but a key is unique for all plans. A concurrent caller with the same key waits, and
-    gets InvalidParams for another plan.
+    gets KeyUsed for another plan.
     """
 
     def claim(log: Ledger, task: uuid.UUID) -> None:
         claimed, _ = StartKey.objects.get_or_create(sender=principal.sender, key=key, defaults={"plan": plan})
         if claimed.plan_id != plan.pk:
-            raise InvalidParams("This messageId was used for another plan. Use a new messageId.", "messageId")
+            raise KeyUsed("This {} was used for another plan. Use a new {}.")
 
     return claim
 
@@ -362,7 +363,8 @@ def rerun(principal: Principal, run: PlanRun, from_step: str, *, key: str = "") 
     }
     if earlier.task.context.parent_task is None:
         message["contextId"] = earlier.task.context.context_id
-    return accept_and_publish(principal, agent, message, claim_key(principal, agent, message["messageId"]))
+    claim = claim_key(principal, agent, message["messageId"])
+    return accept_and_publish(principal, agent, message, extra_writes=claim)
 
 
 def visible_runs(principal: Principal) -> QuerySet[Task]:

@@ -19,6 +19,7 @@ from apps.features.queue.messages import QueuedNotFound
 from apps.record.errors import (
     ContentTypeNotSupported,
     ContextNotFound,
+    KeyUsed,
     Kind,
     Refusal,
     TaskFinished,
@@ -35,6 +36,7 @@ from apps.record.models import Context
 log = logging.getLogger("parley.api")
 
 MEDIA_TYPE = "application/problem+json"
+IDEMPOTENCY_HEADER = "Idempotency-Key"
 JSON = dict[str, Any]
 
 
@@ -150,6 +152,8 @@ def problem(error: Exception) -> Problem:
     own = next((TABLE[base] for base in type(error).__mro__ if base in TABLE), None)
     row = own or TABLE[kind_of(type(error))]
     log_error(log, error, row.status)
+    if isinstance(error, KeyUsed):
+        error = error.named(IDEMPOTENCY_HEADER)
     errors = [{"field": path, "message": sentence} for path, sentence in _violations(error)]
     if isinstance(error, exceptions.ValidationError):
         detail = ": ".join(filter(None, errors[0].values()))

@@ -26,7 +26,8 @@ from apps.doors.mcp.protocol import Call, McpError, invalid
 from apps.doors.mcp.tools import CANCEL_TASK, GET_TASK, Arguments, TaskArgument
 from apps.doors.turns import End, File, Piece, Progress, Text
 from apps.engine import cancel
-from apps.engine.send import Sent, send
+from apps.engine.repeats import Sent
+from apps.engine.send import send
 from apps.record import lookup
 from apps.record.content import json_schema
 from apps.record.errors import InvalidParams, Refusal, TaskNotFound, sentence_of

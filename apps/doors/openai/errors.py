@@ -6,8 +6,9 @@ from django.http import HttpResponse
 
 from apps.a2a.errors import AgentNotFound, problem
 from apps.a2a.http import json_response
+from apps.api.framework.problems import IDEMPOTENCY_HEADER
 from apps.doors.turns import End
-from apps.record.errors import Refusal, violations_of
+from apps.record.errors import KeyUsed, Refusal, violations_of
 from apps.record.events import JSON
 from apps.record.models import TaskState
 
@@ -71,6 +72,8 @@ def _described(error: Exception) -> tuple[int, JSON, dict[str, str]]:
     if isinstance(error, AgentFailed):
         said = {"message": str(error), "type": TYPES[error.status], "param": None, "code": error.code}
         return error.status, said, NO_RETRY
+    if isinstance(error, KeyUsed):
+        error = error.named(IDEMPOTENCY_HEADER)
     refused = problem(error)
     status, code = STATUS.get(type(error), (refused.row.http, refused.row.reason.lower() or None))
     violations = violations_of(error)

@@ -19,7 +19,8 @@ import db
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import cancel
-from apps.engine.send import Sent, send
+from apps.engine.repeats import Sent
+from apps.engine.send import send
 from apps.engine.worker import current_worker
 from apps.record import feed
 from apps.record.content import blobs

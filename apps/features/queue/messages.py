@@ -23,13 +23,14 @@ from apps.agents.models import Agent
 from apps.engine import send
 from apps.engine.questions import asking_slot, asks_approval
 from apps.engine.queue import publish_queue
-from apps.engine.send import Sent
+from apps.engine.repeats import Sent, sent_before
 from apps.features.queue.models import HELD_AFTER, QueuedMessage, QueuedMessageQuerySet
 from apps.record.content import blobs
 from apps.record.errors import (
     ContentTypeNotSupported,
     ContextNotFound,
     InvalidParams,
+    KeyUsed,
     NotAccepting,
     Refusal,
     TaskFinished,
@@ -105,7 +106,7 @@ def enqueue(
     """Queue a message (checked A2A parts, references) under a key; False if the key was queued or sent before.
 
     An answer is sent when the agent asks, but decides about no tool call. `most`: how many may wait.
-    Raises QueueFull, InvalidParams for a key that was used for another message, ContextNotFound, ReadOnlySession; then
+    Raises QueueFull, KeyUsed, ContextNotFound, ReadOnlySession; then
     nothing was stored.
     """
     if principal.user_id is None:
@@ -117,9 +118,9 @@ def enqueue(
             raise ContextNotFound
         if (same := QueuedMessage.everything.filter(context=context, message_id=key).first()) is not None:
             if same.message != stored:
-                raise InvalidParams("This messageId was used for another message. Use a new messageId.", "messageId")
+                raise KeyUsed
             return False
-        if _is_recorded(context, key):
+        if sent_before(principal, context, {**stored, "messageId": key}):
             return False
         _check_room(context, most)
         whose = {"owner_id": principal.user_id, "api_key": principal.key[:MAX_LANE], "is_answer": is_answer}

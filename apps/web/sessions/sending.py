@@ -27,15 +27,16 @@ from apps.accounts.principals import Principal
 from apps.agents.intake import intake_of
 from apps.agents.models import Agent
 from apps.engine.cancel import cancel_for
-from apps.engine.questions import answer_of, asking_slot, asks_approval
+from apps.engine.questions import answer_of, answered_slot, asking_slot, asks_approval
 from apps.engine.queue import publish_queue
-from apps.engine.send import NoAnswer, Sent, send
+from apps.engine.repeats import Sent, sent_before
+from apps.engine.send import NoAnswer, send
 from apps.features.queue import messages
 from apps.features.queue.models import QueuedMessage
 from apps.features.sessions import commands
 from apps.features.uploads import resumable
 from apps.record import lineage
-from apps.record.content import blobs, parts
+from apps.record.content import parts
 from apps.record.content.parts import safe_file_name, words_of
 from apps.record.errors import (
     AlreadyAnswered,
@@ -146,7 +147,8 @@ async def send_message(request: HttpRequest, principal: Principal, session: uuid
         if "asked" in request.POST:
             raise NotYourTask
         task = None  # what another person began goes on without this message
-    agent, slot = (task.agent, task.slot) if task else (context.agent, None)
+    slot = await db.run(answered_slot, task, message_id(request)) if task else None
+    agent = task.agent if task else context.agent
     message = await composed_message(request, principal, agent, slot)
     asking = await db.run(asking_slot, slot) if slot and "child" in slot else slot
     if asks_approval(asking) and answer_of(message).get(DECISION) == APPROVE:
@@ -185,8 +187,8 @@ async def _send_once(
     principal: Principal, context: Context, task: Task | None, message: JSON, asked: int | None = None
 ) -> Sent:
     """Send a message unless an earlier try succeeded. If its task has ended, the session's agent gets it."""
-    if (index := await db.run(_recorded_at, context, message)) is not None:
-        return Sent(context.pk, index, repeated=True)
+    if (earlier := await db.run(sent_before, principal, context, message)) is not None:
+        return earlier
     message = {**message, "contextId": context.name_for(principal)}
     if task is not None:
         await db.run(_check_usable, principal, task.agent)
@@ -269,21 +271,6 @@ def _opening_parts(context: Context, task: str) -> list[JSON]:
     if said is None:
         raise TaskNotFound
     return list(said.parts)
-
-
-def _recorded_at(context: Context, message: JSON) -> int | None:
-    """The index if an earlier try succeeded. Raises InvalidParams if that had other words.
-
-    Compares only words: an answer is read by its question, which may be gone by the second try.
-    """
-    sent = Message.objects.filter(context=context, message_id=message["messageId"], role=Message.Role.USER).first()
-    if sent is not None and _text_parts(sent.parts) != _text_parts(blobs.store_large(message["parts"])):
-        raise InvalidParams("This message was already sent with a different text. Reload the page to see it.", "text")
-    return sent.index if sent else None
-
-
-def _text_parts(parts: Iterable[JSON]) -> list[JSON]:
-    return [part for part in parts if "text" in part or part.get("stored", {}).get("kind") == "text"]
 
 
 def _created(sent: Sent) -> HttpResponse:
