@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Self, cast
 
 from django.conf import settings
@@ -17,7 +18,8 @@ from apps.a2a.errors import JSON, PushNotificationNotSupported
 from apps.a2a.protojson import Base64, Integer, Line, Lines, ProtoMessage, RequiredLine, Struct, Text, Url, Value
 from apps.agents.models import Agent
 from apps.features.sessions import commands
-from apps.record.errors import ContentTypeNotSupported
+from apps.record.content.composing import check_visible
+from apps.record.errors import ContentTypeNotSupported, InvalidFields
 from apps.record.events import Feedback
 from apps.record.models import TaskState
 
@@ -82,10 +84,11 @@ class Message(ProtoMessage):
     reference_task_ids: Lines | None = None
 
     def stored(self) -> JSON:
-        """The stored form, without empty fields."""
+        """The stored form, without empty fields. Raises InvalidParams for text that shows nothing."""
         parts = [
             {name: value for name, value in part.given().items() if value or name in PART_KINDS} for part in self.parts
         ]
+        check_visible(parts)
         return {name: value for name, value in (self.given() | {"parts": parts}).items() if value}
 
 
@@ -156,6 +159,19 @@ def check_modes(agent: Agent, parts: list[JSON], accepted: list[str]) -> None:
     if modes and all(MEDIA_RANGE.fullmatch(mode) for mode in modes) and not agent.makes_any_of(modes):
         made = ", ".join(agent.output_modes)
         raise ContentTypeNotSupported(f"The agent makes none of the acceptedOutputModes. It makes {made}.")
+
+
+def checked_message(agent: Agent, fields: JSON, named: Callable[[str], str] = str) -> JSON:
+    """A client's message in the stored form, for other protocols: `named` gives their names of A2A's fields.
+
+    Raises InvalidParams, ContentTypeNotSupported.
+    """
+    try:
+        stored = SendMessageRequest.read({"message": {"role": "ROLE_USER", **fields}}, agent).message.stored()
+    except InvalidFields as refused:
+        raise InvalidFields([(named(path), sentence) for path, sentence in refused.violations]) from None
+    check_modes(agent, stored["parts"], [])
+    return stored
 
 
 class TaskRequest(Request):

@@ -44,6 +44,7 @@ from apps.features.uploads import resumable
 from apps.limits import current as limits
 from apps.record import lineage, lookup
 from apps.record.content import parts
+from apps.record.content.composing import compose, parts_of
 from apps.record.content.parts import words_of
 from apps.record.errors import ContentTypeNotSupported, ContextNotFound, Refusal, TaskNotFound
 from apps.record.events import EventType
@@ -120,14 +121,8 @@ def parts_field() -> serializers.BaseSerializer[Any]:
 
 
 def read_parts(body: JSON) -> list[JSON]:
-    """From `text`, `parts` or both. Raises ValidationError if there are none."""
-    words = [{"text": body["text"]}] if body.get("text", "").strip() else []
-    parts = [*words, *body.get("parts", [])]
-    if not parts:
-        raise ValidationError({"text": ["Send text or parts."]})
-    if len(parts) > settings.MAX_PARTS:
-        raise ValidationError({"parts": [f"At most {settings.MAX_PARTS}, with the text."]})
-    return parts
+    """From `text`, `parts` or both. Raises InvalidParams."""
+    return parts_of(body.get("text", ""), body.get("parts", []))
 
 
 class Content(Body):  # a docstring would be in the schema
@@ -197,9 +192,8 @@ class Messages(Endpoint):
         """
         asked, key = await db.run(self.body, NewMessage), self.idempotency_key
         await db.run(quotas.count_act, self.principal)
-        message = {"messageId": key, "parts": read_parts(asked)}
-        optional = {"referenceTaskIds": asked.get("references"), "metadata": asked.get("metadata")}
-        message |= {name: value for name, value in optional.items() if value}
+        more = {"references": asked.get("references", ()), "metadata": asked.get("metadata")}
+        message = compose(read_parts(asked), key=key, **more)
         outgoing = await db.run(address_message, self.principal, session, message, asked.get("task"))
         told = await send_message(self, outgoing, wait=asked["wait"])
         return Response(told, status=200 if told["answer"] or asked["wait"] else 202)
@@ -280,12 +274,10 @@ class Queue(Endpoint):
         asked, key = self.body(Queueing), self.idempotency_key
         quotas.count_act(self.principal)
         context = find_session(self.principal, session)
-        message: JSON = {"parts": read_parts(asked)}
-        if asked.get("references"):
-            message["referenceTaskIds"] = asked["references"]
+        message = compose(read_parts(asked), key=key, references=asked.get("references", ()))
         check_may_use(self.principal, context.agent)
         check_media_types(context.agent, message["parts"])
-        messages.enqueue(self.principal, context, key, message)
+        messages.enqueue(self.principal, context, message)
         publish_queue(context.pk)
         return Response(queue_json(context), status=201)
 
@@ -392,13 +384,13 @@ def find_own_session(principal: Principal, session: uuid.UUID) -> Context:
 def address_message(
     principal: Principal, session: uuid.UUID, message: JSON, task: uuid.UUID | None = None
 ) -> OutgoingMessage:
-    """Address a message (parts, messageId) to the session's agent, its open task or its open question.
+    """Address a message (see `composing`) to the session's agent, its open task or its open question.
 
     Raises ContextNotFound, TaskNotFound, Conflict, UnsupportedOperation, ContentTypeNotSupported.
     """
     context = find_session(principal, session)
     check_may_write(principal, context)
-    said: JSON = {"role": "ROLE_USER", **message, "contextId": context.name_for(principal)}
+    said = {**message, "contextId": context.name_for(principal)}
     agent = context.agent
     if task is not None:
         found = _find_task(context, task)

@@ -46,6 +46,7 @@ from apps.features.search.models import SearchEntry
 from apps.features.search.queries import PageCursor, SearchResult
 from apps.features.sessions import commands, deletion, families, marks
 from apps.record import lineage, projection, sync, wire
+from apps.record.content.composing import compose
 from apps.record.content.rendering import title_of
 from apps.record.errors import ContextNotFound, InvalidFields
 from apps.record.models import MAX_TITLE, Artifact, Context, Message, Task
@@ -211,7 +212,7 @@ class Sessions(Endpoint):
             await db.run(quotas.count_act, self.principal)
         begun = await db.run(_create, self.principal, asked, key, parts)
         if parts:
-            message = {"messageId": key, "parts": parts}
+            message = compose(parts, key=key)
             outgoing = await db.run(messages.address_message, self.principal, begun.context.pk, message)
             told = await messages.send_message(self, outgoing, wait=asked["wait"])
         else:

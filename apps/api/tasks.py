@@ -29,7 +29,6 @@ from apps.api.messages import (
     address_message,
     find_session,
     parts_field,
-    read_parts,
     send_message,
 )
 from apps.api.shapes import JSON, SentShape, TaskShape, optional_timestamp, task_json
@@ -41,6 +40,7 @@ from apps.features.sessions import commands
 from apps.plans.person import waiting_for
 from apps.record import lineage, lookup, wire
 from apps.record.content import json_schema
+from apps.record.content.composing import compose, parts_of
 from apps.record.errors import TaskNotFound
 from apps.record.execution import Run
 from apps.record.models import INTERRUPTED_STATES, Artifact, Context, Task, TaskQuerySet, TaskState
@@ -272,8 +272,8 @@ def address_answer(principal: Principal, task: uuid.UUID, given: JSON, key: str)
     if asking.state not in INTERRUPTED_STATES and not was_sent(principal.sender, asking.agent, key):
         raise Conflict(f"The task is {asking.state} and asks nothing. Send a message to its session instead.")
     data = [{"data": json_schema.answer_data(slot, given["data"])}] if "data" in given else []
-    said = {"text": given.get("text", ""), "parts": [*given.get("parts", []), *data]}
-    outgoing = address_message(principal, asking.context_id, {"parts": read_parts(said), "messageId": key}, asking.pk)
+    said = compose(parts_of(given.get("text", ""), [*given.get("parts", []), *data]), key=key)
+    outgoing = address_message(principal, asking.context_id, said, asking.pk)
     return replace(outgoing, question_index=asking.status_event if asking.state in INTERRUPTED_STATES else None)
 
 

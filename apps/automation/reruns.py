@@ -22,6 +22,7 @@ from apps.features.queue.models import QueuedMessage
 from apps.features.sessions.commands import create_session
 from apps.record import lineage, lookup
 from apps.record.content import blobs
+from apps.record.content.composing import compose
 from apps.record.content.parts import is_file, words_of
 from apps.record.errors import ContentTypeNotSupported, ContextNotFound, UnsupportedOperation
 from apps.record.events import JSON
@@ -150,8 +151,8 @@ def start(
     answers = set(Run.objects.filter(message__in=said, slot__isnull=False).values_list("message_id", flat=True))
     with write_transaction():
         for row in said:
-            key = _key(made, row)
-            enqueue(principal, made, key, {"parts": row.parts}, is_answer=row.pk in answers, most=MOST_MESSAGES)
+            message = compose(row.parts, key=_key(made, row))
+            enqueue(principal, made, message, is_answer=row.pk in answers, most=MOST_MESSAGES)
     publish_queue(made.pk)
     return made, not created.repeated
 

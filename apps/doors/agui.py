@@ -26,7 +26,7 @@ import db
 from apps.a2a import http
 from apps.a2a.errors import MethodNotAllowed, problem
 from apps.a2a.protojson import invalid_fields
-from apps.a2a.requests import SendMessageRequest, check_modes
+from apps.a2a.requests import checked_message
 from apps.accounts.principals import WRITE, Principal
 from apps.agents.models import Agent
 from apps.doors import turns
@@ -39,7 +39,7 @@ from apps.engine.repeats import Sent, sent_before
 from apps.engine.send import send
 from apps.limits import current as limits
 from apps.record import lookup, wire
-from apps.record.errors import InvalidFields, InvalidParams, TaskNotCancelable, check_allowed
+from apps.record.errors import InvalidParams, TaskNotCancelable, check_allowed
 from apps.record.events import JSON
 from apps.record.models import TaskState
 
@@ -168,13 +168,9 @@ def _message(principal: Principal, agent: Agent, asked: types.RunAgentInput, wis
     told |= {"forwardedProps": asked.forwarded_props}
     given, prompts = {name: value for name, value in told.items() if value}, _instructions(asked)
     metadata = wished | ({"agui": given} if given else {}) | ({"instructions": prompts} if prompts else {})
-    said: JSON = {"messageId": asked.run_id, "contextId": asked.thread_id, "role": "ROLE_USER"}
+    said: JSON = {"messageId": asked.run_id, "contextId": asked.thread_id}
     said |= {"metadata": metadata} if metadata else {}
-    try:
-        message = SendMessageRequest.read({"message": said | _said(principal, agent, asked)}, agent).message.stored()
-    except InvalidFields as refused:
-        raise InvalidFields([(_agui_name(path), sentence) for path, sentence in refused.violations]) from None
-    check_modes(agent, message["parts"], [])
+    message = checked_message(agent, said | _said(principal, agent, asked), _agui_name)
     return message | {"messageId": run_key(asked)}
 
 

@@ -25,7 +25,6 @@ from apps.limits import current as limits
 from apps.limits.current import LimitExceeded
 from apps.record import ledger, lookup, notifications, runs
 from apps.record.content import blobs
-from apps.record.content.parts import is_invisible
 from apps.record.content.rendering import title_of
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import (
@@ -128,12 +127,7 @@ def accept(principal: Principal, agent: Agent, message: JSON, **options: Unpack[
 
 
 def storable(agent: Agent, message: JSON) -> JSON:
-    """A user's message as it is recorded, with large content in files.
-
-    Raises InvalidParams for too much data, and for text that shows nothing.
-    """
-    if is_invisible(message["parts"]):
-        raise InvalidParams("The message has only invisible characters. Write something that can be read.", "text")
+    """A user's message as it is recorded, with large content in files. Raises InvalidParams for too much data."""
     parts = blobs.store_large(message["parts"], settings.MAX_DATA_BYTES)
     return {**payments.storable(agent, message), "parts": parts}
 

@@ -86,7 +86,7 @@ def _recorded(principal: Principal, place: Context | Agent, message_id: str) -> 
     if (answer := accepted.answer) is not None:
         seen = Context.objects.visible_to(principal).filter(pk=answer.context_id)
         return said.filter(context__in=seen, index=answer.index - 1).first()
-    task = lookup.find_task(principal, accepted.task_id) if accepted.task_id else None
+    task = lookup.find_task(principal, accepted.task_id, "context") if accepted.task_id else None
     return said.filter(task=task, message_id=message_id).first() if task else None
 
 

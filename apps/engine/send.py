@@ -51,6 +51,7 @@ from apps.engine.repeats import Sent, find_accepted
 from apps.installation.models import Activity
 from apps.record import feed, ledger, lineage, lookup, projection, wire
 from apps.record.content import blobs
+from apps.record.content.composing import compose
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import KeyUsed, Refusal, TaskNotFound, UnsupportedOperation
 from apps.record.events import JSON, EventType
@@ -488,13 +489,13 @@ def run_again(task: Task, key: uuid.UUID | None = None) -> Receipt:
     if first is None:
         raise UnsupportedOperation("The task has no message to send again.")
     principal = task.owner.principal_in(task.workspace_id) if task.owner else ANONYMOUS
-    message = {
-        "messageId": str(key or uuid.uuid4()),
-        "contextId": task.context.name_for(principal),
-        "role": "ROLE_USER",
-        "parts": first.parts,
-        "referenceTaskIds": [str(task.pk)],
-        **{name: kept for name in ("metadata", "extensions") if (kept := getattr(first, name))},
-    }
+    message = compose(
+        first.parts,
+        key=key,
+        context=task.context.name_for(principal),
+        references=[task.pk],
+        metadata=first.metadata,
+        extensions=first.extensions,
+    )
     sender = principal.sender or (f"call:{key.hex}" if key else "")
     return accept_and_publish(principal, task.agent, message, sender=sender)

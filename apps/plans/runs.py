@@ -37,6 +37,7 @@ from apps.plans.jobs import enqueue_tick
 from apps.plans.models import PlanRun, StartKey, Step
 from apps.record import lookup
 from apps.record.content import blobs, json_schema, strict_json
+from apps.record.content.composing import compose
 from apps.record.errors import InvalidParams, KeyUsed, UnsupportedOperation
 from apps.record.events import JSON
 from apps.record.ledger import Ledger
@@ -69,7 +70,7 @@ def start_run(
     used for something else. Then nothing was stored.
     """
     words = [{"text": text}] if text else []
-    message = {"messageId": key, "role": "ROLE_USER", "parts": [*words, {"data": given}, *files]}
+    message = compose([*words, {"data": given}, *files], key=key)
     if not was_sent(principal.sender, plan, key):
         _check_start(principal, plan, {"text": text, **given, "files": list(files)})
     claim = claim_key(principal, plan, key)
@@ -354,15 +355,13 @@ def rerun(principal: Principal, run: PlanRun, from_step: str, *, key: str = "") 
         check_rerun(plan, earlier, from_step)
     except AgentFailure as failure:
         raise UnsupportedOperation(str(failure)) from None
-    message: JSON = {
-        "messageId": key or str(uuid.uuid4()),
-        "role": "ROLE_USER",
-        "parts": [{"text": f"Run again from “{plan.title_of(from_step)}”."}],
-        "referenceTaskIds": [str(earlier.pk)],
-        "metadata": {RERUN: {"continues": str(earlier.pk), "from": from_step}},
-    }
-    if earlier.task.context.parent_task is None:
-        message["contextId"] = earlier.task.context.context_id
+    message = compose(
+        [{"text": f"Run again from “{plan.title_of(from_step)}”."}],
+        key=key,
+        context=earlier.task.context.context_id if earlier.task.context.parent_task is None else "",
+        references=[earlier.pk],
+        metadata={RERUN: {"continues": str(earlier.pk), "from": from_step}},
+    )
     claim = claim_key(principal, agent, message["messageId"])
     return accept_and_publish(principal, agent, message, extra_writes=claim)
 

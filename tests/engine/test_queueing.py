@@ -19,6 +19,7 @@ from apps.features.queue.models import QueuedMessage
 from apps.features.sessions import deletion
 from apps.record import projection
 from apps.record.content import blobs
+from apps.record.content.composing import compose
 from apps.record.errors import InvalidParams
 from apps.record.execution import Run
 from apps.record.models import Blob, Context, Message, Task
@@ -175,7 +176,7 @@ async def test_a_sender_that_dies_before_it_has_sent_is_replaced_when_its_claim_
 async def test_a_message_that_a_key_queued_counts_for_the_key(ada, working):
     context = await Context.objects.select_related("agent").aget(pk=working.task.context_id)
     key = await db.run(lambda: ApiKey.issue(ada, "one")[0])
-    await db.run(lambda: messages.enqueue(key.principal, context, "a key", text("second")))
+    await db.run(lambda: messages.enqueue(key.principal, context, compose([{"text": "second"}], key="a key")))
     await db.run(end, working, Completed("done"))
     assert await messages.send_due(context.pk) == 1
     sent = await Run.objects.exclude(pk=working.lease.run_id).aget()

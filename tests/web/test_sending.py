@@ -126,12 +126,6 @@ class TestASession:
         assert answers[0] == answers[1]
         assert Task.objects.count() == 2
 
-    def test_the_id_of_a_message_cannot_be_used_for_other_words(self, ada_browser, finished):
-        said, address = form("one thing"), f"/sessions/{finished.context}/messages"
-        assert ada_browser.post(address, said).status_code == 201
-        assert ada_browser.post(address, said | {"text": "another"}).status_code == 422
-        assert Task.objects.count() == 2
-
     def test_an_agent_one_may_no_longer_use_takes_nothing_more(self, say, ada_browser, ada, echo):
         receipt = telling.begun(ada, echo)
         echo.access = "groups"

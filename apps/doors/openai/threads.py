@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile
 
+from apps.a2a.requests import checked_message
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.doors.clients import json_or_text, results_message
-from apps.doors.openai.requests import Content, Message, checked_message, parts_of, spoken, user_message
+from apps.doors.openai.requests import Content, Message, named, parts_of, spoken, user_message
 from apps.engine import accept, activity
 from apps.record import ledger, lineage, lookup
 from apps.record.content import blobs
@@ -59,7 +60,7 @@ def answer_of(principal: Principal, agent: Agent, messages: Sequence[Message], s
         return None
     answer["parts"] += parts_of([one for one in said if not one.is_result])
     place = {"contextId": session} if session else {}
-    return checked_message(agent, {**answer, **place, **metadata_of(messages, told)})
+    return checked_message(agent, {**answer, **place, **metadata_of(messages, told)}, named)
 
 
 def _in_words(result: Message, messages: Sequence[Message]) -> Message:

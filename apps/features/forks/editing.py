@@ -20,6 +20,7 @@ from apps.features.forks import branches, forking
 from apps.features.forks.forking import RunningPolicy
 from apps.record import ledger, lineage
 from apps.record.content import blobs
+from apps.record.content.composing import compose
 from apps.record.content.parts import is_file
 from apps.record.content.rendering import title_of
 from apps.record.errors import (
@@ -250,9 +251,8 @@ def _message(row: Message, parts: list[JSON], child: Context, key: str, *, same_
     if row.task and row.task.first_event < row.index:  # the fork does not include the task
         references = [str(row.task_id), *(one for one in references if one != str(row.task_id))]
     metadata = row.metadata if same_agent else {name: row.metadata[name] for name in row.metadata if name != "skillId"}
-    named = {"referenceTaskIds": references, "metadata": metadata, "extensions": row.extensions}
-    said = {"messageId": key, "contextId": child.context_id, "role": "ROLE_USER", "parts": parts}
-    return said | {name: value for name, value in named.items() if value}
+    kept: JSON = {"references": references, "metadata": metadata, "extensions": row.extensions}
+    return compose(parts, key=key, context=child.context_id, **kept)
 
 
 def _question(row: Message) -> Question | None:

@@ -26,6 +26,7 @@ from apps.engine.queue import publish_queue
 from apps.engine.repeats import Sent, sent_before
 from apps.features.queue.models import HELD_AFTER, QueuedMessage, QueuedMessageQuerySet
 from apps.record.content import blobs
+from apps.record.content.composing import compose
 from apps.record.errors import (
     ContentTypeNotSupported,
     ContextNotFound,
@@ -90,20 +91,19 @@ class ClaimedMessage:
 
     @property
     def message(self) -> JSON:
-        ids = {"messageId": self.row.message_id, "contextId": self.context.name_for(self.principal)}
-        return {**ids, "role": "ROLE_USER", **self.row.message} | ({"taskId": str(self.task.pk)} if self.task else {})
+        task, context = self.task.pk if self.task else None, self.context.name_for(self.principal)
+        return {**compose((), key=self.row.message_id, context=context, task=task), **self.row.message}
 
 
 def enqueue(
     principal: Principal,
     context: Context,
-    key: str,
     message: JSON,
     *,
     is_answer: bool = False,
     most: int = MAX_QUEUED,
 ) -> bool:
-    """Queue a message (checked A2A parts, references) under a key; False if the key was queued or sent before.
+    """Queue a message (see `composing`) for the session; False if it was queued or sent before.
 
     An answer is sent when the agent asks, but decides about no tool call. `most`: how many may wait.
     Raises QueueFull, KeyUsed, ContextNotFound, ReadOnlySession; then
@@ -112,7 +112,9 @@ def enqueue(
     if principal.user_id is None:
         raise ContextNotFound
     check_may_write(principal, context)
-    stored = {**message, "parts": blobs.store_large(message["parts"])}
+    stored = {name: value for name, value in message.items() if name not in ("messageId", "role")}
+    stored |= {"parts": blobs.store_large(message["parts"])}
+    key = message["messageId"]
     with write_transaction():
         if (now := _lock_context(context.pk)) is None or now.deleted_at:
             raise ContextNotFound
@@ -120,7 +122,7 @@ def enqueue(
             if same.message != stored:
                 raise KeyUsed
             return False
-        if sent_before(principal, context, {**stored, "messageId": key}):
+        if sent_before(principal, context, message):
             return False
         _check_room(context, most)
         whose = {"owner_id": principal.user_id, "api_key": principal.key[:MAX_LANE], "is_answer": is_answer}

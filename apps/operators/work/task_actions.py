@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,9 +21,9 @@ from apps.engine.claim import give_back
 from apps.engine.delegation import principal_of
 from apps.engine.send import accept_and_publish, run_again
 from apps.operators.bulk import Doing, RowAction, Skipped, register
+from apps.record.content.composing import compose, parts_of
 from apps.record.content.rendering import summarize_parts
 from apps.record.errors import InvalidParams
-from apps.record.events import JSON
 from apps.record.execution import Run
 from apps.record.models import Task, TaskState
 from apps.web import questions
@@ -158,16 +157,8 @@ class AnswerForm(BaseDialogForm):
     def send(self) -> str:
         """Send the answer for the task's owner; returns a sentence. Raises Refusal."""
         assert self.task is not None
-        words = self.cleaned_data.get("words")
-        parts: list[JSON] = [{"text": words}] if words else []
-        parts += [{"data": self.answer}] if self.answer is not None else []
-        message: JSON = {
-            "messageId": str(uuid.uuid4()),
-            "taskId": str(self.task.pk),
-            "role": "ROLE_USER",
-            "parts": parts,
-        }
-        message["metadata"] = {"answeredBy": "operator"}
+        parts = parts_of(self.cleaned_data.get("words", ""), data=self.answer)
+        message = compose(parts, task=self.task.pk, metadata={"answeredBy": "operator"})
         accept_and_publish(principal_of(self.task), self.task.agent, message, question_index=self.cleaned_data["asked"])
         return "Answered."
 

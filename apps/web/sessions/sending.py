@@ -37,6 +37,7 @@ from apps.features.sessions import commands
 from apps.features.uploads import resumable
 from apps.record import lineage
 from apps.record.content import parts
+from apps.record.content.composing import compose, parts_of
 from apps.record.content.parts import safe_file_name, words_of
 from apps.record.errors import (
     AlreadyAnswered,
@@ -44,6 +45,7 @@ from apps.record.errors import (
     ContentTypeNotSupported,
     ContextNotFound,
     InvalidParams,
+    KeyUsed,
     LimitReached,
     Refusal,
     StorageFull,
@@ -104,6 +106,9 @@ def json_action[**P](view: Action[P]) -> View[P]:
             if refusal := role_refusal(principal, request.resolver_match):
                 return refusal_response(refusal, HTTPStatus.FORBIDDEN)
             return await view(request, principal, *args, **kwargs)
+        except KeyUsed:
+            sentence = "This was already sent with other content. Reload the page to see it."
+            return refusal_response(sentence, HTTPStatus.UNPROCESSABLE_ENTITY, "text")
         except Refusal as refused:
             status = REFUSAL_STATUS.get(type(refused), HTTPStatus.UNPROCESSABLE_ENTITY)
             return refusal_response(str(refused), status, getattr(refused, "field", ""))
@@ -203,8 +208,7 @@ async def retry_task(request: HttpRequest, principal: Principal, session: uuid.U
     """Send a task's first message again, as a new one."""
     context = await db.run(_context, principal, session)
     parts = await db.run(_opening_parts, context, request.POST.get("task", ""))
-    message = {"messageId": message_id(request), "role": "ROLE_USER", "parts": parts}
-    return _created(await _send_once(principal, context, None, message))
+    return _created(await _send_once(principal, context, None, compose(parts, key=message_id(request))))
 
 
 @json_action
@@ -289,23 +293,14 @@ def message_from_form(
     `uploaded`: parts made before. Raises errors.Refusal with a sentence about what to change.
     """
     fields = questions.fields_of(slot) if "answers" in request.POST else []
-    words = request.POST.get("text", "").replace("\x00", "").strip()
-    parts: list[JSON] = [{"text": words}] if words else []
-    if (answer := questions.answer_data(slot, fields, dict(request.POST.lists()))) is not None:
-        parts.append({"data": answer})
+    answer = questions.answer_data(slot, fields, dict(request.POST.lists()))
     sample = questions.chosen_sample(fields, request.POST.get("sample", ""))
     asked = [field for field in fields if sample is None or field is not sample.field]
-    parts += [_file_part(upload, agent) for upload in _uploads(request.FILES, asked)]
-    if sample is not None:
-        parts.append(_file_part(SimpleUploadedFile(sample.name, sample.content), agent))
-    parts += uploaded
-    if not parts:
-        raise InvalidParams("There is nothing to send yet. Write a message or choose a file.", "text")
-    if len(parts) > settings.MAX_PARTS:
-        raise InvalidParams(f"Send at most {settings.MAX_PARTS - 1} files at once.", "files")
-    message = {"messageId": message_id(request), "role": "ROLE_USER", "parts": parts}
-    references = request.POST.getlist("reference")[:MOST_REFERENCES]
-    return {**message, "referenceTaskIds": references} if references else message
+    files = _uploads(request.FILES, asked)
+    files += [SimpleUploadedFile(sample.name, sample.content)] if sample is not None else []
+    words = request.POST.get("text", "").replace("\x00", "").strip()
+    said = parts_of(words, [*(_file_part(file, agent) for file in files), *uploaded], answer)
+    return compose(said, key=message_id(request), references=request.POST.getlist("reference")[:MOST_REFERENCES])
 
 
 def uploaded_files(principal: Principal, agent: Agent, keys: Iterable[str]) -> list[JSON]:
@@ -419,8 +414,7 @@ async def queue_message(request: HttpRequest, principal: Principal, session: uui
     refuse_too_large(request)
     context = await db.run(_open_context, principal, session)
     said = await composed_message(request, principal, context.agent)
-    message = {name: said[name] for name in said if name not in ("messageId", "role")}
-    await db.run(messages.enqueue, principal, context, said["messageId"], message)
+    await db.run(messages.enqueue, principal, context, said)
     publish_queue(context.pk)
     return JsonResponse({"queued": said["messageId"]}, status=HTTPStatus.CREATED)
 
