@@ -18,7 +18,7 @@ from apps.a2a.errors import JSON, PushNotificationNotSupported
 from apps.a2a.protojson import Base64, Integer, Line, Lines, ProtoMessage, RequiredLine, Struct, Text, Url, Value
 from apps.agents.models import Agent
 from apps.features.sessions import commands
-from apps.record.content.composing import check_visible
+from apps.record.content.composing import check_taken, check_visible
 from apps.record.errors import ContentTypeNotSupported, InvalidFields
 from apps.record.events import Feedback
 from apps.record.models import TaskState
@@ -152,9 +152,7 @@ def check_modes(agent: Agent, parts: list[JSON], accepted: list[str]) -> None:
 
     A client that accepts something other than a media type, such as `text`, accepts anything.
     """
-    if refused := agent.refused_type(parts):
-        taken = ", ".join(agent.input_modes)
-        raise ContentTypeNotSupported(f"The agent does not take {refused}. It takes {taken}.")
+    check_taken(agent, parts)
     modes = [mode.partition(";")[0].strip().lower() for mode in accepted]
     if modes and all(MEDIA_RANGE.fullmatch(mode) for mode in modes) and not agent.makes_any_of(modes):
         made = ", ".join(agent.output_modes)

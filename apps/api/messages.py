@@ -44,9 +44,9 @@ from apps.features.uploads import resumable
 from apps.limits import current as limits
 from apps.record import lineage, lookup
 from apps.record.content import parts
-from apps.record.content.composing import compose, parts_of
+from apps.record.content.composing import check_taken, compose, parts_of
 from apps.record.content.parts import words_of
-from apps.record.errors import ContentTypeNotSupported, ContextNotFound, Refusal, TaskNotFound
+from apps.record.errors import ContextNotFound, Refusal, TaskNotFound
 from apps.record.events import EventType
 from apps.record.lineage import artifact_versions
 from apps.record.lookup import NotYourSession, check_may_use, check_may_write, restored
@@ -276,7 +276,7 @@ class Queue(Endpoint):
         context = find_session(self.principal, session)
         message = compose(read_parts(asked), key=key, references=asked.get("references", ()))
         check_may_use(self.principal, context.agent)
-        check_media_types(context.agent, message["parts"])
+        check_taken(context.agent, message["parts"])
         messages.enqueue(self.principal, context, message)
         publish_queue(context.pk)
         return Response(queue_json(context), status=201)
@@ -399,7 +399,7 @@ def address_message(
     if switched.exists() and (earlier := repeats.sent_before(principal, context, said)):  # otherwise the agent knows it
         return OutgoingMessage(agent, said, earlier)
     check_may_use(principal, agent)
-    check_media_types(agent, said["parts"])
+    check_taken(agent, said["parts"])
     is_addressed = task is not None or "referenceTaskIds" in message
     asking = None if is_addressed else lookup.find_asking(principal, agent, context)
     if asking is None:
@@ -419,12 +419,6 @@ def _find_task(context: Context, task: uuid.UUID) -> Task:
             "The task belongs to the session that this one was forked from. Send the message without `task`."
         )
     return found
-
-
-def check_media_types(agent: Agent, parts: list[JSON]) -> None:
-    """Raises ContentTypeNotSupported."""
-    if refused := agent.refused_type(parts):
-        raise ContentTypeNotSupported(agent.refusal_of(refused))
 
 
 async def send_message(endpoint: Endpoint, outgoing: OutgoingMessage, *, wait: bool) -> JSON:

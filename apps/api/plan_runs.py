@@ -25,7 +25,7 @@ from apps.api.framework.problems import Conflict, NotFound
 from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, Struct, page_of
 from apps.api.framework.views import Endpoint
-from apps.api.messages import MAX_TEXT, check_media_types, parts_field
+from apps.api.messages import MAX_TEXT, parts_field
 from apps.api.plans import find_plan, picture
 from apps.api.shapes import JSON, TaskShape, artifact_key, optional_timestamp, parts_json, question_json, timestamp
 from apps.api.tasks import find_task, tasks_json
@@ -38,6 +38,7 @@ from apps.plans.graphs import plan_at
 from apps.plans.models import PlanRun, Step
 from apps.plans.pictures import gantt_svg, graph_svg
 from apps.plans.progress import Progress, run_gantt, run_graph, shown_task, waiting_reasons
+from apps.record.content.composing import check_taken
 from apps.record.content.parts import words_of
 from apps.record.errors import InvalidFields
 from apps.record.models import Artifact, Task, TaskState
@@ -387,7 +388,7 @@ def _start(principal: Principal, asked: JSON, key: str, traceparent: str) -> Rec
     plan, files = find_plan(principal, asked["plan"]), asked.get("files", [])
     if others := [(f"files[{place}]", NO_FILE) for place, part in enumerate(files) if not is_file(part)]:
         raise InvalidFields(others)
-    check_media_types(plan, files)
+    check_taken(plan, files)
     known: JSON = {"text": asked.get("text", ""), "files": files, "traceparent": traceparent}
     try:
         return runs.start_run(principal, plan, asked.get("inputs", {}), key=key, **known)

@@ -46,7 +46,7 @@ from apps.features.search.models import SearchEntry
 from apps.features.search.queries import PageCursor, SearchResult
 from apps.features.sessions import commands, deletion, families, marks
 from apps.record import lineage, projection, sync, wire
-from apps.record.content.composing import compose
+from apps.record.content.composing import check_taken, compose
 from apps.record.content.rendering import title_of
 from apps.record.errors import ContextNotFound, InvalidFields
 from apps.record.models import MAX_TITLE, Artifact, Context, Message, Task
@@ -242,7 +242,7 @@ def _filtered(principal: Principal, asked: JSON) -> QuerySet[Context]:
 def _create(principal: Principal, asked: JSON, key: str, parts: list[JSON]) -> commands.CreatedSession:
     """Raises InvalidFields, UnsupportedOperation, ContentTypeNotSupported."""
     agent = usable_agent(principal, asked["agent"])
-    messages.check_media_types(agent, parts)
+    check_taken(agent, parts)
     title = asked["title"] or (title_of({"parts": parts}) if parts else "")
     known: JSON = {"title": title, "context_id": asked["context_id"], "options": asked.get("options")}
     return commands.create_session(principal, agent, key=key, **known)

@@ -27,9 +27,9 @@ from apps.automation import schedules
 from apps.automation.models import Schedule, ScheduledRun
 from apps.plans import registry
 from apps.record.content import strict_json
+from apps.record.content.schema_forms import Field, answer_from
 from apps.record.errors import InvalidFields, InvalidParams, Refusal
 from apps.web.plans import InputForm
-from apps.web.questions import Field, answer_from
 from apps.web.roles import refuse
 from apps.web.shell import as_reader, page, principal_of, reader_view, zone_of
 from db import sql

@@ -20,11 +20,10 @@ from apps.features.forks import branches, forking
 from apps.features.forks.forking import RunningPolicy
 from apps.record import ledger, lineage
 from apps.record.content import blobs
-from apps.record.content.composing import compose
+from apps.record.content.composing import check_taken, compose
 from apps.record.content.parts import is_file
 from apps.record.content.rendering import title_of
 from apps.record.errors import (
-    ContentTypeNotSupported,
     KeyUsed,
     MessageNotFound,
     UnsupportedOperation,
@@ -229,8 +228,7 @@ def _fork_before(
 ) -> _NewFork:
     before = _addressed_agent(context, row)
     receiver = agent or before
-    if refused := receiver.refused_type(parts):
-        raise ContentTypeNotSupported(receiver.refusal_of(refused))
+    check_taken(receiver, parts)
     # Read this before forking, which may cancel the task and erase its memory.
     question = _question(row) if receiver == before else None
     _check_key(principal, context, key)

@@ -26,9 +26,8 @@ from apps.engine.queue import publish_queue
 from apps.engine.repeats import Sent, sent_before
 from apps.features.queue.models import HELD_AFTER, QueuedMessage, QueuedMessageQuerySet
 from apps.record.content import blobs
-from apps.record.content.composing import compose
+from apps.record.content.composing import check_taken, compose
 from apps.record.errors import (
-    ContentTypeNotSupported,
     ContextNotFound,
     InvalidParams,
     KeyUsed,
@@ -267,8 +266,7 @@ def _check_agent(claimed: ClaimedMessage) -> None:
         raise ContextNotFound("You can no longer see this session.")
     check_may_write(claimed.principal, claimed.context)
     check_may_use(claimed.principal, claimed.agent)
-    if refused := claimed.agent.refused_type(claimed.row.parts):
-        raise ContentTypeNotSupported(f"{claimed.agent.refusal_of(refused)} Switch to another agent.")
+    check_taken(claimed.agent, claimed.row.parts)
 
 
 def claim_next(context_id: uuid.UUID) -> ClaimedMessage | None:

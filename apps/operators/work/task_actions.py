@@ -21,13 +21,13 @@ from apps.engine.claim import give_back
 from apps.engine.delegation import principal_of
 from apps.engine.send import accept_and_publish, run_again
 from apps.operators.bulk import Doing, RowAction, Skipped, register
+from apps.record.content import schema_forms
 from apps.record.content.composing import compose, parts_of
 from apps.record.content.rendering import summarize_parts
+from apps.record.content.schema_forms import Field
 from apps.record.errors import InvalidParams
 from apps.record.execution import Run
 from apps.record.models import Task, TaskState
-from apps.web import questions
-from apps.web.questions import Field
 
 CHANGE_TASK = "record.change_task"
 
@@ -129,7 +129,7 @@ class AnswerForm(BaseDialogForm):
         self.task = _asking_task(object_id)
         self.fields["asked"].initial = self.task.status_event if self.task else 0
         self.asked_fields = (
-            [one for one in questions.fields_of(self.task.slot) if one.kind != "file"] if self.task else []
+            [one for one in schema_forms.fields_of(self.task.slot) if one.kind != "file"] if self.task else []
         )
         for one in self.asked_fields:
             self.fields[one.html_name] = _form_field(one)
@@ -147,7 +147,7 @@ class AnswerForm(BaseDialogForm):
         }
         if any(any(texts) for texts in given.values()) or not values.get("words"):
             try:
-                self.answer = questions.answer_data(self.task.slot, self.asked_fields, given)
+                self.answer = schema_forms.answer_data(self.task.slot, self.asked_fields, given)
             except InvalidParams as error:
                 self.add_error(error.field if error.field in self.fields else None, str(error))
         if self.answer is None and not values.get("words") and not self.errors:
@@ -177,7 +177,7 @@ def _asking_task(key: Any) -> Task | None:
 
 
 def _form_field(asked: Field) -> forms.Field:
-    """A field whose texts `questions.answer_from` reads."""
+    """A field whose texts `schema_forms.answer_from` reads."""
     common: dict[str, Any] = {"label": asked.label, "required": False, "help_text": asked.hint}
     match asked.kind:
         case "choices":

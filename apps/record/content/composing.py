@@ -8,9 +8,10 @@ from typing import Any
 
 from django.conf import settings
 
+from apps.agents.models import Agent
 from apps.record.content.parts import is_invisible
 from apps.record.content.strict_json import UNSTORABLE
-from apps.record.errors import InvalidParams
+from apps.record.errors import ContentTypeNotSupported, InvalidParams
 
 JSON = dict[str, Any]
 
@@ -56,6 +57,12 @@ def parts_of(text: str = "", parts: Iterable[JSON] = (), data: Any = None) -> li
         raise InvalidParams(f"Send at most {settings.MAX_PARTS} parts, with the text.", "parts")
     check_visible(said)
     return said
+
+
+def check_taken(agent: Agent, parts: Iterable[JSON]) -> None:
+    """Raises ContentTypeNotSupported if the agent does not take one of the parts."""
+    if refused := agent.refused_type(parts):
+        raise ContentTypeNotSupported(agent.refusal_of(refused))
 
 
 def check_visible(parts: list[JSON]) -> None:

@@ -36,9 +36,10 @@ from apps.features.queue.models import QueuedMessage
 from apps.features.sessions import commands
 from apps.features.uploads import resumable
 from apps.record import lineage
-from apps.record.content import parts
+from apps.record.content import parts, schema_forms
 from apps.record.content.composing import compose, parts_of
 from apps.record.content.parts import safe_file_name, words_of
+from apps.record.content.schema_forms import Field
 from apps.record.errors import (
     AlreadyAnswered,
     BudgetSpent,
@@ -58,8 +59,6 @@ from apps.record.errors import (
 from apps.record.events import JSON
 from apps.record.lookup import NotYourTask, check_may_use, check_may_write
 from apps.record.models import Context, Message, Task
-from apps.web import questions
-from apps.web.questions import Field
 from apps.web.roles import role_refusal
 from apps.web.sessions import addressing
 from apps.web.shell import find_agent, find_session, parse_index, reader_view, session_or_404
@@ -292,9 +291,9 @@ def message_from_form(
 
     `uploaded`: parts made before. Raises errors.Refusal with a sentence about what to change.
     """
-    fields = questions.fields_of(slot) if "answers" in request.POST else []
-    answer = questions.answer_data(slot, fields, dict(request.POST.lists()))
-    sample = questions.chosen_sample(fields, request.POST.get("sample", ""))
+    fields = schema_forms.fields_of(slot) if "answers" in request.POST else []
+    answer = schema_forms.answer_data(slot, fields, dict(request.POST.lists()))
+    sample = schema_forms.chosen_sample(fields, request.POST.get("sample", ""))
     asked = [field for field in fields if sample is None or field is not sample.field]
     files = _uploads(request.FILES, asked)
     files += [SimpleUploadedFile(sample.name, sample.content)] if sample is not None else []
