@@ -18,7 +18,7 @@ from apps.a2a.errors import JSON, PushNotificationNotSupported
 from apps.a2a.protojson import Base64, Integer, Line, Lines, ProtoMessage, RequiredLine, Struct, Text, Url, Value
 from apps.agents.models import Agent
 from apps.features.sessions import commands
-from apps.record.content.composing import check_taken, check_visible
+from apps.record.content.composing import PART_KINDS, check_taken, check_visible, last_component
 from apps.record.errors import ContentTypeNotSupported, InvalidFields
 from apps.record.events import Feedback
 from apps.record.models import TaskState
@@ -41,15 +41,6 @@ PageSize = Annotated[Integer, Field(ge=1, le=100)]
 PAGE_SIZE = 50
 
 
-PART_KINDS = ("text", "raw", "url", "data")
-
-
-def _file_name(path: str) -> str:
-    """The last component of a path."""
-    name = re.split(r"[/\\]", path)[-1]
-    return name if name.strip(". ") else ""
-
-
 class Part(ProtoMessage):
     """A part: exactly one of `PART_KINDS`, and its details."""
 
@@ -60,7 +51,7 @@ class Part(ProtoMessage):
     raw: Base64 | None = None
     url: Url | None = None
     data: Value = None
-    filename: Annotated[Line, AfterValidator(_file_name)] = ""
+    filename: Annotated[Line, AfterValidator(last_component)] = ""
     media_type: Line = ""
     metadata: Struct | None = None
 

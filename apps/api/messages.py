@@ -5,10 +5,8 @@ A message consists of A2A parts. It goes to the session's agent, or to the task 
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 import uuid
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +21,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 import db
-import outbound
 from agentkit.llm.approvals import APPROVE, DECISION
 from apps.accounts import quotas
 from apps.accounts.principals import Principal
@@ -44,7 +41,15 @@ from apps.features.uploads import resumable
 from apps.limits import current as limits
 from apps.record import lineage, lookup
 from apps.record.content import parts
-from apps.record.content.composing import check_taken, compose, parts_of
+from apps.record.content.composing import (
+    PART_KINDS,
+    callable_url,
+    check_taken,
+    compose,
+    last_component,
+    parts_of,
+    standard_base64,
+)
 from apps.record.content.parts import words_of
 from apps.record.errors import ContextNotFound, Refusal, TaskNotFound
 from apps.record.events import EventType
@@ -53,7 +58,6 @@ from apps.record.lookup import NotYourSession, check_may_use, check_may_write, r
 from apps.record.models import AGENT_CHANGES, Context, Event, Message, Task
 
 MAX_TEXT = 1_000_000  # characters
-PART_KINDS = ("text", "raw", "url", "data")
 DESCRIPTION_FIELDS = {"filename": "filename", "media_type": "mediaType", "metadata": "metadata"}
 
 
@@ -75,24 +79,13 @@ class PartBody(Body):
     metadata = Struct(required=False)
 
     def validate_raw(self, value: str) -> str:
-        padded = value.replace("-", "+").replace("_", "/").rstrip("=")
-        padded += "=" * (-len(padded) % 4)
-        try:
-            base64.b64decode(padded, validate=True)
-        except (binascii.Error, ValueError):
-            raise ValidationError("Is not base64.") from None
-        return padded
+        return _valid(standard_base64, value)
 
     def validate_url(self, value: str) -> str:
-        try:
-            outbound.guard().check(value)
-        except outbound.Forbidden as refusal:
-            raise ValidationError(str(refusal)) from None
-        return value
+        return _valid(callable_url, value)
 
     def validate_filename(self, value: str) -> str:
-        name = re.split(r"[/\\]", value)[-1]
-        return name if name.strip(". ") else ""
+        return last_component(value)
 
     def validate(self, attrs: JSON) -> JSON:
         """The stored part; its content confirms the media type."""
@@ -113,6 +106,13 @@ class PartBody(Body):
             raise ValidationError({"uploadId": [str(refusal)]}) from None
         metadata = {**described.pop("metadata", {}), **part.pop("metadata", {})}
         return {**part, **described, **({"metadata": metadata} if metadata else {})}
+
+
+def _valid(check: Callable[[str], str], value: str) -> str:
+    try:
+        return check(value)
+    except ValueError as problem:
+        raise ValidationError(str(problem)) from None
 
 
 def parts_field() -> serializers.BaseSerializer[Any]:

@@ -344,7 +344,7 @@ async def test_files_are_kept_for_as_long_as_they_wait(ada, agent_at, working):
     talker = await agent_at("tests.api.agents:Talker")
     await Context.objects.filter(pk=context.pk).aupdate(agent=talker)
     assert await messages.send_due(context.pk) == 0, "the agent takes words alone"
-    assert "does not accept" in (await QueuedMessage.objects.aget()).problem
+    assert "Remove “much.bin”" in (await QueuedMessage.objects.aget()).problem
     await db.run(deletion.delete_session, ada.principal, context.pk)
     assert await QueuedMessage.objects.acount() == 0
     assert await uses() in ([0], [])

@@ -159,6 +159,15 @@ class TestAnswers:
         assert said.parts == [{"data": "PDF"}]
         assert Task.objects.get().state == "working"
 
+    def test_repeated_answer_is_recognized_by_its_question(self, ada_browser, asked):
+        address, said = f"/sessions/{asked.context}/messages", form(task=str(asked.task), answers="1")
+        first, again, other = [
+            ada_browser.post(address, said | {"answer-format": one}) for one in ("PDF", "PDF", "HTML")
+        ]
+        assert (first.status_code, first.json()) == (again.status_code, again.json())
+        assert other.status_code == 422
+        assert Message.objects.filter(task=asked.task, role="user").count() == 2
+
     def test_a_file_that_is_asked_for_comes_as_a_file(self, ada_browser, ada, report):
         schema = {"type": "string", "format": "binary", "title": "CSV file"}
         asked = telling.asked(ada, report, {"name": "file", "schema": schema})

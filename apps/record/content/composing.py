@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.conf import settings
 
+import outbound
+from apps.agents.intake import intake_of
 from apps.agents.models import Agent
 from apps.record.content.parts import is_invisible
 from apps.record.content.strict_json import UNSTORABLE
 from apps.record.errors import ContentTypeNotSupported, InvalidParams
 
 JSON = dict[str, Any]
+PART_KINDS = ("text", "raw", "url", "data")
 
 
 def compose(
@@ -59,10 +65,40 @@ def parts_of(text: str = "", parts: Iterable[JSON] = (), data: Any = None) -> li
     return said
 
 
+def last_component(path: str) -> str:
+    """A file's name from a path; "" if there is none."""
+    name = re.split(r"[/\\]", path)[-1]
+    return name if name.strip(". ") else ""
+
+
+def callable_url(url: str) -> str:
+    """A URL that may be called; its name is not resolved yet. Raises ValueError."""
+    try:
+        outbound.guard().check(url)
+    except outbound.Forbidden as refusal:
+        raise ValueError(str(refusal)) from None
+    return url
+
+
+def standard_base64(text: str) -> str:
+    """Standard padded base64 from either alphabet, padded or not. Raises ValueError."""
+    padded = text.replace("-", "+").replace("_", "/").rstrip("=")
+    padded += "=" * (-len(padded) % 4)
+    try:
+        base64.b64decode(padded, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("Is not base64.") from None
+    return padded
+
+
 def check_taken(agent: Agent, parts: Iterable[JSON]) -> None:
     """Raises ContentTypeNotSupported if the agent does not take one of the parts."""
-    if refused := agent.refused_type(parts):
-        raise ContentTypeNotSupported(agent.refusal_of(refused))
+    if (refused := agent.refused_part(parts)) is not None:
+        what = f"“{refused['filename']}”" if refused.get("filename") else f"the part of type {refused['mediaType']}"
+        taken = intake_of(agent).words
+        raise ContentTypeNotSupported(
+            f"{agent.name} takes {taken} only. Remove {what}, or choose an agent that takes it."
+        )
 
 
 def check_visible(parts: list[JSON]) -> None:

@@ -24,7 +24,6 @@ import db
 from agentkit.llm.approvals import APPROVE, DECISION
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
-from apps.agents.intake import intake_of
 from apps.agents.models import Agent
 from apps.engine.cancel import cancel_for
 from apps.engine.questions import answer_of, answered_slot, asking_slot, asks_approval
@@ -37,13 +36,12 @@ from apps.features.sessions import commands
 from apps.features.uploads import resumable
 from apps.record import lineage
 from apps.record.content import parts, schema_forms
-from apps.record.content.composing import compose, parts_of
+from apps.record.content.composing import check_taken, compose, parts_of
 from apps.record.content.parts import safe_file_name, words_of
 from apps.record.content.schema_forms import Field
 from apps.record.errors import (
     AlreadyAnswered,
     BudgetSpent,
-    ContentTypeNotSupported,
     ContextNotFound,
     InvalidParams,
     KeyUsed,
@@ -175,7 +173,7 @@ async def _switch_to_mentioned(request: HttpRequest, principal: Principal, conte
 async def composed_message(request: HttpRequest, principal: Principal, agent: Agent, slot: JSON | None = None) -> JSON:
     """A composer's message, with files uploaded before."""
     keys = request.POST.getlist("upload")
-    uploaded = await db.run(uploaded_files, principal, agent, keys) if keys else []
+    uploaded = await db.run(uploaded_files, principal, keys) if keys else []
     return message_from_form(request, agent, slot, uploaded=uploaded)
 
 
@@ -299,16 +297,16 @@ def message_from_form(
     files += [SimpleUploadedFile(sample.name, sample.content)] if sample is not None else []
     words = request.POST.get("text", "").replace("\x00", "").strip()
     said = parts_of(words, [*(_file_part(file, agent) for file in files), *uploaded], answer)
+    check_taken(agent, said)
     return compose(said, key=message_id(request), references=request.POST.getlist("reference")[:MOST_REFERENCES])
 
 
-def uploaded_files(principal: Principal, agent: Agent, keys: Iterable[str]) -> list[JSON]:
+def uploaded_files(principal: Principal, keys: Iterable[str]) -> list[JSON]:
     """The caller's resumable uploads as parts. Raises errors.Refusal."""
     try:
-        parts = [resumable.message_part(principal, uuid.UUID(key)) for key in keys]
+        return [resumable.message_part(principal, uuid.UUID(key)) for key in keys]
     except (ValueError, UploadNotFound):
         raise InvalidParams("A file's upload has expired. Choose the file again.", "files") from None
-    return [_accepted_by(part, agent) for part in parts]
 
 
 def message_id(request: HttpRequest) -> str:
@@ -338,17 +336,7 @@ def _file_part(upload: UploadedFile[bytes], agent: Agent) -> JSON:
     labels = parts.media_type_fields(guessed_media_type(name, upload.content_type), head)
     if not agent.takes(labels["mediaType"]) and agent.takes("text/*") and parts.is_text(head):
         labels = {"mediaType": "text/plain"}  # code, whose types are many
-    return _accepted_by({"raw": base64.b64encode(content).decode(), "filename": name, **labels}, agent)
-
-
-def _accepted_by(part: JSON, agent: Agent) -> JSON:
-    """Raises ContentTypeNotSupported if the agent does not accept the media type."""
-    name, media_type = part["filename"], part["mediaType"]
-    if not agent.takes(media_type):
-        raise ContentTypeNotSupported(
-            f"{agent.name} takes {intake_of(agent).words} only. Remove “{name}”, or choose an agent that takes it."
-        )
-    return part
+    return {"raw": base64.b64encode(content).decode(), "filename": name, **labels}
 
 
 def guessed_media_type(name: str, declared: str | None) -> str:
