@@ -167,6 +167,7 @@ def _record_message(
         if parent is None:
             check_depth(Lane(principal.workspace_id or agent.workspace_id or 0, agent.pk, principal.key))
     task_id = target.task or uuid.uuid4()
+    body_hash = digest_of(sent) if sender else ""
     run: Run | None
     # Otherwise nothing else is written or read here.
     lock = target.context is not None or extra_writes is not None or payload is not None
@@ -175,7 +176,7 @@ def _record_message(
     with_named = message | ({"referenceTaskIds": [*message.get("referenceTaskIds", []), *named]} if named else {})
     with ledger.writing(target.context or Context(), lock=lock) as log:
         if sender:
-            known = {"sender": sender, "agent": agent, "message_id": sent["messageId"], "body_hash": digest_of(sent)}
+            known = {"sender": sender, "agent": agent, "message_id": sent["messageId"], "body_hash": body_hash}
             log.extra_rows.append(Accepted(**known, task_id=task_id))
         if payload is not None:
             known_task = log.task(target.task) if target.task is not None else None

@@ -121,7 +121,7 @@ def enqueue(
             if same.message != stored:
                 raise KeyUsed
             return False
-        if sent_before(principal, context, message):
+        if sent_before(principal, context, {**stored, "messageId": key}):
             return False
         _check_room(context, most)
         whose = {"owner_id": principal.user_id, "api_key": principal.key[:MAX_LANE], "is_answer": is_answer}
