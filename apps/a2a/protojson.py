@@ -5,8 +5,6 @@ Names are camelCase or snake_case, null means absent, and unknown fields are ign
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Self
@@ -26,8 +24,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel, to_snake
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-import outbound
 from apps.a2a.errors import JSON
+from apps.record.content.composing import callable_url, standard_base64
 from apps.record.content.strict_json import received
 from apps.record.errors import InvalidFields, InvalidParams
 
@@ -145,26 +143,6 @@ def _number(value: Any) -> float:
         raise ValueError("Is too large.") from None
 
 
-def _callable_url(url: str) -> str:
-    """A URL that may be called; its name is not resolved yet."""
-    try:
-        outbound.guard().check(url)
-    except outbound.Forbidden as refusal:
-        raise ValueError(str(refusal)) from None
-    return url
-
-
-def _standard_base64(text: str) -> str:
-    """Standard padded base64 from either alphabet, padded or not."""
-    padded = text.replace("-", "+").replace("_", "/").rstrip("=")
-    padded += "=" * (-len(padded) % 4)
-    try:
-        base64.b64decode(padded, validate=True)
-    except (binascii.Error, ValueError):
-        raise ValueError("Is not base64.") from None
-    return padded
-
-
 LINE_PATTERN = r"^[^\x00-\x1f\x7f-\x9f]*$"
 _line = StringConstraints(pattern=LINE_PATTERN, max_length=settings.MAX_ID_LENGTH)
 _required_line = StringConstraints(pattern=LINE_PATTERN, min_length=1, max_length=settings.MAX_ID_LENGTH)
@@ -176,8 +154,8 @@ RequiredLine = Annotated[str, _required_line]
 Lines = Annotated[list[Line], Field(max_length=100)]
 Integer = Annotated[int, BeforeValidator(_integer)]
 Number = Annotated[float, BeforeValidator(_number)]
-Url = Annotated[str, Field(min_length=1), AfterValidator(_callable_url)]
-Base64 = Annotated[str, AfterValidator(_standard_base64)]
+Url = Annotated[str, Field(min_length=1), AfterValidator(callable_url)]
+Base64 = Annotated[str, AfterValidator(standard_base64)]
 Struct = Annotated[dict[Any, Any], AfterValidator(received)]
 """A JSON object that the record can store."""
 Value = Annotated[Any, AfterValidator(received)]

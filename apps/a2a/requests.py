@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Self, cast
 
 from django.conf import settings
@@ -17,7 +18,8 @@ from apps.a2a.errors import JSON
 from apps.a2a.protojson import Base64, Integer, Line, Lines, ProtoMessage, RequiredLine, Struct, Text, Url, Value
 from apps.agents.models import Agent
 from apps.features.sessions import commands
-from apps.record.errors import ContentTypeNotSupported, PushNotificationNotSupported
+from apps.record.content.composing import PART_KINDS, check_taken, check_visible, last_component
+from apps.record.errors import ContentTypeNotSupported, InvalidFields, PushNotificationNotSupported
 from apps.record.events import Feedback
 from apps.record.models import TaskState
 
@@ -39,15 +41,6 @@ PageSize = Annotated[Integer, Field(ge=1, le=100)]
 PAGE_SIZE = 50
 
 
-PART_KINDS = ("text", "raw", "url", "data")
-
-
-def _file_name(path: str) -> str:
-    """The last component of a path."""
-    name = re.split(r"[/\\]", path)[-1]
-    return name if name.strip(". ") else ""
-
-
 class Part(ProtoMessage):
     """A part: exactly one of `PART_KINDS`, and its details."""
 
@@ -58,7 +51,7 @@ class Part(ProtoMessage):
     raw: Base64 | None = None
     url: Url | None = None
     data: Value = None
-    filename: Annotated[Line, AfterValidator(_file_name)] = ""
+    filename: Annotated[Line, AfterValidator(last_component)] = ""
     media_type: Line = ""
     metadata: Struct | None = None
 
@@ -82,10 +75,11 @@ class Message(ProtoMessage):
     reference_task_ids: Lines | None = None
 
     def stored(self) -> JSON:
-        """The stored form, without empty fields."""
+        """The stored form, without empty fields. Raises InvalidParams for text that shows nothing."""
         parts = [
             {name: value for name, value in part.given().items() if value or name in PART_KINDS} for part in self.parts
         ]
+        check_visible(parts)
         return {name: value for name, value in (self.given() | {"parts": parts}).items() if value}
 
 
@@ -149,13 +143,24 @@ def check_modes(agent: Agent, parts: list[JSON], accepted: list[str]) -> None:
 
     A client that accepts something other than a media type, such as `text`, accepts anything.
     """
-    if refused := agent.refused_type(parts):
-        taken = ", ".join(agent.input_modes)
-        raise ContentTypeNotSupported(f"The agent does not take {refused}. It takes {taken}.")
+    check_taken(agent, parts)
     modes = [mode.partition(";")[0].strip().lower() for mode in accepted]
     if modes and all(MEDIA_RANGE.fullmatch(mode) for mode in modes) and not agent.makes_any_of(modes):
         made = ", ".join(agent.output_modes)
         raise ContentTypeNotSupported(f"The agent makes none of the acceptedOutputModes. It makes {made}.")
+
+
+def checked_message(agent: Agent, fields: JSON, named: Callable[[str], str] = str) -> JSON:
+    """A client's message in the stored form, for other protocols: `named` gives their names of A2A's fields.
+
+    Raises InvalidParams, ContentTypeNotSupported.
+    """
+    try:
+        stored = SendMessageRequest.read({"message": {"role": "ROLE_USER", **fields}}, agent).message.stored()
+    except InvalidFields as refused:
+        raise InvalidFields([(named(path), sentence) for path, sentence in refused.violations]) from None
+    check_modes(agent, stored["parts"], [])
+    return stored
 
 
 class TaskRequest(Request):

@@ -52,11 +52,6 @@ class Intake:
         named += [f"{mimetypes.guess_extension(one) or one} files" for one in others]
         return _listed(named) or "text"
 
-    @property
-    def sentence(self) -> str:
-        """Such as “It takes text and pictures only.”"""
-        return f"It takes {self.words} only." if self.words else "It takes any file."
-
 
 def _listed(names: list[str]) -> str:
     *before, last = names or [""]

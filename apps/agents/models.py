@@ -19,7 +19,6 @@ from apps.accounts.models import User, Workspace
 from apps.accounts.permissions import Permission
 from apps.accounts.principals import Principal
 from apps.accounts.visibility import VisibleQuerySet
-from apps.agents.media_types import Intake
 from apps.agents.validators import check_capabilities, check_extended_card, check_names
 from apps.installation import current
 from apps.installation.models import Activity
@@ -347,15 +346,10 @@ class Agent(models.Model):
         modes = {*self.input_modes, *(mode for skill in self.skills for mode in skill.get("inputModes", []))}
         return not modes.isdisjoint((media_type, f"{family}/*", "*/*"))
 
-    def refused_type(self, parts: Iterable[dict[str, Any]]) -> str:
-        """The first media type of these A2A parts that the agent does not take, or ""."""
-        stated = (part.get("mediaType", "").partition(";")[0].strip().lower() for part in parts)
-        return next((media_type for media_type in stated if media_type and not self.takes(media_type)), "")
-
-    def refusal_of(self, media_type: str, file_name: str = "") -> str:
-        """A sentence for people: that the agent does not take this type, and what it takes."""
-        what = f"“{file_name}”" if file_name else f"the type {media_type}"
-        return f"{self.name} does not accept {what}. {Intake(self.input_modes).sentence}"
+    def refused_part(self, parts: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+        """The first of these A2A parts whose stated media type the agent does not take."""
+        stated = ((part, part.get("mediaType", "").partition(";")[0].strip().lower()) for part in parts)
+        return next((part for part, media_type in stated if media_type and not self.takes(media_type)), None)
 
     def makes_any_of(self, accepted: Iterable[str]) -> bool:
         """Whether the agent or a skill has one of these output modes; both sides may say `text/*`."""

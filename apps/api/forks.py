@@ -19,7 +19,7 @@ from apps.api.framework.views import Endpoint
 from apps.api.messages import Content, read_parts
 from apps.api.sessions import NOTHING_SENT, usable_agent
 from apps.api.shapes import JSON, SentShape, timestamp
-from apps.engine.send import Sent
+from apps.engine.repeats import Sent
 from apps.features.forks import branches, editing, forking
 from apps.features.sessions import commands
 from apps.record.content.parts import words_of
@@ -100,13 +100,11 @@ class OneMessage(Endpoint):
         if not asked["run"]:
             return await db.run(self._save, session, message, read_parts(asked), how)
         how["traceparent"] = self.traceparent
-        with messages.idempotency_key_errors():
-            sent = await editing.edit(self.principal, session, message, read_parts(asked), **how)
+        sent = await editing.edit(self.principal, session, message, read_parts(asked), **how)
         return await db.run(_fork_response, self, sent)
 
     def _save(self, session: uuid.UUID, message: uuid.UUID, parts: list[JSON], how: JSON) -> Response:
-        with messages.idempotency_key_errors():
-            saved = editing.save(self.principal, session, message, parts, **how)
+        saved = editing.save(self.principal, session, message, parts, **how)
         context = find_session(self.principal, saved.message.context_id)
         [shown] = shapes.messages_json(context, [saved.message])
         return _session_response(self, context.pk, NOTHING_SENT | {"message": shown, "repeated": saved.repeated}, "")
@@ -133,8 +131,7 @@ class Forks(Endpoint):
             return await db.run(self._fork, session, asked, key)
         how = {"running": asked.get("running", "cancel"), "message": asked.get("message_id")}
         how |= await db.run(self._receiver, asked)
-        with messages.idempotency_key_errors():
-            sent = await editing.retry(self.principal, session, key=key, traceparent=self.traceparent, **how)
+        sent = await editing.retry(self.principal, session, key=key, traceparent=self.traceparent, **how)
         return await db.run(_fork_response, self, sent, asked.get("title", ""))
 
     def _receiver(self, asked: JSON) -> JSON:
@@ -151,8 +148,7 @@ class Forks(Endpoint):
         if "message_id" in asked:
             at = editing.find_message(context, asked["message_id"]).index
         how = {"key": key, "running": asked.get("running", "finish"), **self._receiver(asked)}
-        with messages.idempotency_key_errors():
-            child = forking.fork(self.principal, context, at, reason="agent" if how["agent"] else "fork", **how)
+        child = forking.fork(self.principal, context, at, reason="agent" if how["agent"] else "fork", **how)
         branches.save_chosen_leaf(self.principal, child)
         return _session_response(self, child.pk, NOTHING_SENT | {"repeated": made is not None}, asked.get("title", ""))
 

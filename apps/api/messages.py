@@ -5,12 +5,9 @@ A message consists of A2A parts. It goes to the session's agent, or to the task 
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,7 +21,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 import db
-import outbound
 from agentkit.llm.approvals import APPROVE, DECISION
 from apps.accounts import quotas
 from apps.accounts.principals import Principal
@@ -33,11 +29,11 @@ from apps.api import shapes
 from apps.api.framework.problems import Conflict
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import AnyValue, Body, Line, Listing, Shape, Struct, page_of
-from apps.api.framework.views import IDEMPOTENCY_HEADER, Endpoint
+from apps.api.framework.views import Endpoint
 from apps.api.shapes import JSON, EventShape, MessageShape, SentShape, parts_json, timestamp
-from apps.engine import accept, approvals, questions, send
+from apps.engine import approvals, questions, repeats, send
 from apps.engine.queue import publish_queue
-from apps.engine.send import Sent
+from apps.engine.repeats import Sent
 from apps.features.queue import messages
 from apps.features.queue.messages import send_now
 from apps.features.queue.models import QueuedMessage
@@ -45,15 +41,22 @@ from apps.features.uploads import resumable
 from apps.limits import current as limits
 from apps.record import lineage, lookup
 from apps.record.content import parts
+from apps.record.content.composing import (
+    PART_KINDS,
+    callable_url,
+    check_taken,
+    compose,
+    last_component,
+    parts_of,
+    standard_base64,
+)
 from apps.record.content.parts import MAX_TEXT, words_of
-from apps.record.content.strict_json import digest_of
-from apps.record.errors import ContentTypeNotSupported, InvalidParams, Refusal, TaskNotFound
+from apps.record.errors import Refusal, TaskNotFound
 from apps.record.events import EventType
 from apps.record.lineage import artifact_versions
 from apps.record.lookup import check_may_use, check_may_write, find_session
 from apps.record.models import AGENT_CHANGES, Context, Event, Message, Task
 
-PART_KINDS = ("text", "raw", "url", "data")
 DESCRIPTION_FIELDS = {"filename": "filename", "media_type": "mediaType", "metadata": "metadata"}
 
 
@@ -75,24 +78,13 @@ class PartBody(Body):
     metadata = Struct(required=False)
 
     def validate_raw(self, value: str) -> str:
-        padded = value.replace("-", "+").replace("_", "/").rstrip("=")
-        padded += "=" * (-len(padded) % 4)
-        try:
-            base64.b64decode(padded, validate=True)
-        except (binascii.Error, ValueError):
-            raise ValidationError("Is not base64.") from None
-        return padded
+        return _valid(standard_base64, value)
 
     def validate_url(self, value: str) -> str:
-        try:
-            outbound.guard().check(value)
-        except outbound.Forbidden as refusal:
-            raise ValidationError(str(refusal)) from None
-        return value
+        return _valid(callable_url, value)
 
     def validate_filename(self, value: str) -> str:
-        name = re.split(r"[/\\]", value)[-1]
-        return name if name.strip(". ") else ""
+        return last_component(value)
 
     def validate(self, attrs: JSON) -> JSON:
         """The stored part; its content confirms the media type."""
@@ -115,20 +107,21 @@ class PartBody(Body):
         return {**part, **described, **({"metadata": metadata} if metadata else {})}
 
 
+def _valid(check: Callable[[str], str], value: str) -> str:
+    try:
+        return check(value)
+    except ValueError as problem:
+        raise ValidationError(str(problem)) from None
+
+
 def parts_field() -> serializers.BaseSerializer[Any]:
     bounds: JSON = {"allow_empty": False, "max_length": settings.MAX_PARTS}
     return PartBody(many=True, required=False, **bounds)
 
 
 def read_parts(body: JSON) -> list[JSON]:
-    """From `text`, `parts` or both. Raises ValidationError if there are none."""
-    words = [{"text": body["text"]}] if body.get("text", "").strip() else []
-    parts = [*words, *body.get("parts", [])]
-    if not parts:
-        raise ValidationError({"text": ["Send text or parts."]})
-    if len(parts) > settings.MAX_PARTS:
-        raise ValidationError({"parts": [f"At most {settings.MAX_PARTS}, with the text."]})
-    return parts
+    """From `text`, `parts` or both. Raises InvalidParams."""
+    return parts_of(body.get("text", ""), body.get("parts", []))
 
 
 class Content(Body):  # a docstring would be in the schema
@@ -198,9 +191,8 @@ class Messages(Endpoint):
         """
         asked, key = await db.run(self.body, NewMessage), self.idempotency_key
         await db.run(quotas.count_act, self.principal)
-        message = {"messageId": key, "parts": read_parts(asked)}
-        optional = {"referenceTaskIds": asked.get("references"), "metadata": asked.get("metadata")}
-        message |= {name: value for name, value in optional.items() if value}
+        more = {"references": asked.get("references", ()), "metadata": asked.get("metadata")}
+        message = compose(read_parts(asked), key=key, **more)
         outgoing = await db.run(address_message, self.principal, session, message, asked.get("task"))
         told = await send_message(self, outgoing, wait=asked["wait"])
         return Response(told, status=200 if told["answer"] or asked["wait"] else 202)
@@ -281,12 +273,10 @@ class Queue(Endpoint):
         asked, key = self.body(Queueing), self.idempotency_key
         quotas.count_act(self.principal)
         context = find_session(self.principal, session)
-        message: JSON = {"parts": read_parts(asked)}
-        if asked.get("references"):
-            message["referenceTaskIds"] = asked["references"]
+        message = compose(read_parts(asked), key=key, references=asked.get("references", ()))
         check_may_use(self.principal, context.agent)
-        check_media_types(context.agent, message["parts"])
-        messages.enqueue(self.principal, context, key, message)
+        check_taken(context.agent, message["parts"])
+        messages.enqueue(self.principal, context, message)
         publish_queue(context.pk)
         return Response(queue_json(context), status=201)
 
@@ -377,21 +367,22 @@ APPROVE_BY_TASK = "The agent asks about a tool call. To approve it, name its `ta
 def address_message(
     principal: Principal, session: uuid.UUID, message: JSON, task: uuid.UUID | None = None
 ) -> OutgoingMessage:
-    """Address a message (parts, messageId) to the session's agent, its open task or its open question.
+    """Address a message (see `composing`) to the session's agent, its open task or its open question.
 
     Raises ContextNotFound, TaskNotFound, Conflict, UnsupportedOperation, ContentTypeNotSupported.
     """
     context = find_session(principal, session)
     check_may_write(principal, context)
-    said: JSON = {"role": "ROLE_USER", **message, "contextId": context.name_for(principal)}
+    said = {**message, "contextId": context.name_for(principal)}
     agent = context.agent
     if task is not None:
         found = _find_task(context, task)
         agent, said["taskId"] = found.agent, str(found.pk)
-    if earlier := _sent_before_switch(principal, context, said):
+    switched = Event.objects.filter(context=context, type__in=AGENT_CHANGES).filter(type=EventType.AGENT_SWITCHED)
+    if switched.exists() and (earlier := repeats.sent_before(principal, context, said)):  # otherwise the agent knows it
         return OutgoingMessage(agent, said, earlier)
     check_may_use(principal, agent)
-    check_media_types(agent, said["parts"])
+    check_taken(agent, said["parts"])
     is_addressed = task is not None or "referenceTaskIds" in message
     asking = None if is_addressed else lookup.find_asking(principal, agent, context)
     if asking is None:
@@ -413,30 +404,6 @@ def _find_task(context: Context, task: uuid.UUID) -> Task:
     return found
 
 
-def _sent_before_switch(principal: Principal, context: Context, message: JSON) -> Sent | None:
-    """The result if the message was sent before the session switched agents.
-
-    Otherwise the agent knows it. Raises InvalidParams if the key was used for another message.
-    """
-    switched = Event.objects.filter(context=context, type__in=AGENT_CHANGES).filter(type=EventType.AGENT_SWITCHED)
-    if not switched.exists():
-        return None
-    said = Message.objects.filter(context=context, message_id=message["messageId"], role=Message.Role.USER)
-    row = said.select_related("task__agent").first()
-    if row is None:
-        return None
-    agent = row.task.agent if row.task else Agent.objects.get(pk=lineage.agent_at(context, row.index)[0])
-    with idempotency_key_errors():
-        accept.find_accepted(principal.sender, agent, row.message_id, digest_of(message))
-    return Sent(context.pk, row.index if row.task_id else row.index + 1, row.task_id, repeated=True)
-
-
-def check_media_types(agent: Agent, parts: list[JSON]) -> None:
-    """Raises ContentTypeNotSupported."""
-    if refused := agent.refused_type(parts):
-        raise ContentTypeNotSupported(agent.refusal_of(refused))
-
-
 async def send_message(endpoint: Endpoint, outgoing: OutgoingMessage, *, wait: bool) -> JSON:
     """Send the message; returns a `SentShape`, with `wait` once its task has settled.
 
@@ -452,24 +419,12 @@ async def send_message(endpoint: Endpoint, outgoing: OutgoingMessage, *, wait: b
                 await db.run(approvals.check_message, principal, outgoing.message | asking)
             more: JSON = {"question_index": outgoing.question_index, "traceparent": endpoint.traceparent}
             more["finds_question"] = outgoing.asking is not None
-            with idempotency_key_errors():
-                sent = await send.send(principal, outgoing.agent, outgoing.message, **more)
+            sent = await send.send(principal, outgoing.agent, outgoing.message, **more)
         if wait and sent.task is not None:
             settled = await send.wait_until_settled(
                 sent.context, sent.task, sent.index, lambda task: task.pk, sent.since
             )
         return await db.run(sent_json, principal, sent, settled)
-
-
-@contextmanager
-def idempotency_key_errors() -> Iterator[None]:
-    """Report messageId errors as errors of the Idempotency-Key."""
-    try:
-        yield
-    except InvalidParams as refusal:
-        if refusal.field not in ("messageId", "key"):
-            raise
-        raise InvalidParams(str(refusal).replace("messageId", IDEMPOTENCY_HEADER), IDEMPOTENCY_HEADER) from None
 
 
 def sent_json(principal: Principal, sent: Sent, settled: uuid.UUID | None = None) -> JSON:

@@ -26,7 +26,7 @@ from apps.api.framework.problems import Conflict
 from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, Struct, page_of
 from apps.api.framework.views import Endpoint
-from apps.api.messages import check_media_types, idempotency_key_errors, parts_field
+from apps.api.messages import parts_field
 from apps.api.plans import picture
 from apps.api.shapes import JSON, TaskShape, artifact_key, optional_timestamp, parts_json, question_json, timestamp
 from apps.api.tasks import tasks_json
@@ -40,6 +40,7 @@ from apps.plans.models import PlanRun, Step
 from apps.plans.pictures import gantt_svg, graph_svg
 from apps.plans.progress import Progress, run_gantt, run_graph, shown_task, waiting_reasons
 from apps.record import lookup
+from apps.record.content.composing import check_taken
 from apps.record.content.parts import MAX_TEXT, words_of
 from apps.record.errors import InvalidFields
 from apps.record.models import Artifact, Task, TaskState
@@ -268,8 +269,7 @@ class RunAgain(Endpoint):
         await db.run(quotas.count_act, self.principal)
         earlier = await db.run(_begun_run, self.principal, run)
         step = str(asked.get("step") or await db.run(runs.first_unfinished_step, earlier))
-        with idempotency_key_errors():
-            sent = await db.run(runs.rerun, self.principal, earlier, step, key=key)
+        sent = await db.run(runs.rerun, self.principal, earlier, step, key=key)
         told = await db.run(_find_run_json, self.principal, sent.task)
         return Response({"run": told, "repeated": sent.repeated}, status=200 if sent.repeated else 201)
 
@@ -380,10 +380,9 @@ def _start(principal: Principal, asked: JSON, key: str, traceparent: str) -> Rec
     plan, files = registry.find_plan(principal, asked["plan"]), asked.get("files", [])
     if others := [(f"files[{place}]", NO_FILE) for place, part in enumerate(files) if not is_file(part)]:
         raise InvalidFields(others)
-    check_media_types(plan, files)
+    check_taken(plan, files)
     known: JSON = {"text": asked.get("text", ""), "files": files, "traceparent": traceparent}
-    with idempotency_key_errors():
-        return runs.start_run(principal, plan, asked.get("inputs", {}), key=key, **known)
+    return runs.start_run(principal, plan, asked.get("inputs", {}), key=key, **known)
 
 
 urlpatterns = [

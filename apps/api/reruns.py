@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts import quotas
-from apps.api import messages, shapes
+from apps.api import shapes
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Line, Shape, Struct
 from apps.api.framework.views import Endpoint
@@ -91,8 +91,7 @@ class Reruns(Endpoint):
         asked, key = self.body(Rerunning), self.idempotency_key
         quotas.count_act(self.principal)
         agent = usable_agent(self.principal, asked["agent"]) if "agent" in asked else None
-        with messages.idempotency_key_errors():
-            made, is_new = reruns.start(self.principal, session, agent, key=key)
+        made, is_new = reruns.start(self.principal, session, agent, key=key)
         headers = {"Location": reverse("api:session", args=[made.pk])}
         shown = shapes.session_json(find_session(self.principal, made.pk))
         return Response(shown, status=201 if is_new else 200, headers=headers)

@@ -46,6 +46,7 @@ from apps.features.search.models import SearchEntry
 from apps.features.search.queries import PageCursor, SearchResult
 from apps.features.sessions import commands, deletion, families, marks
 from apps.record import lineage, projection, sync, wire
+from apps.record.content.composing import check_taken, compose
 from apps.record.content.rendering import title_of
 from apps.record.errors import InvalidFields
 from apps.record.lookup import find_own_session, find_session
@@ -212,7 +213,7 @@ class Sessions(Endpoint):
             await db.run(quotas.count_act, self.principal)
         begun = await db.run(_create, self.principal, asked, key, parts)
         if parts:
-            message = {"messageId": key, "parts": parts}
+            message = compose(parts, key=key)
             outgoing = await db.run(messages.address_message, self.principal, begun.context.pk, message)
             told = await messages.send_message(self, outgoing, wait=asked["wait"])
         else:
@@ -242,7 +243,7 @@ def _filtered(principal: Principal, asked: JSON) -> QuerySet[Context]:
 def _create(principal: Principal, asked: JSON, key: str, parts: list[JSON]) -> commands.CreatedSession:
     """Raises InvalidFields, UnsupportedOperation, ContentTypeNotSupported."""
     agent = usable_agent(principal, asked["agent"])
-    messages.check_media_types(agent, parts)
+    check_taken(agent, parts)
     title = asked["title"] or (title_of({"parts": parts}) if parts else "")
     known: JSON = {"title": title, "context_id": asked["context_id"], "options": asked.get("options")}
     return commands.create_session(principal, agent, key=key, **known)

@@ -28,19 +28,20 @@ from apps.api.messages import (
     OutgoingMessage,
     address_message,
     parts_field,
-    read_parts,
     send_message,
 )
 from apps.api.shapes import JSON, SentShape, TaskShape, optional_timestamp, task_json
 from apps.engine import approvals, questions
 from apps.engine.cancel import cancel_for
 from apps.engine.output import AGENT_ERROR_MESSAGE
+from apps.engine.repeats import was_sent
 from apps.features.sessions import commands
 from apps.plans.person import waiting_for
 from apps.record import lineage, lookup, wire
 from apps.record.content import json_schema
+from apps.record.content.composing import compose, parts_of
 from apps.record.content.parts import MAX_TEXT
-from apps.record.execution import Accepted, Run
+from apps.record.execution import Run
 from apps.record.lookup import find_session, restore_run
 from apps.record.models import INTERRUPTED_STATES, Artifact, Context, Task, TaskQuerySet, TaskState
 
@@ -255,19 +256,13 @@ def address_answer(principal: Principal, task: uuid.UUID, given: JSON, key: str)
     Raises NotFound, Conflict, InvalidParams, and what `address_message` raises.
     """
     asking = lookup.find_task(principal, task)
-    earlier = Run.objects.filter(task=asking, message__message_id=key, slot__isnull=False).first()
-    slot = earlier.slot if earlier else asking.slot
-    if earlier is None and asking.state not in INTERRUPTED_STATES and not was_sent(principal, asking, key):
+    slot = questions.answered_slot(asking, key)
+    if asking.state not in INTERRUPTED_STATES and not was_sent(principal.sender, asking.agent, key):
         raise Conflict(f"The task is {asking.state} and asks nothing. Send a message to its session instead.")
     data = [{"data": json_schema.answer_data(slot, given["data"])}] if "data" in given else []
-    said = {"text": given.get("text", ""), "parts": [*given.get("parts", []), *data]}
-    outgoing = address_message(principal, asking.context_id, {"parts": read_parts(said), "messageId": key}, asking.pk)
+    said = compose(parts_of(given.get("text", ""), [*given.get("parts", []), *data]), key=key)
+    outgoing = address_message(principal, asking.context_id, said, asking.pk)
     return replace(outgoing, question_index=asking.status_event if asking.state in INTERRUPTED_STATES else None)
-
-
-def was_sent(principal: Principal, task: Task, key: str) -> bool:
-    """Whether the caller sent the agent a message with this key."""
-    return Accepted.objects.filter(sender=principal.sender, agent=task.agent, message_id=key).exists()
 
 
 def run_json(run: Run) -> JSON:

@@ -22,8 +22,9 @@ from apps.features.queue.models import QueuedMessage
 from apps.features.sessions.commands import create_session
 from apps.record import lineage, lookup
 from apps.record.content import blobs
+from apps.record.content.composing import check_taken, compose
 from apps.record.content.parts import is_file, words_of
-from apps.record.errors import ContentTypeNotSupported, ContextNotFound, UnsupportedOperation
+from apps.record.errors import ContextNotFound, UnsupportedOperation
 from apps.record.events import JSON
 from apps.record.execution import Run
 from apps.record.models import INTERRUPTED_STATES, Context, Message, Task
@@ -138,8 +139,7 @@ def start(
         raise UnsupportedOperation(f"A session of more than {MOST_MESSAGES} messages cannot be run again.")
     receiver = agent or source.agent
     for row in said:
-        if refused := receiver.refused_type(row.parts):
-            raise ContentTypeNotSupported(receiver.refusal_of(refused))
+        check_taken(receiver, row.parts)
         for stored in blobs.stored_files(row.parts):
             blobs.touch(stored)  # keeps the content until the message is sent
     options = source.options if receiver == source.agent else None
@@ -150,8 +150,8 @@ def start(
     answers = set(Run.objects.filter(message__in=said, slot__isnull=False).values_list("message_id", flat=True))
     with write_transaction():
         for row in said:
-            key = _key(made, row)
-            enqueue(principal, made, key, {"parts": row.parts}, is_answer=row.pk in answers, most=MOST_MESSAGES)
+            message = compose(row.parts, key=_key(made, row))
+            enqueue(principal, made, message, is_answer=row.pk in answers, most=MOST_MESSAGES)
     publish_queue(made.pk)
     return made, not created.repeated
 

@@ -10,6 +10,7 @@ from apps.engine.accept import Receipt
 from apps.engine.send import accept_and_publish
 from apps.plans import registry, runs
 from apps.record.content import strict_json
+from apps.record.content.composing import compose, parts_of
 from apps.record.errors import InvalidFields, UnsupportedOperation, check_allowed
 from apps.record.events import JSON
 
@@ -56,6 +57,4 @@ def start(owner: User, workspace: int, agent: Agent | None, *, key: str, text: s
     quotas.count_act(principal)
     if usable.kind == Agent.Kind.PLAN:
         return runs.start_run(principal, usable, inputs, key=key, text=text)
-    parts = [*([{"text": text}] if text else []), *([{"data": inputs}] if inputs else [])]
-    message: JSON = {"messageId": key, "role": "ROLE_USER", "parts": parts}
-    return accept_and_publish(principal, usable, message)
+    return accept_and_publish(principal, usable, compose(parts_of(text, data=inputs or None), key=key))

@@ -26,7 +26,7 @@ import db
 from apps.a2a import http
 from apps.a2a.errors import problem
 from apps.a2a.protojson import invalid_fields
-from apps.a2a.requests import SendMessageRequest, check_modes
+from apps.a2a.requests import checked_message
 from apps.accounts.principals import WRITE, Principal
 from apps.agents.models import Agent
 from apps.doors import turns
@@ -35,10 +35,11 @@ from apps.doors.clients import Wishes, json_or_text, results_message
 from apps.doors.links import link_to, markdown_link
 from apps.doors.turns import ClientCall, End, File, Piece, Progress, Text, ToolCall, ToolResult
 from apps.engine import cancel
-from apps.engine.send import Sent, send
+from apps.engine.repeats import Sent, sent_before
+from apps.engine.send import send
 from apps.limits import current as limits
 from apps.record import lookup, wire
-from apps.record.errors import InvalidFields, InvalidParams, MethodNotAllowed, TaskNotCancelable, check_allowed
+from apps.record.errors import InvalidParams, MethodNotAllowed, TaskNotCancelable, check_allowed
 from apps.record.events import JSON
 from apps.record.models import TaskState
 
@@ -96,7 +97,7 @@ async def _run(request: HttpRequest, slug: str) -> HttpResponseBase:
             wished, warning = await _wishes(asked).told(agent)
             message = await db.run(_message, principal, agent, asked, wished)
             if after:
-                sent = await db.run(_earlier, principal, agent, message["messageId"])
+                sent = await db.run(_earlier, principal, agent, message)
             else:
                 trace = request.headers.get("traceparent", "")
                 sent = await send(principal, agent, message, finds_question=True, traceparent=trace)
@@ -142,9 +143,9 @@ def _wishes(asked: types.RunAgentInput) -> Wishes:
     return Wishes([one.model_dump(include=fields, exclude_none=True) for one in asked.tools or []])
 
 
-def _earlier(principal: Principal, agent: Agent, message_id: str) -> Sent:
+def _earlier(principal: Principal, agent: Agent, message: JSON) -> Sent:
     """What this run's message led to, if the caller sent it before. Raises InvalidParams."""
-    sent = turns.sent_before(principal, agent, message_id)
+    sent = sent_before(principal, agent, message)
     if sent is None:
         raise InvalidParams("There is no run of yours with this runId to go on with. Leave it out.", "Last-Event-ID")
     return sent
@@ -164,13 +165,9 @@ def _message(principal: Principal, agent: Agent, asked: types.RunAgentInput, wis
     told |= {"forwardedProps": asked.forwarded_props}
     given, prompts = {name: value for name, value in told.items() if value}, _instructions(asked)
     metadata = wished | ({"agui": given} if given else {}) | ({"instructions": prompts} if prompts else {})
-    said: JSON = {"messageId": asked.run_id, "contextId": asked.thread_id, "role": "ROLE_USER"}
+    said: JSON = {"messageId": asked.run_id, "contextId": asked.thread_id}
     said |= {"metadata": metadata} if metadata else {}
-    try:
-        message = SendMessageRequest.read({"message": said | _said(principal, agent, asked)}, agent).message.stored()
-    except InvalidFields as refused:
-        raise InvalidFields([(_agui_name(path), sentence) for path, sentence in refused.violations]) from None
-    check_modes(agent, message["parts"], [])
+    message = checked_message(agent, said | _said(principal, agent, asked), _agui_name)
     return message | {"messageId": run_key(asked)}
 
 

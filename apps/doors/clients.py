@@ -18,8 +18,8 @@ from agentkit.clients import CLIENT, RESULTS, Wish, calls_in
 from agentkit.llm import MODEL_WISHES
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.doors import turns
 from apps.engine import loading
+from apps.engine.repeats import was_sent
 from apps.record import lookup
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import InvalidParams, TaskNotFound
@@ -136,7 +136,7 @@ def results_message(
         key = message_id or f"results-{task_id}-{digest_of(sorted(own))[:16]}"
         task = _task(principal, agent, task_id)
         is_new = not message_id and _has_failed(task)
-        if _waits(task, own) or (not is_new and turns.sent_before(principal, agent, key)):
+        if _waits(task, own) or (not is_new and was_sent(principal.sender, agent, key)):
             data = [{"callId": call, "result": result} for call, result in own.items()]
             return {
                 "messageId": key,

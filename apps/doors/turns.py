@@ -23,15 +23,13 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import cancel
 from apps.engine.finish import default_text
-from apps.engine.send import Sent
-from apps.record import feed, lineage, wire
+from apps.engine.repeats import Sent
+from apps.record import feed, lineage
 from apps.record.content import blobs
 from apps.record.content.parts import is_file, media_type_of
-from apps.record.errors import Refusal, TaskNotFound
+from apps.record.errors import Refusal
 from apps.record.events import JSON, EventType
-from apps.record.execution import Accepted
-from apps.record.lookup import find_task, restore_answer
-from apps.record.models import Artifact, Context, Event, Message, TaskState
+from apps.record.models import Artifact, Context, Event, TaskState
 
 SHOWN_TYPES = ("text/plain", "text/markdown")
 BETWEEN = "\n\n"
@@ -118,27 +116,6 @@ class End:
 Piece = Text | Progress | ToolCall | ToolResult | ClientCall | File | End
 Pieces = AsyncGenerator[list[tuple[int, Piece]]]
 """In batches, each with its event's index."""
-
-
-def sent_before(principal: Principal, agent: Agent, message_id: str) -> Sent | None:
-    """What a message of this id led to, if the caller sent it to the agent before and still sees it."""
-    if not principal.is_known:
-        return None
-    known = Accepted.objects.filter(sender=principal.sender, agent=agent, message_id=message_id)
-    accepted = known.first()
-    if accepted is not None and accepted.task_id is None and accepted.answer_id is None:
-        accepted = known.first() if restore_answer(accepted) else None
-    if accepted is None:
-        return None
-    if accepted.answer is not None:
-        seen = Context.objects.find_or_none(principal, accepted.answer.context_id)
-        said = wire.message(accepted.answer, seen) if seen else None
-        return Sent(seen.pk, accepted.answer.index, answer=said, repeated=True) if seen else None
-    row = None
-    with suppress(TaskNotFound):
-        asked = Message.objects.filter(message_id=message_id, role=Message.Role.USER)
-        row = asked.filter(task=find_task(principal, accepted.task_id)).first() if accepted.task_id else None
-    return Sent(row.context_id, row.index, task=accepted.task_id, repeated=True) if row else None
 
 
 async def follow(sent: Sent, *, is_of_others: bool = False) -> Pieces:

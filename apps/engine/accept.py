@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -20,11 +20,11 @@ from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import activity, cancel, payments, questions
 from apps.engine.queue import ASKED_FOR, PRIORITY, Lane, check_depth, publish
+from apps.engine.repeats import find_accepted
 from apps.limits import current as limits
 from apps.limits.current import LimitExceeded
 from apps.record import ledger, lookup, notifications, runs
 from apps.record.content import blobs
-from apps.record.content.parts import is_invisible
 from apps.record.content.rendering import title_of
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import (
@@ -32,6 +32,7 @@ from apps.record.errors import (
     BudgetSpent,
     CredentialRequired,
     InvalidParams,
+    KeyUsed,
     LimitReached,
     NotAccepting,
     Refusal,
@@ -63,15 +64,6 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
-    """What of a message is not stored with it: its scope of a unique `messageId`, its digest, and a payment."""
-
-    sender: str
-    body_hash: str
-    payload: JSON | None
-
-
-@dataclass(frozen=True, slots=True)
 class Question:
     """The slot of another task that a new task's first message answers, and that task's memory."""
 
@@ -79,24 +71,10 @@ class Question:
     memory: JSON
 
 
-def accept(
-    principal: Principal,
-    agent: Agent,
-    message: JSON,
-    extra_writes: ExtraWrites | None = None,
-    *,
-    sender: str = "",
-    skill: str | None = None,
-    parent: uuid.UUID | None = None,
-    question: Question | None = None,
-    question_index: int | None = None,
-    finds_question: bool = False,
-    priority: Run.Priority | None = None,
-    traceparent: str = "",
-) -> Receipt:
-    """Record a user's message (A2A shape, checked by the edge) as a new task or a turn of an existing one.
+class Options(TypedDict, total=False):
+    """How a message is accepted, besides what it says.
 
-    Args:
+    Attributes:
         extra_writes: further writes in the same transaction.
         sender: the scope of a unique `messageId`; by default the principal's. An anonymous caller has one for each
             call.
@@ -107,48 +85,49 @@ def accept(
         finds_question: see `lookup.find_target`.
         priority: of a new task's runs; by default what the message's metadata asks for.
         traceparent: the caller's span (W3C Trace Context); by default the current one.
+    """
+
+    extra_writes: ExtraWrites | None
+    sender: str
+    skill: str | None
+    parent: uuid.UUID | None
+    question: Question | None
+    question_index: int | None
+    finds_question: bool
+    priority: Run.Priority
+    traceparent: str
+
+
+def accept(principal: Principal, agent: Agent, message: JSON, **options: Unpack[Options]) -> Receipt:
+    """Record a user's message (see `composing`) as a new task or a turn of an existing one.
 
     Raises errors.Refusal; then nothing is stored. Publish `Receipt.run` afterwards.
     """
-    sender = sender or principal.sender
-    body_hash = digest_of(message)
-    task_fields: JSON = {"metadata": {"skill": skill}} if skill is not None else {}
-    if parent is not None:
-        task_fields["parent"] = str(parent)
-    if priority is None:
-        priority = _priority(principal, agent, message)
-    run_fields: JSON = {"traceparent": traceparent or tracing.current_traceparent(), "priority": priority}
-    if question is not None:
-        run_fields |= {"slot": question.slot, "memory": question.memory}
+    if "priority" not in options:
+        options["priority"] = _priority(principal, agent, message)
+    options["sender"] = sender = options.get("sender") or principal.sender
+    options["traceparent"] = options.get("traceparent") or tracing.current_traceparent()
     stored = storable(agent, message)
     blobs.check_room(principal.workspace_id or agent.workspace_id, stored["parts"])
-    incoming = Incoming(sender, body_hash, payments.payload_in(message))
     for _ in range(3):
         try:
-            target = lookup.find_target(principal, agent, message, finds_question=finds_question)
+            target = lookup.find_target(principal, agent, message, finds_question=options.get("finds_question", False))
             if target.asked is not None:
-                if (earlier := _earlier_receipt(sender, agent, message["messageId"], body_hash)) is not None:
+                if (earlier := _earlier_receipt(sender, agent, message)) is not None:
                     return earlier  # not an answer to what is asked now
-                question_index = question_index or target.asked
-            return _record_message(
-                principal, agent, target, stored, incoming, extra_writes, task_fields, run_fields, question_index
-            )
+                options["question_index"] = options.get("question_index") or target.asked
+            return _record_message(principal, agent, target, message, stored, options)
         except (IntegrityError, UnsupportedOperation, BudgetSpent, NotAccepting, Context.DoesNotExist) as refusal:
             # A repeated message, or a context that was just opened or cleared.
-            if (earlier := _earlier_receipt(sender, agent, message["messageId"], body_hash)) is not None:
+            if (earlier := _earlier_receipt(sender, agent, message)) is not None:
                 return earlier
             if isinstance(refusal, Refusal):
                 raise
-    raise InvalidParams("The same message is being sent twice at the same time. Send it again.", "messageId")
+    raise KeyUsed("The same message is being sent twice at the same time. Send it again.")
 
 
 def storable(agent: Agent, message: JSON) -> JSON:
-    """A user's message as it is recorded, with large content in files.
-
-    Raises InvalidParams for too much data, and for text that shows nothing.
-    """
-    if is_invisible(message["parts"]):
-        raise InvalidParams("The message has only invisible characters. Write something that can be read.", "text")
+    """A user's message as it is recorded, with large content in files. Raises InvalidParams for too much data."""
     parts = blobs.store_large(message["parts"], settings.MAX_DATA_BYTES)
     return {**payments.storable(agent, message), "parts": parts}
 
@@ -160,89 +139,73 @@ def _priority(principal: Principal, agent: Agent, message: JSON) -> Run.Priority
     return Run.Priority(limits.snapshot().priority(principal.workspace_id, principal.key, agent.pk))
 
 
-def _earlier_receipt(sender: str, agent: Agent, message_id: str, body_hash: str) -> Receipt | None:
-    if not sender:
-        return None
-    accepted = find_accepted(sender, agent, message_id, body_hash)
+def _earlier_receipt(sender: str, agent: Agent, message: JSON) -> Receipt | None:
+    accepted = find_accepted(sender, agent, message)
     if accepted is None:
         return None
     if accepted.task is None:
-        why = "answered with a message" if accepted.answer else "sent in a conversation that was cleared"
-        raise InvalidParams(f"This messageId was {why}. Use a new messageId.", "messageId")
-    index = (
-        Message.objects.filter(task=accepted.task_id, message_id=message_id, role=Message.Role.USER)
-        .values_list("index", flat=True)
-        .get()
-    )
+        raise KeyUsed("This {} was answered with a message. Use a new {}." if accepted.answer else CLEARED)
+    said = Message.objects.filter(task=accepted.task, message_id=message["messageId"], role=Message.Role.USER)
+    index = said.values_list("index", flat=True).get()
     return Receipt(accepted.task.context_id, accepted.task.pk, index, repeated=True)
 
 
-def find_accepted(sender: str, agent: Agent, message_id: str, body_hash: str) -> Accepted | None:
-    """What an earlier message with this id led to. Raises InvalidParams if its body was different."""
-    same = Accepted.objects.select_related("task", "answer").filter(sender=sender, agent=agent, message_id=message_id)
-    accepted = same.first()
-    if accepted is None:
-        return None
-    if accepted.task is None and accepted.answer is None and lookup.restore_answer(accepted):
-        accepted = same.get()
-    if accepted.body_hash != body_hash:
-        raise InvalidParams("This messageId was used for another message. Use a new messageId.", "messageId")
-    return accepted
+CLEARED = "This {} was sent in a conversation that was cleared. Use a new {}."
 
 
 def _record_message(
-    principal: Principal,
-    agent: Agent,
-    target: lookup.Target,
-    message: JSON,
-    incoming: Incoming,
-    extra_writes: ExtraWrites | None,
-    task_fields: JSON,
-    run_fields: JSON,
-    question_index: int | None,
+    principal: Principal, agent: Agent, target: lookup.Target, sent: JSON, message: JSON, options: Options
 ) -> Receipt:
-    sender = incoming.sender
-    if target.task is None and question_index is not None:
+    """`sent` is the `message` before it was made storable."""
+    sender, payload, extra_writes = options["sender"], payments.payload_in(sent), options.get("extra_writes")
+    parent = str(called) if (called := options.get("parent")) else None
+    if target.task is None and options.get("question_index") is not None:
         raise AlreadyAnswered
     check_obstacles(principal, agent)
     if target.task is None:
-        is_delegated = "parent" in task_fields  # what has begun needs it
-        activity.check_accepts(agent, is_delegated=is_delegated)
-        if not is_delegated:
+        activity.check_accepts(agent, is_delegated=parent is not None)  # what has begun needs it
+        if parent is None:
             check_depth(Lane(principal.workspace_id or agent.workspace_id or 0, agent.pk, principal.key))
     task_id = target.task or uuid.uuid4()
+    body_hash = digest_of(sent) if sender else ""
     run: Run | None
     # Otherwise nothing else is written or read here.
-    lock = target.context is not None or extra_writes is not None or incoming.payload is not None
+    lock = target.context is not None or extra_writes is not None or payload is not None
     named = named_dependencies(message) if target.task is None else []
-    depends = find_dependencies(principal, target.context, named, task_fields.get("parent")) if named else []
+    depends = find_dependencies(principal, target.context, named, parent) if named else []
     with_named = message | ({"referenceTaskIds": [*message.get("referenceTaskIds", []), *named]} if named else {})
     with ledger.writing(target.context or Context(), lock=lock) as log:
         if sender:
-            message_id = message["messageId"]
-            known = {"sender": sender, "agent": agent, "message_id": message_id, "body_hash": incoming.body_hash}
+            known = {"sender": sender, "agent": agent, "message_id": sent["messageId"], "body_hash": body_hash}
             log.extra_rows.append(Accepted(**known, task_id=task_id))
-        if incoming.payload is not None:
+        if payload is not None:
             known_task = log.task(target.task) if target.task is not None else None
-            _seal_payment(log, agent, known_task, task_id, incoming.payload)
+            _seal_payment(log, agent, known_task, task_id, payload)
         if target.task is None:
             references = lookup.references_of(principal, with_named, target.context)
-            more = {HINTS: hints_for(agent, with_named, references), DEPENDS_ON: depends}
-            if more := {name: values for name, values in more.items() if values}:
-                task_fields = {**task_fields, "metadata": {**task_fields.get("metadata", {}), **more}}
-            payload: JSON = {"task": {"agent": agent.pk, "references": references, **task_fields}}
-            payload |= message_payload(log, principal, agent, message, task_id, parent=task_fields.get("parent"))
-            event = log.add(EventType.USER_MESSAGE, payload, task=task_id)
-            span = runs.queued_span(task_id, run_fields["traceparent"])
-            run_fields["lane"] = str(Lane(log.context.workspace_id, agent.pk, principal.key))
-            queued: JSON = {**run_fields, "traceparent": span, "queued_at": corrected_time()}
-            run = Run(task_id=task_id, message=log.messages[event.index], turn=1, **queued)
+            more = {"skill": options.get("skill"), HINTS: hints_for(agent, with_named, references), DEPENDS_ON: depends}
+            task = {"agent": agent.pk, "references": references, "parent": parent}
+            task |= {"metadata": {name: value for name, value in more.items() if value not in (None, [])}}
+            said: JSON = {"task": {name: value for name, value in task.items() if value not in (None, {})}}
+            said |= message_payload(log, principal, agent, message, task_id, parent)
+            event = log.add(EventType.USER_MESSAGE, said, task=task_id)
+            run = Run(
+                task_id=task_id,
+                message=log.messages[event.index],
+                turn=1,
+                lane=str(Lane(log.context.workspace_id, agent.pk, principal.key)),
+                priority=options["priority"],
+                queued_at=corrected_time(),
+                traceparent=runs.queued_span(task_id, options["traceparent"]),
+            )
+            if (question := options.get("question")) is not None:
+                run.slot, run.memory = question.slot, question.memory
             if depends:
                 run.state = Run.State.WAITING
                 log.extra_rows += [Dependency(task_id=task_id, on_id=uuid.UUID(one)) for one in depends]
         else:
             said = sent_by(log.context, principal.user_id) | {"message": message}
-            run = _continue_task(log, principal, agent, said, task_id, run_fields["traceparent"], question_index)
+            run = _continue_task(log, principal, agent, said, task_id, options)
         if run is not None:
             log.extra_rows.append(run)
         if principal.is_notified and log.context.owner_id == principal.user_id:
@@ -390,12 +353,12 @@ def _continue_task(
     agent: Agent,
     said: JSON,
     task_id: uuid.UUID,
-    traceparent: str,
-    question_index: int | None,
+    options: Options,
 ) -> Run | None:
     """Record a further message: it answers the task's question or waits for the next turn."""
     task = log.task(task_id)
     state, slot = TaskState(task.state), task.slot
+    question_index, traceparent = options.get("question_index"), options["traceparent"]
     if question_index is not None and question_index != task.status_event:
         raise AlreadyAnswered
     if state.is_terminal:

@@ -48,6 +48,7 @@ from apps.engine.send import accept_and_publish
 from apps.engine.sql import SUSPENSION_BY_CHILD
 from apps.record import feed, wire
 from apps.record.content import blobs
+from apps.record.content.composing import compose
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import AlreadyAnswered, Refusal, TaskNotCancelable, TaskNotFound
 from apps.record.events import JSON, EventType
@@ -165,9 +166,7 @@ class Delegation:
             )
         self._count_child()
         metadata, references = self.assignment.redaction(clean(call.metadata)), call.reference_ids
-        message: JSON = {"messageId": name, "role": "ROLE_USER", "parts": parts}
-        message |= {"metadata": metadata} if metadata else {}
-        message |= {"referenceTaskIds": references} if references else {}
+        message = compose(parts, key=name, metadata=metadata, references=references)
         more: JSON = {"sender": sender, "parent": task.pk, "traceparent": self.assignment.traceparent}
         try:
             # Before what has not begun: the parent's turn waits for it.
@@ -235,8 +234,8 @@ class Delegation:
         """Send the message to the child. Returns False if somebody answered first."""
         task, answer = self.assignment.task, self.assignment.message
         sender, span = f"task:{task.pk}", self.assignment.traceparent
-        named = {"messageId": f"{self.assignment.turn}:answer", "taskId": str(child_id)}
-        if Accepted.objects.filter(sender=sender, message_id=named["messageId"]).exists():
+        key = f"{self.assignment.turn}:answer"
+        if Accepted.objects.filter(sender=sender, message_id=key).exists():
             return True
         try:
             child = _load_task(child_id)
@@ -246,8 +245,8 @@ class Delegation:
             asking = questions.asking_task(child.slot) or child
             is_early = questions.asks_approval(asking.slot) and answer.created_at < child.status_at
             parts = [{"data": questions.unasked(answer.parts)}] if is_early else answer.parts
-            message = {**named, "role": "ROLE_USER", "parts": parts}
-            message["metadata"] = payments.with_payload(answer.metadata, asking.pk)
+            metadata = payments.with_payload(answer.metadata, asking.pk)
+            message = compose(parts, key=key, task=child_id, metadata=metadata)
             accept_and_publish(
                 principal_of(task),
                 child.agent,

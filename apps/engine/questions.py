@@ -28,6 +28,7 @@ from apps.record.content import blobs, json_schema
 from apps.record.content.parts import words_of
 from apps.record.errors import AlreadyApproved, ApproverUnknown, InvalidParams
 from apps.record.events import JSON, EventType
+from apps.record.execution import Run
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Task, TaskState
 from db.sql import write_transaction
@@ -53,6 +54,12 @@ def slot_of(outcome: Outcome | None) -> JSON | None:
     properties = outcome.schema.get("properties")
     # A database may reorder them; the form keeps the author's order.
     return slot | ({"order": list(properties)} if isinstance(properties, dict) else {})
+
+
+def answered_slot(task: Task, message_id: str) -> JSON | None:
+    """The slot of the question that the message with this id answered; if it answered none, what the task asks now."""
+    earlier = Run.objects.filter(task=task, message__message_id=message_id, slot__isnull=False).first()
+    return earlier.slot if earlier else task.slot
 
 
 def agent_message(log: Ledger, task: Task, parts: Sequence[Part], metadata: JSON) -> JSON:

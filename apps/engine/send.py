@@ -15,6 +15,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Unpack
 
 from django.conf import settings
 from django.db import IntegrityError
@@ -41,17 +43,19 @@ from apps.accounts.principals import ANONYMOUS, Principal
 from apps.agents import versions
 from apps.agents.models import Agent
 from apps.engine import accept, activity, assignment, dependencies, handlers, loading, output, payments
-from apps.engine.accept import Question, Receipt
+from apps.engine.accept import Options, Receipt
 from apps.engine.output import AGENT_ERROR_MESSAGE, INVALID_RESPONSE, clean, clean_parts, error_code
 from apps.engine.questions import asking_task
 from apps.engine.queue import publish
+from apps.engine.repeats import Sent, find_accepted
 from apps.installation.models import Activity
 from apps.record import feed, ledger, lineage, lookup, projection, wire
 from apps.record.content import blobs
+from apps.record.content.composing import compose
 from apps.record.content.strict_json import digest_of
-from apps.record.errors import InvalidParams, NoAnswer, TaskNotFound, UnsupportedOperation
+from apps.record.errors import KeyUsed, NoAnswer, TaskNotFound, UnsupportedOperation
 from apps.record.events import JSON, EventType
-from apps.record.execution import Accepted, Run
+from apps.record.execution import Accepted
 from apps.record.models import Context, Message, Task, TaskState
 from apps.record.sql import TASK
 from db import sql
@@ -61,67 +65,32 @@ from telemetry import logs
 log = logging.getLogger("parley.engine")
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A message's result: a task, or an answer (an A2A message). `index` is its place in the log."""
-
-    context: uuid.UUID
-    index: int
-    task: uuid.UUID | None = None
-    answer: JSON | None = None
-    repeated: bool = False
-    since: float | None = None
-
-
 async def send(
-    principal: Principal,
-    agent: Agent,
-    message: JSON,
-    *,
-    require_task: bool = False,
-    extra_writes: accept.ExtraWrites | None = None,
-    question: Question | None = None,
-    skill: str | None = None,
-    question_index: int | None = None,
-    finds_question: bool = False,
-    traceparent: str = "",
+    principal: Principal, agent: Agent, message: JSON, *, require_task: bool = False, **options: Unpack[Options]
 ) -> Sent:
-    """Send a user's message (A2A shape, checked by the edge) to an agent that `principal` may use.
+    """Send a user's message (see `composing`) to an agent that `principal` may use.
 
     The agent chooses between answer and task, and a new task's skill, unless the message continues a task, or
-    `require_task` or `question` is given. The arguments are those of `accept.accept`; `extra_writes` are for tasks
-    only.
+    `require_task` or `question` is given. `extra_writes` are for tasks only.
     Returns as soon as the message is recorded or answered. Raises errors.Refusal; then nothing is stored.
     """
-    is_free = not require_task and not message.get("taskId") and question is None
+    is_free = not require_task and not message.get("taskId") and options.get("question") is None
     if is_free and not accept.named_dependencies(message):
-        choice = await _choose(principal, agent, message, finds_question)
+        choice = await _choose(principal, agent, message, options.get("finds_question", False))
         if choice is not None and choice.is_message:
             try:
-                answered = await answer_with_message(principal, agent, message, choice.answer)
-                return Sent(answered.context, answered.index, answer=answered.message, repeated=answered.repeated)
+                return await answer_with_message(principal, agent, message, choice.answer)
             except NeedsTask:
                 choice = BY_TASK
         if choice is not None:
-            skill, finds_question = choice.skill, choice.asked is not None
-            question_index = question_index or choice.asked
-    if payments.is_on() and not payments.is_rejected(message) and (message.get("taskId") or finds_question):
-        await _pay(principal, agent, message, finds_question, question_index)
+            options["skill"], options["finds_question"] = choice.skill, choice.asked is not None
+            options["question_index"] = options.get("question_index") or choice.asked
+    if payments.is_on() and not payments.is_rejected(message):
+        await _pay(principal, agent, message, options)
     since = feed.start_listening()
-    receipt = await db.run(
-        accept_and_publish,
-        principal,
-        agent,
-        message,
-        extra_writes,
-        # Chosen here, because `db.run` may try again.
-        sender=principal.sender or f"call:{uuid.uuid4().hex}",
-        skill=skill,
-        question=question,
-        question_index=question_index,
-        finds_question=finds_question,
-        traceparent=traceparent,
-    )
+    # Chosen here, because `db.run` may try again.
+    options["sender"] = options.get("sender") or principal.sender or f"call:{uuid.uuid4().hex}"
+    receipt = await db.run(accept_and_publish, principal, agent, message, **options)
     return Sent(
         receipt.context,
         receipt.index,
@@ -131,11 +100,11 @@ async def send(
     )
 
 
-async def _pay(
-    principal: Principal, agent: Agent, message: JSON, finds_question: bool, question_index: int | None
-) -> None:
+async def _pay(principal: Principal, agent: Agent, message: JSON, options: Options) -> None:
     """Settle the payment that a message brings to a task that asks for one, even if the caller goes away."""
-    claimed = await db.run(_claim_payment, principal, agent, message, finds_question, question_index)
+    if not message.get("taskId") and not options.get("finds_question"):
+        return
+    claimed = await db.run(_claim_payment, principal, agent, message, options)
     if claimed is not None:
         await asyncio.shield(_settle(claimed))
 
@@ -149,13 +118,12 @@ async def _settle(claimed: payments.Claim) -> None:
     await db.persist(payments.keep, claimed, result)
 
 
-def _claim_payment(
-    principal: Principal, agent: Agent, message: JSON, finds_question: bool, question_index: int | None
-) -> payments.Claim | None:
+def _claim_payment(principal: Principal, agent: Agent, message: JSON, options: Options) -> payments.Claim | None:
     """None if there is nothing to pay, or `accept` refuses the message anyway."""
-    if principal.sender and accept.find_accepted(principal.sender, agent, message["messageId"], digest_of(message)):
+    if find_accepted(principal.sender, agent, message):
         return None
-    target = lookup.find_target(principal, agent, message, finds_question=finds_question)
+    target = lookup.find_target(principal, agent, message, finds_question=options.get("finds_question", False))
+    question_index = options.get("question_index")
     task = Task.objects.select_related("agent").filter(pk=target.task).first() if target.task else None
     if task is None or (question_index is not None and question_index != task.status_event):
         return None
@@ -248,9 +216,7 @@ async def _select_response_type(
 
 def _earlier_choice(principal: Principal, agent: Agent, message: JSON, or_claimed: bool = False) -> Choice | None:
     """How the same message was answered before, or with `or_claimed` is being answered."""
-    if not principal.is_known:
-        return None
-    accepted = accept.find_accepted(principal.sender, agent, message["messageId"], digest_of(message))
+    accepted = find_accepted(principal.sender, agent, message)
     if accepted is None:
         return None
     if accepted.task_id is not None:
@@ -274,12 +240,11 @@ def _newest_task(principal: Principal, agent: Agent, message: JSON) -> ExistingT
     return ExistingTask(str(newest.pk), newest.state) if newest else None
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    context: uuid.UUID
-    index: int
-    message: JSON
-    repeated: bool = False
+class Claim(Enum):
+    """Who answers a message that has no answer yet."""
+
+    OURS = auto()
+    OF_OTHERS = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,19 +265,18 @@ class AnsweredMeanwhile(Exception):
     """The answer is recorded already, by an earlier try or another claim."""
 
 
-async def answer_with_message(
-    principal: Principal, agent: Agent, message: JSON, given: Answer | None = None
-) -> Answered:
+async def answer_with_message(principal: Principal, agent: Agent, message: JSON, given: Answer | None = None) -> Sent:
     """Record the message with the agent's answer, or with `given`.
 
     If the agent fails, the answer is an error: a sentence, and a code in `metadata.error`.
     Raises errors.Refusal if the agent is not asked, and NeedsTask; then nothing is stored.
     """
-    body_hash = digest_of(message)
-    while (earlier := await db.run(_claim_message, principal, agent, message, body_hash)) is not None:
-        if earlier.message:
-            return earlier
+    claimed = await db.run(_claim_message, principal, agent, message)
+    while claimed is Claim.OF_OTHERS:
         await asyncio.sleep(0.1)
+        claimed = await db.run(_claim_message, principal, agent, message)
+    if isinstance(claimed, Sent):
+        return claimed
     try:
         said = AgentAnswer(given) if given else await _ask_agent(principal, agent, message)
         said = dataclasses.replace(said, answer=_cleaned_answer(agent, said.answer))
@@ -376,35 +340,31 @@ def _conversation(principal: Principal, agent: Agent, message: JSON) -> Conversa
     return Conversation(history, references, context.memory, context.options)
 
 
-def _claim_message(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Answered | None:
-    """None if this caller must answer the message; otherwise the earlier answer, empty until it exists."""
+def _claim_message(principal: Principal, agent: Agent, message: JSON) -> Sent | Claim:
+    """The earlier answer, or who gives it."""
     lookup.find_target(principal, agent, message)
     if not principal.is_known:
         accept.check_obstacles(principal, agent)
-        return None
-    accepted = accept.find_accepted(principal.sender, agent, message["messageId"], body_hash)
+        return Claim.OURS
+    accepted = find_accepted(principal.sender, agent, message)
     if accepted is None:
-        return _claim_new_message(principal, agent, message, body_hash)
+        return _claim_new_message(principal, agent, message)
     if accepted.answer is not None:
         return _earlier_answer(accepted.answer)
     if accepted.task_id is not None:
         raise NeedsTask
     if accepted.claimed_until is None:
-        raise InvalidParams(
-            "This messageId was sent in a conversation that was cleared. Use a new messageId.", "messageId"
-        )
+        raise KeyUsed(accept.CLEARED)
     now = sql.database_time()
     overdue = Accepted.objects.filter(pk=accepted.pk, answer=None, claimed_until__lt=now)
-    if overdue.update(claimed_until=_claim_deadline(now)):
-        return None
-    return Answered(uuid.UUID(int=0), 0, {})
+    return Claim.OURS if overdue.update(claimed_until=_claim_deadline(now)) else Claim.OF_OTHERS
 
 
-def _earlier_answer(row: Message) -> Answered:
-    return Answered(row.context_id, row.index, wire.message(row, row.context), repeated=True)
+def _earlier_answer(row: Message) -> Sent:
+    return Sent(row.context_id, row.index, answer=wire.message(row, row.context), repeated=True)
 
 
-def _claim_new_message(principal: Principal, agent: Agent, message: JSON, body_hash: str) -> Answered | None:
+def _claim_new_message(principal: Principal, agent: Agent, message: JSON) -> Claim:
     accept.check_obstacles(principal, agent)
     try:
         with write_transaction():
@@ -412,12 +372,12 @@ def _claim_new_message(principal: Principal, agent: Agent, message: JSON, body_h
                 sender=principal.sender,
                 agent=agent,
                 message_id=message["messageId"],
-                body_hash=body_hash,
+                body_hash=digest_of(message),
                 claimed_until=_claim_deadline(sql.database_time()),
             )
     except IntegrityError:
-        return Answered(uuid.UUID(int=0), 0, {})
-    return None
+        return Claim.OF_OTHERS
+    return Claim.OURS
 
 
 def _claim_deadline(now: datetime.datetime) -> datetime.datetime:
@@ -430,14 +390,14 @@ def _release_claim(principal: Principal, agent: Agent, message: JSON) -> None:
     ).delete()
 
 
-def _record_answer_or_release(principal: Principal, agent: Agent, message: JSON, said: AgentAnswer) -> Answered:
+def _record_answer_or_release(principal: Principal, agent: Agent, message: JSON, said: AgentAnswer) -> Sent:
     try:
         try:
             return _record_answer(principal, agent, message, said)
         except (IntegrityError, Context.DoesNotExist):
             return _record_answer(principal, agent, message, said)
     except AnsweredMeanwhile:
-        accepted = accept.find_accepted(principal.sender, agent, message["messageId"], digest_of(message))
+        accepted = find_accepted(principal.sender, agent, message)
         if accepted is None or accepted.answer is None:
             raise NoAnswer from None
         return _earlier_answer(accepted.answer)
@@ -446,7 +406,7 @@ def _record_answer_or_release(principal: Principal, agent: Agent, message: JSON,
         raise
 
 
-def _record_answer(principal: Principal, agent: Agent, message: JSON, said: AgentAnswer) -> Answered:
+def _record_answer(principal: Principal, agent: Agent, message: JSON, said: AgentAnswer) -> Sent:
     stored = accept.storable(agent, message)
     parts = blobs.store_large([dict(part) for part in said.answer.parts])
     answered: JSON = {"parts": parts, "metadata": {**said.answer.metadata, projection.AUTHOR_KEY: agent.slug}}
@@ -468,39 +428,12 @@ def _record_answer(principal: Principal, agent: Agent, message: JSON, said: Agen
         )
         if principal.is_known and not claimed.update(answer=row, claimed_until=None):
             raise AnsweredMeanwhile
-    return Answered(log.context.pk, event.index, wire.message(row, log.context))
+    return Sent(log.context.pk, event.index, answer=wire.message(row, log.context))
 
 
-def accept_and_publish(
-    principal: Principal,
-    agent: Agent,
-    message: JSON,
-    extra_writes: accept.ExtraWrites | None = None,
-    *,
-    sender: str = "",
-    skill: str | None = None,
-    parent: uuid.UUID | None = None,
-    question: Question | None = None,
-    question_index: int | None = None,
-    finds_question: bool = False,
-    priority: Run.Priority | None = None,
-    traceparent: str = "",
-) -> Receipt:
+def accept_and_publish(principal: Principal, agent: Agent, message: JSON, **options: Unpack[Options]) -> Receipt:
     """Record the message (see `accept.accept`) and publish its run. Raises errors.Refusal."""
-    receipt = accept.accept(
-        principal,
-        agent,
-        message,
-        extra_writes,
-        sender=sender,
-        skill=skill,
-        parent=parent,
-        question=question,
-        question_index=question_index,
-        finds_question=finds_question,
-        priority=priority,
-        traceparent=traceparent,
-    )
+    receipt = accept.accept(principal, agent, message, **options)
     if receipt.run is not None:
         publish(receipt.run)
     elif receipt.waits:
@@ -552,13 +485,13 @@ def run_again(task: Task, key: uuid.UUID | None = None) -> Receipt:
     if first is None:
         raise UnsupportedOperation("The task has no message to send again.")
     principal = task.owner.principal_in(task.workspace_id) if task.owner else ANONYMOUS
-    message = {
-        "messageId": str(key or uuid.uuid4()),
-        "contextId": task.context.name_for(principal),
-        "role": "ROLE_USER",
-        "parts": first.parts,
-        "referenceTaskIds": [str(task.pk)],
-        **{name: kept for name in ("metadata", "extensions") if (kept := getattr(first, name))},
-    }
+    message = compose(
+        first.parts,
+        key=key,
+        context=task.context.name_for(principal),
+        references=[task.pk],
+        metadata=first.metadata,
+        extensions=first.extensions,
+    )
     sender = principal.sender or (f"call:{key.hex}" if key else "")
     return accept_and_publish(principal, task.agent, message, sender=sender)

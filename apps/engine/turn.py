@@ -262,7 +262,7 @@ def _next_fallback(assignment: Assignment) -> Agent | None:
         slugs = slugs[slugs.index(assignment.agent.slug) + 1 :]
     usable = Agent.objects.visible_to(principal_of(assignment.task)).filter(slug__in=slugs).exclude(pk=own.pk)
     for agent in sorted(usable, key=lambda agent: slugs.index(agent.slug)):
-        if not agent.refused_type(assignment.message.parts) and handlers.can_run(agent):
+        if agent.refused_part(assignment.message.parts) is None and handlers.can_run(agent):
             return agent
     return None
 

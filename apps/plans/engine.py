@@ -37,6 +37,7 @@ from apps.plans.models import PlanRun, Step
 from apps.plans.person import PERSON, record_answers
 from apps.plans.run_state import RunState, deadline
 from apps.plans.transitions import Decision, RunEnded, decide, reload_task
+from apps.record.content.composing import compose
 from apps.record.errors import NotAccepting, Refusal
 from apps.record.events import JSON
 from apps.record.execution import Run
@@ -285,8 +286,8 @@ def forward_answers(run: PlanRun) -> bool:
 
 
 def _send_answer(run: PlanRun, step: Step, child: Task, answer: str) -> None:
-    message_id = f"{step.key}:{step.item}:{step.round}:{step.attempt}:answered:{step.answers}"
-    message = {"messageId": message_id, "taskId": str(child.pk), "role": "ROLE_USER", "parts": [{"text": answer}]}
+    key = f"{step.key}:{step.item}:{step.round}:{step.attempt}:answered:{step.answers}"
+    message = compose([{"text": answer}], key=key, task=child.pk)
     try:
         accept_and_publish(principal_of(run.task), child.agent, message, sender=f"task:{run.pk}")
     except Refusal:

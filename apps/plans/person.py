@@ -25,6 +25,7 @@ from apps.plans.models import GivenAnswer, PlanRun, Step
 from apps.plans.run_state import RunState, artifact_result, check_problem
 from apps.record import lookup
 from apps.record.content import json_schema, strict_json
+from apps.record.content.composing import compose
 from apps.record.errors import InvalidParams
 from apps.record.events import JSON, EventType
 from apps.record.models import INTERRUPTED_STATES, Context, Event, Message, Task, TaskQuerySet, TaskState
@@ -211,11 +212,8 @@ def is_approved(step: Step) -> bool:
 def _question_message(step: Step, text: str, schema: JSON, shown: list[Any] | None = None) -> JSON:
     kind = "decision" if schema is DECISION_SCHEMA else "approval"
     number = f"{step.attempt}:{kind}:{step.consulted_id or ''}"  # unique by the previous question's id
-    return {
-        "messageId": f"{step.key}:{step.item}:{step.round}:{number}",
-        "role": "ROLE_USER",
-        "parts": [{"text": text}, {"data": {REQUEST: {"schema": schema}}}, *(shown or [])],
-    }
+    parts = [{"text": text}, {"data": {REQUEST: {"schema": schema}}}, *(shown or [])]
+    return compose(parts, key=f"{step.key}:{step.item}:{step.round}:{number}")
 
 
 def record_answers(run: uuid.UUID) -> None:

@@ -29,6 +29,7 @@ from apps.engine.accept import ExtraWrites, Receipt
 from apps.engine.assignment import Assignment, ReleaseSlot
 from apps.engine.delegation import check_depth, principal_of
 from apps.engine.finish import Ongoing
+from apps.engine.repeats import was_sent
 from apps.engine.send import accept_and_publish
 from apps.plans import graphs, jobs, registry
 from apps.plans.definitions import OWN_INPUTS, PlanDefinition, StepDefinition, properties_of, with_defaults
@@ -37,9 +38,9 @@ from apps.plans.jobs import enqueue_tick
 from apps.plans.models import PlanRun, StartKey, Step
 from apps.record import lookup
 from apps.record.content import blobs, json_schema, strict_json
-from apps.record.errors import InvalidFields, InvalidParams, UnsupportedOperation
+from apps.record.content.composing import compose
+from apps.record.errors import InvalidFields, KeyUsed, UnsupportedOperation
 from apps.record.events import JSON
-from apps.record.execution import Accepted
 from apps.record.ledger import Ledger
 from apps.record.models import Context, Message, Task, TaskState
 from db import sql
@@ -61,23 +62,24 @@ def start_run(
     used for something else. Then nothing was stored.
     """
     words = [{"text": text}] if text else []
-    message = {"messageId": key, "role": "ROLE_USER", "parts": [*words, {"data": given}, *files]}
-    if not Accepted.objects.filter(sender=principal.sender, agent=plan, message_id=key).exists():
+    message = compose([*words, {"data": given}, *files], key=key)
+    if not was_sent(principal.sender, plan, key):
         _check_start(principal, plan, {"text": text, **given, "files": list(files)})
-    return accept_and_publish(principal, plan, message, claim_key(principal, plan, key), traceparent=traceparent)
+    claim = claim_key(principal, plan, key)
+    return accept_and_publish(principal, plan, message, extra_writes=claim, traceparent=traceparent)
 
 
 def claim_key(principal: Principal, plan: Agent, key: str) -> ExtraWrites:
     """Ties the key to this plan in the transaction that accepts its start.
 
     A messageId is unique per agent, but a key is unique for all plans. A concurrent caller with the same key waits, and
-    gets InvalidParams for another plan.
+    gets KeyUsed for another plan.
     """
 
     def claim(log: Ledger, task: uuid.UUID) -> None:
         claimed, _ = StartKey.objects.get_or_create(sender=principal.sender, key=key, defaults={"plan": plan})
         if claimed.plan_id != plan.pk:
-            raise InvalidParams("This messageId was used for another plan. Use a new messageId.", "messageId")
+            raise KeyUsed("This {} was used for another plan. Use a new {}.")
 
     return claim
 
@@ -344,16 +346,15 @@ def rerun(principal: Principal, run: PlanRun, from_step: str, *, key: str = "") 
         check_rerun(plan, earlier, from_step)
     except AgentFailure as failure:
         raise UnsupportedOperation(str(failure)) from None
-    message: JSON = {
-        "messageId": key or str(uuid.uuid4()),
-        "role": "ROLE_USER",
-        "parts": [{"text": f"Run again from “{plan.title_of(from_step)}”."}],
-        "referenceTaskIds": [str(earlier.pk)],
-        "metadata": {RERUN: {"continues": str(earlier.pk), "from": from_step}},
-    }
-    if earlier.task.context.parent_task is None:
-        message["contextId"] = earlier.task.context.context_id
-    return accept_and_publish(principal, agent, message, claim_key(principal, agent, message["messageId"]))
+    message = compose(
+        [{"text": f"Run again from “{plan.title_of(from_step)}”."}],
+        key=key,
+        context=earlier.task.context.context_id if earlier.task.context.parent_task is None else "",
+        references=[earlier.pk],
+        metadata={RERUN: {"continues": str(earlier.pk), "from": from_step}},
+    )
+    claim = claim_key(principal, agent, message["messageId"])
+    return accept_and_publish(principal, agent, message, extra_writes=claim)
 
 
 def visible_runs(principal: Principal) -> QuerySet[Task]:

@@ -23,6 +23,7 @@ from apps.plans.models import PlanRun, Step
 from apps.plans.person import PERSON
 from apps.plans.run_state import RunState, check_problem, deadline, message_text
 from apps.plans.sql import LOCKED_RUN
+from apps.record.content.composing import compose
 from apps.record.content.parts import size_of
 from apps.record.events import JSON
 from apps.record.models import Task, TaskState
@@ -334,10 +335,7 @@ def _step_message(run_state: RunState, step: Step, definition: StepDefinition, n
         most = f"{MOST_PARTS:,} parts, or {settings.MAX_REQUEST_BYTES:,} bytes"
         raise ValueError(f"The message with its attachments has more than {most}.")
     message_id = f"{step.key}:{step.item}:{step.round}:{step.attempt + 1}"
-    message: JSON = {"messageId": message_id, "role": "ROLE_USER", "parts": parts}
-    if references := run_state.references(step):
-        message["referenceTaskIds"] = references
-    return message
+    return compose(parts, key=message_id, references=run_state.references(step))
 
 
 MOST_ANSWERS = 3  # of the answering agent, per attempt; then the plan's owner is asked
@@ -378,9 +376,4 @@ def _message_to_answering_agent(step: Step, child: Task) -> JSON:
     if schema := (child.slot or {}).get("schema"):
         lines += f"\n\nAnswer with JSON of this schema:\n{json.dumps(schema, ensure_ascii=False)}"
     message_id = f"{step.key}:{step.item}:{step.round}:{step.attempt}:answer:{step.answers + 1}"
-    return {
-        "messageId": message_id,
-        "role": "ROLE_USER",
-        "parts": [{"text": lines}],
-        "referenceTaskIds": [str(child.pk)],
-    }
+    return compose([{"text": lines}], key=message_id, references=[child.pk])

@@ -183,6 +183,17 @@ class InvalidParams(Refusal):
         self.field = field
 
 
+class KeyUsed(InvalidParams):
+    """A message's id, or a caller's key, was used for something else. `field` is the caller's name for it."""
+
+    def __init__(self, sentence: str = "This {} was used for another message. Use a new {}.", field: str = "messageId"):
+        super().__init__(sentence.replace("{}", field), field)
+        self._sentence = sentence
+
+    def named(self, field: str) -> KeyUsed:
+        return KeyUsed(self._sentence, field)
+
+
 class SessionUnreadable(Exception):
     """A stored session cannot be read. The text is for operators."""
 

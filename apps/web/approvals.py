@@ -31,12 +31,12 @@ from apps.accounts.principals import Principal
 from apps.engine import approvals
 from apps.engine.questions import allowed_tools as tools_allowed_by
 from apps.engine.questions import asking_task, asks_approval, open_call, revoke_allowed_tool
+from apps.record.content import schema_forms
+from apps.record.content.schema_forms import Field
 from apps.record.errors import AlreadyAnswered, Refusal, TaskNotFound
 from apps.record.events import JSON
 from apps.record.lookup import NotYourTask, find_session
 from apps.record.models import Task
-from apps.web import questions
-from apps.web.questions import Field
 from apps.web.sessions.sending import NotConfirmed, answered_event, json_action
 from apps.web.shell import page, page_or_fragment, principal_of, session_or_404
 
@@ -122,7 +122,7 @@ def card_of(
 
 def title_of(call: Mapping[str, Any]) -> str:
     """Its server's title, or the tool's name in words."""
-    return str(visible(call.get("title") or questions.label_of(call["tool"], {})))
+    return str(visible(call.get("title") or schema_forms.label_of(call["tool"], {})))
 
 
 def arguments_of(given: Mapping[str, Any], schema: JSON | None = None) -> list[Argument]:
@@ -134,7 +134,7 @@ def arguments_of(given: Mapping[str, Any], schema: JSON | None = None) -> list[A
 
 
 def _label(name: str, schema: Any) -> str:
-    return str(visible(questions.label_of(name, schema if isinstance(schema, dict) else {})))
+    return str(visible(schema_forms.label_of(name, schema if isinstance(schema, dict) else {})))
 
 
 def words_of(value: Any) -> str:
@@ -187,7 +187,7 @@ def decision_in_words(part: JSON) -> JSON:
 
 def edit_fields(slot: JSON | None) -> list[Field]:
     """The fields that change the call, or explain a refusal."""
-    return [one for one in questions.fields_of(slot) if one.name not in (DECISION, FOR_SESSION) or one.group]
+    return [one for one in schema_forms.fields_of(slot) if one.name not in (DECISION, FOR_SESSION) or one.group]
 
 
 # Decisions
@@ -221,7 +221,7 @@ def _read(request: HttpRequest, principal: Principal, session: uuid.UUID, key: u
     given = dict(request.POST.lists())
     if given.get(f"answer-{DECISION}") == [ALWAYS]:
         given |= {f"answer-{DECISION}": [APPROVE], f"answer-{FOR_SESSION}": ["true"]}
-    return _Decision(task, asked, questions.answer_from(questions.fields_of(task.slot), given) or {})
+    return _Decision(task, asked, schema_forms.answer_from(schema_forms.fields_of(task.slot), given) or {})
 
 
 def _bound_to(request: HttpRequest, principal: Principal, decision: _Decision) -> str:

@@ -15,10 +15,10 @@ from apps.features.payments.paying import note_of
 from apps.plans.graphs import CompiledPlan, plan_at
 from apps.plans.models import Step
 from apps.plans.person import steps_asking_by, waiting_for
+from apps.record.content.schema_forms import Field, fields_of, outline_of
 from apps.record.events import JSON
 from apps.record.models import Task, TaskQuerySet
 from apps.web.approvals import card_of
-from apps.web.questions import Field, fields_of, outline_of
 from apps.web.sessions import messages
 from apps.web.sessions.entries import wanted_credential
 from apps.web.sessions.pictures import surroundings_in

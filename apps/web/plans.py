@@ -39,12 +39,12 @@ from apps.plans.progress import Progress, definition_graph, message_words, run_g
 from apps.plans.registry import may_change, register_plan
 from apps.record.content import strict_json
 from apps.record.content.parts import safe_file_name
+from apps.record.content.schema_forms import Field, content_of_sample, fields_of, outline_of
 from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 from apps.record.models import INTERRUPTED_STATES, Artifact, Task, TaskState
 from apps.web import inbox
 from apps.web.agents import ACCESS_CHOICES
-from apps.web.questions import Field, content_of_sample, fields_of, outline_of
 from apps.web.roles import refuse
 from apps.web.sessions.sending import json_action, message_from_form, message_id, refuse_too_large
 from apps.web.shell import page, principal_of, reader_view

@@ -11,9 +11,9 @@ from django.db.models import Q
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.plans import registry
+from apps.record.content.schema_forms import Field
 from apps.record.errors import InvalidParams
 from apps.web.plans import InputForm
-from apps.web.questions import Field
 from apps.web.resources import ResourceForm
 
 PREFIX = "answer-"  # of the names of a plan's inputs

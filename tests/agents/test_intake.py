@@ -21,7 +21,6 @@ from apps.agents.models import Agent
 )
 def test_media_types_in_words(modes, words):
     assert Intake(modes).words == words
-    assert Intake(modes).sentence == (f"It takes {words} only." if words else "It takes any file.")
 
 
 def test_a_file_dialog_offers_code_where_any_text_is_taken():

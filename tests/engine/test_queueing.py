@@ -19,7 +19,8 @@ from apps.features.queue.models import QueuedMessage
 from apps.features.sessions import deletion
 from apps.record import projection
 from apps.record.content import blobs
-from apps.record.errors import InvalidParams
+from apps.record.content.composing import compose
+from apps.record.errors import KeyUsed
 from apps.record.execution import Run
 from apps.record.models import Blob, Context, Message, Task
 from tests.working import begin, end
@@ -56,14 +57,14 @@ async def working(ada, echo, said):
     return await db.run(begin, receipt.run)
 
 
-def text(words):
-    return {"parts": [{"text": words}]}
+def text(words, key):
+    return compose([{"text": words}], key=key)
 
 
 async def put(ada, working, *words):
     context = await Context.objects.select_related("agent").aget(pk=working.task.context_id)
     for one in words:
-        assert await db.run(messages.enqueue, ada.principal, context, f"key-{one}", text(one))
+        assert await db.run(messages.enqueue, ada.principal, context, text(one, f"key-{one}"))
     return context
 
 
@@ -175,7 +176,7 @@ async def test_a_sender_that_dies_before_it_has_sent_is_replaced_when_its_claim_
 async def test_a_message_that_a_key_queued_counts_for_the_key(ada, working):
     context = await Context.objects.select_related("agent").aget(pk=working.task.context_id)
     key = await db.run(lambda: ApiKey.issue(ada, "one")[0])
-    await db.run(lambda: messages.enqueue(key.principal, context, "a key", text("second")))
+    await db.run(lambda: messages.enqueue(key.principal, context, text("second", "a key")))
     await db.run(end, working, Completed("done"))
     assert await messages.send_due(context.pk) == 1
     sent = await Run.objects.exclude(pk=working.lease.run_id).aget()
@@ -259,23 +260,25 @@ async def test_what_cannot_be_sent_says_why_and_what_follows_waits_for_it(ada, e
 async def test_the_same_key_queues_once_also_after_it_was_sent(ada, working):
     context = await put(ada, working, "second")
     add = messages.enqueue
-    assert not await db.run(add, ada.principal, context, "key-second", text("second"))
-    with pytest.raises(InvalidParams):
-        await db.run(add, ada.principal, context, "key-second", text("another"))
+    assert not await db.run(add, ada.principal, context, text("second", "key-second"))
+    with pytest.raises(KeyUsed):
+        await db.run(add, ada.principal, context, text("another", "key-second"))
     await db.run(end, working, Completed("done"))
     assert await messages.send_due(context.pk) == 1
-    assert not await db.run(add, ada.principal, context, "key-second", text("second"))
+    assert not await db.run(add, ada.principal, context, text("second", "key-second"))
+    with pytest.raises(KeyUsed):
+        await db.run(add, ada.principal, context, text("another", "key-second"))
     assert await waiting(context) == []
 
 
 async def test_a_queue_is_not_endless_and_what_was_deleted_comes_back_only_where_there_is_room(ada, working):
     context = await put(ada, working, *map(str, range(messages.MAX_QUEUED)))
     with pytest.raises(QueueFull):
-        await db.run(messages.enqueue, ada.principal, context, "one too many", text("no"))
+        await db.run(messages.enqueue, ada.principal, context, text("no", "one too many"))
     assert await QueuedMessage.objects.acount() == messages.MAX_QUEUED
     row = await QueuedMessage.objects.afirst()
     await db.run(messages.remove, ada.principal, context, row.pk)
-    await db.run(messages.enqueue, ada.principal, context, "in its place", text("no"))
+    await db.run(messages.enqueue, ada.principal, context, text("no", "in its place"))
     with pytest.raises(QueueFull):
         await db.run(messages.undo_remove, ada.principal, context, row.pk)
 
@@ -297,12 +300,13 @@ async def forgotten():
 async def test_what_was_deleted_is_had_back_whole_and_in_its_place(ada, working):
     context = await put(ada, working)
     for key in "abc":
-        said = {"parts": [{"text": key}, FILE], "referenceTaskIds": [str(working.task.pk)]}
-        await db.run(messages.enqueue, ada.principal, context, key, said)
+        said = compose([{"text": key}, FILE], key=key, references=[working.task.pk])
+        await db.run(messages.enqueue, ada.principal, context, said)
     before = [row async for row in QueuedMessage.objects.all()]
     await db.run(messages.remove, ada.principal, context, before[1].pk)
     assert [row.message_id async for row in QueuedMessage.objects.all()] == ["a", "c"]
-    assert not await db.run(messages.enqueue, ada.principal, context, "b", said | {"parts": [{"text": "b"}, FILE]})
+    again = said | {"messageId": "b", "parts": [{"text": "b"}, FILE]}
+    assert not await db.run(messages.enqueue, ada.principal, context, again)
     for _ in range(2):
         await db.run(messages.undo_remove, ada.principal, context, before[1].pk)
     after = [row async for row in QueuedMessage.objects.all()]
@@ -328,7 +332,7 @@ async def test_what_was_deleted_is_never_sent_and_gone_after_a_while(ada, workin
 async def test_files_are_kept_for_as_long_as_they_wait(ada, agent_at, working):
     context = await put(ada, working)
     for key in "ab":
-        await db.run(messages.enqueue, ada.principal, context, key, {"parts": [{"text": key}, FILE]})
+        await db.run(messages.enqueue, ada.principal, context, compose([{"text": key}, FILE], key=key))
     assert await uses() == [2]
     rows = [row async for row in QueuedMessage.objects.all()]
     await db.run(messages.edit, ada.principal, context, rows[0].pk, "")
@@ -340,7 +344,7 @@ async def test_files_are_kept_for_as_long_as_they_wait(ada, agent_at, working):
     talker = await agent_at("tests.api.agents:Talker")
     await Context.objects.filter(pk=context.pk).aupdate(agent=talker)
     assert await messages.send_due(context.pk) == 0, "the agent takes words alone"
-    assert "does not accept" in (await QueuedMessage.objects.aget()).problem
+    assert "Remove “much.bin”" in (await QueuedMessage.objects.aget()).problem
     await db.run(deletion.delete_session, ada.principal, context.pk)
     assert await QueuedMessage.objects.acount() == 0
     assert await uses() in ([0], [])
@@ -350,8 +354,8 @@ async def test_a_long_text_that_is_kept_in_a_file_is_edited_and_its_file_goes(ad
     settings.INLINE_PART_BYTES, settings.UNUSED_FILE_SECONDS = 100, -1
     context = await put(ada, working)
     file = {"raw": "YSxiCjEsMgo=", "filename": "table.csv", "mediaType": "text/csv"}
-    message = {"parts": [{"text": "first " * 100}, file]}
-    await db.run(messages.enqueue, ada.principal, context, "long", message)
+    message = compose([{"text": "first " * 100}, file], key="long")
+    await db.run(messages.enqueue, ada.principal, context, message)
     row = await QueuedMessage.objects.aget()
     [stored] = await db.run(list, Blob.objects.all())
     await db.run(messages.edit, ada.principal, context, row.pk, "second " * 100)

@@ -54,6 +54,7 @@ from apps.plans.definitions import PlanDefinition
 from apps.plans.registry import register_plan
 from apps.plans.runs import begin_run
 from apps.record.content import blobs
+from apps.record.content.composing import compose
 from apps.record.execution import Run
 from apps.record.models import Context, Message, Task
 from apps.remote.execution.snapshots import file_link
@@ -198,7 +199,7 @@ def _fill_waiting(place: Place, echo: Agent) -> None:
     slot = {"name": "which", "schema": {**FILE_FORM, "x-samples": [sample]}}
     asked = telling.asked(place.owner, echo, slot, f"{mark} which?")
     ids["session that asks"], ids["task that asks"] = asked.context, asked.task
-    queue.enqueue(principal, Context.objects.get(pk=asked.context), str(uuid.uuid4()), {"parts": [{"text": mark}]})
+    queue.enqueue(principal, Context.objects.get(pk=asked.context), compose([{"text": mark}]))
     ids["queued message"] = QueuedMessage.objects.get(context=asked.context).pk
     approval = telling.asked(place.owner, echo, _call(mark), f"{mark} may I?")
     ids["session of the call"], ids["task of the call"] = approval.context, approval.task

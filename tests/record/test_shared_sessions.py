@@ -18,6 +18,7 @@ from apps.features.queue.models import QueuedMessage
 from apps.features.sessions import commands, deletion
 from apps.features.sharing import shares
 from apps.record import lineage, lookup, task_json
+from apps.record.content.composing import compose
 from apps.record.errors import ContextNotFound, TaskNotFound, UnsupportedOperation
 from apps.record.execution import Run
 from apps.record.lookup import NotYourSession, NotYourTask, ReadOnlySession
@@ -210,7 +211,7 @@ def test_a_viewer_reads_and_writes_nothing(talk, ada, bob, colleague, echo, said
         lambda: accept.accept(viewer, echo, said(taskId=str(sent.task))),
         lambda: commands.give_feedback(viewer, echo, str(sent.task), commands.parse_feedback("5", "")),
         lambda: fork(viewer, talk.pk, talk.last_event, reason="fork"),
-        lambda: queue.enqueue(viewer, talk, str(uuid.uuid4()), {"parts": [{"text": "x"}]}),
+        lambda: queue.enqueue(viewer, talk, compose([{"text": "x"}])),
     ):
         with pytest.raises(ReadOnlySession):
             act()
@@ -219,7 +220,7 @@ def test_a_viewer_reads_and_writes_nothing(talk, ada, bob, colleague, echo, said
 
 def test_a_queued_message_is_its_writers(talk, ada, bob, colleague):
     key = str(uuid.uuid4())
-    queue.enqueue(colleague, talk, key, {"parts": [{"text": "his"}]})
+    queue.enqueue(colleague, talk, compose([{"text": "his"}], key=key))
     row = QueuedMessage.objects.get()
     with pytest.raises(queue.QueuedNotFound):
         queue.remove(ada.principal, talk, row.pk)

@@ -17,9 +17,9 @@ from apps.agents.models import Agent
 from apps.engine import questions
 from apps.engine.accept import Receipt
 from apps.engine.questions import slot_of
+from apps.record.content.schema_forms import answer_from, fields_of
 from apps.record.execution import Run
 from apps.record.models import Task
-from apps.web.questions import answer_from, fields_of
 from tests.members import operator
 from tests.web import telling
 

@@ -126,12 +126,6 @@ class TestASession:
         assert answers[0] == answers[1]
         assert Task.objects.count() == 2
 
-    def test_the_id_of_a_message_cannot_be_used_for_other_words(self, ada_browser, finished):
-        said, address = form("one thing"), f"/sessions/{finished.context}/messages"
-        assert ada_browser.post(address, said).status_code == 201
-        assert ada_browser.post(address, said | {"text": "another"}).status_code == 422
-        assert Task.objects.count() == 2
-
     def test_an_agent_one_may_no_longer_use_takes_nothing_more(self, say, ada_browser, ada, echo):
         receipt = telling.begun(ada, echo)
         echo.access = "groups"
@@ -164,6 +158,15 @@ class TestAnswers:
         said = Message.objects.filter(task=asked.task, role="user").order_by("-index").first()
         assert said.parts == [{"data": "PDF"}]
         assert Task.objects.get().state == "working"
+
+    def test_repeated_answer_is_recognized_by_its_question(self, ada_browser, asked):
+        address, said = f"/sessions/{asked.context}/messages", form(task=str(asked.task), answers="1")
+        first, again, other = [
+            ada_browser.post(address, said | {"answer-format": one}) for one in ("PDF", "PDF", "HTML")
+        ]
+        assert (first.status_code, first.json()) == (again.status_code, again.json())
+        assert other.status_code == 422
+        assert Message.objects.filter(task=asked.task, role="user").count() == 2
 
     def test_a_file_that_is_asked_for_comes_as_a_file(self, ada_browser, ada, report):
         schema = {"type": "string", "format": "binary", "title": "CSV file"}

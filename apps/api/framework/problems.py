@@ -24,11 +24,12 @@ from apps.record.error_table import (
     sentence_of,
     violations_of,
 )
-from apps.record.errors import TaskFinished
+from apps.record.errors import KeyUsed, TaskFinished
 
 log = logging.getLogger("parley.api")
 
 MEDIA_TYPE = "application/problem+json"
+IDEMPOTENCY_HEADER = "Idempotency-Key"
 JSON = dict[str, Any]
 OF_STATUS = {TABLE[kind].http: TABLE[kind] for kind in Kind}
 SENTENCES: dict[type[Exception], str] = {
@@ -80,6 +81,8 @@ def problem(error: Exception) -> Problem:
     """What the caller sees of an error. Server errors are logged."""
     codes = _codes(error)
     log_error(log, error, codes.http)
+    if isinstance(error, KeyUsed):
+        error = error.named(IDEMPOTENCY_HEADER)
     errors = [{"field": path, "message": sentence} for path, sentence in _violations(error)]
     if isinstance(error, exceptions.ValidationError):
         detail = ": ".join(filter(None, errors[0].values()))

@@ -29,9 +29,9 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 
 from apps.api.framework.policies import encode_json
-from apps.api.framework.problems import MEDIA_TYPE
+from apps.api.framework.problems import IDEMPOTENCY_HEADER, MEDIA_TYPE
 from apps.api.framework.serializers import Query, Shape, Strict
-from apps.api.framework.views import IDEMPOTENCY_HEADER, Endpoint
+from apps.api.framework.views import Endpoint
 from apps.features.budgets.models import Measure
 from apps.features.budgets.spending import INSTALLATION
 from apps.limits.models import Kind, Whose

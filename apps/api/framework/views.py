@@ -27,13 +27,13 @@ from apps.accounts.permissions import Permission
 from apps.accounts.principals import ANONYMOUS, Principal
 from apps.accounts.refusals import refusals
 from apps.api.framework import pagination, problems
+from apps.api.framework.problems import IDEMPOTENCY_HEADER
 from apps.api.framework.serializers import Body, Query
 from apps.limits import current as limits
 from apps.record.errors import InvalidFields
 
 Handler = Callable[..., Any]
 
-IDEMPOTENCY_HEADER = "Idempotency-Key"
 KEY_PATTERN = re.compile(r"[!-~]([ -~]{0,198}[!-~])?")
 
 

@@ -15,7 +15,7 @@ from django.urls import reverse
 
 import db
 from apps.a2a.http import AuthenticatedRequest
-from apps.a2a.requests import SendMessageRequest, check_modes
+from apps.a2a.requests import checked_message
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.doors import turns
@@ -26,7 +26,8 @@ from apps.doors.mcp.protocol import Call, McpError, invalid
 from apps.doors.mcp.tools import CANCEL_TASK, GET_TASK, Arguments, TaskArgument
 from apps.doors.turns import End, File, Piece, Progress, Text
 from apps.engine import cancel
-from apps.engine.send import Sent, send
+from apps.engine.repeats import Sent
+from apps.engine.send import send
 from apps.record import lookup
 from apps.record.content import json_schema
 from apps.record.error_table import sentence_of
@@ -236,17 +237,10 @@ def _message(principal: Principal, agent: Agent, skill: str, arguments: JSON) ->
     if not parts:
         raise InvalidParams("message: Say what to ask of the agent.", "message")
     session = task.context.name_for(principal) if task else given.session
-    said: JSON = {"parts": parts, "contextId": session, "taskId": given.task}
+    said: JSON = {"messageId": str(uuid.uuid4()), "parts": parts, "contextId": session, "taskId": given.task}
     if skill and not task:
         said["metadata"] = {"skillId": skill}
-    return Prepared(agent, _checked(agent, said), session)
-
-
-def _checked(agent: Agent, said: JSON) -> JSON:
-    whole = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", **said}
-    stored = SendMessageRequest.read({"message": whole}, agent).message.stored()
-    check_modes(agent, stored["parts"], [])
-    return stored
+    return Prepared(agent, checked_message(agent, said), session)
 
 
 def _answer(principal: Principal, agent: Agent, call: Call) -> Prepared | Turn:
@@ -264,7 +258,7 @@ def _answer(principal: Principal, agent: Agent, call: Call) -> Prepared | Turn:
     else:
         part = {"data": json_schema.answer_data(task.slot, content)}
     said = {"parts": [part], "taskId": name, "messageId": f"mcp-{task.pk.hex}-{index}"}
-    return Prepared(agent, _checked(agent, said), task.context.name_for(principal), int(index))
+    return Prepared(agent, checked_message(agent, said), task.context.name_for(principal), int(index))
 
 
 def turn_of(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from apps.record.content.json_schema import is_file
+from apps.record.content.schema_forms import Field, field_of
 from apps.record.events import JSON
 
 ANSWER = "answer"  # the key of what people answer, and the field of a question in words
@@ -54,49 +53,33 @@ def form_of(slot: JSON | None) -> Form:
     if not isinstance(properties, dict):
         return Form(None)
     must = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
-    takes_files = any(map(is_file, properties.values()))
-    fields = {name: field for name, one in properties.items() if (field := _field(one))}
-    if not fields or not must <= fields.keys():
+    fields = [field for name, one in properties.items() if (field := field_of(name, one, required=name in must))]
+    shown = {field.name: known for field in fields if (known := _shown(field))}
+    takes_files = any(field.kind == "file" for field in fields)
+    if not shown or not must <= shown.keys():
         return Form(None, takes_files)
-    shown: JSON = {"type": "object", "properties": fields}
-    return Form(shown | ({"required": sorted(must)} if must else {}), takes_files)
+    return Form({"type": "object", "properties": shown} | ({"required": sorted(must)} if must else {}), takes_files)
 
 
 def has_field(slot: JSON | None, name: str) -> bool:
     return schema_of(slot) != IN_WORDS and name in schema_of(slot).get("properties", {})
 
 
-def _field(schema: Any) -> JSON | None:
+def _shown(field: Field) -> JSON | None:
     """The field as clients know it; None if they do not."""
-    if not isinstance(schema, dict) or is_file(schema):
-        return None
-    schema = _without_null(schema)
+    schema, kind = field.schema, field.schema.get("type")
     words = {name: value for name, value in schema.items() if name in WORDS and isinstance(value, str)}
-    kind = schema.get("type")
-    if choices := _choices(schema, "oneOf"):
+    if field.kind == "choice" and (choices := _choices(schema, "oneOf")):
         return {"type": "string", **words, **choices, **_default(schema, str)}
-    items = schema.get("items")
-    if kind == "array" and isinstance(items, dict) and (choices := _choices(items, "anyOf")):
+    if field.kind == "choices" and (choices := _choices(schema["items"], "anyOf")):
         listed = choices if "anyOf" in choices else {"type": "string", **choices}
         return {"type": "array", **words, "items": listed, **_default(schema, list)}
-    if not isinstance(kind, str) or kind not in KEYWORDS or "enum" in schema or "const" in schema:
+    if field.kind in ("choice", "choices", "file") or "const" in schema:
         return None
-    known = {name: schema[name] for name in KEYWORDS[kind] if schema.get(name) is not None}
+    known = {name: schema[name] for name in KEYWORDS[str(kind)] if schema.get(name) is not None}
     if isinstance(schema.get("format"), str) and schema["format"] in FORMATS:
         known["format"] = schema["format"]
     return {"type": kind, **words, **known}
-
-
-def _without_null(schema: JSON) -> JSON:
-    """An optional field's only other kind, as Pydantic writes them."""
-    if isinstance(kinds := schema.get("type"), list):
-        known = [one for one in kinds if one != "null"]
-        return {**schema, "type": known[0]} if len(known) == 1 else {}
-    given = found if isinstance(found := schema.get("anyOf"), list) else []
-    others = [one for one in given if isinstance(one, dict) and one.get("type") != "null"]
-    if len(others) != 1:
-        return schema
-    return {**others[0], **{name: value for name, value in schema.items() if name != "anyOf" and value is not None}}
 
 
 def _choices(schema: JSON, titled: str) -> JSON | None:

@@ -7,9 +7,10 @@ from django.http import HttpResponse
 from apps.a2a.errors import problem
 from apps.a2a.http import json_response
 from apps.agents.models import AgentNotFound
+from apps.api.framework.problems import IDEMPOTENCY_HEADER
 from apps.doors.turns import End
 from apps.record.error_table import violations_of
-from apps.record.errors import Refusal
+from apps.record.errors import KeyUsed, Refusal
 from apps.record.events import JSON
 from apps.record.models import TaskState
 
@@ -75,6 +76,8 @@ def _described(error: Exception) -> tuple[int, JSON, dict[str, str]]:
             "code": error.code,
         }
         return error.status, said, NO_RETRY
+    if isinstance(error, KeyUsed):
+        error = error.named(IDEMPOTENCY_HEADER)
     refused = problem(error)
     status, code = STATUS.get(type(error), (refused.codes.a2a, refused.codes.reason.lower() or None))
     violations = violations_of(error)

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from apps.a2a.protojson import Integer, Number, ProtoMessage, RequiredLine, Struct, Text, Value
-from apps.a2a.requests import SendMessageRequest, check_modes
+from apps.a2a.requests import checked_message
 from apps.agents.models import Agent
 from apps.doors.clients import Wishes
 from apps.doors.openai import wishes
-from apps.record.errors import InvalidFields, InvalidParams
+from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 
 DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)?(;[\w.=+-]+)*?;base64,(?P<content>.*)", re.DOTALL)
@@ -249,17 +249,7 @@ def user_message(agent: Agent, messages: Sequence[Message], message_id: str, **f
     parts = parts_of(messages)
     if not parts:
         raise InvalidParams("The last message must be the user's, with content.", "messages")
-    return checked_message(agent, {"messageId": message_id, "parts": parts, **fields})
-
-
-def checked_message(agent: Agent, fields: JSON) -> JSON:
-    """A message of the user in A2A's shape. Raises InvalidParams, ContentTypeNotSupported."""
-    try:
-        stored = SendMessageRequest.read({"message": {"role": "ROLE_USER", **fields}}, agent).message.stored()
-    except InvalidFields as refused:
-        raise InvalidFields([(_named(path), sentence) for path, sentence in refused.violations]) from None
-    check_modes(agent, stored["parts"], [])
-    return stored
+    return checked_message(agent, {"messageId": message_id, "parts": parts, **fields}, named)
 
 
 def parts_of(messages: Sequence[Message]) -> list[JSON]:
@@ -267,7 +257,7 @@ def parts_of(messages: Sequence[Message]) -> list[JSON]:
     return [part for message in messages for content in message.contents for part in _parts(content)]
 
 
-def _named(path: str) -> str:
+def named(path: str) -> str:
     """The client's name for a field of the A2A message."""
     names = {"message.contextId": f"metadata.{SESSION}", "message.messageId": "Idempotency-Key"}
     return names.get(path, path.replace("message.parts", "content"))

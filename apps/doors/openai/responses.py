@@ -29,7 +29,7 @@ from apps.doors.openai.requests import ResponseRequest
 from apps.doors.openai.serving import Turn
 from apps.doors.turns import ClientCall, End, File, Piece, Progress, Text, ToolCall, ToolResult
 from apps.engine import cancel
-from apps.engine.send import Sent
+from apps.engine.repeats import Sent
 from apps.record import lookup, wire
 from apps.record.errors import InvalidParams, TaskNotCancelable, TaskNotFound
 from apps.record.events import JSON

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,7 @@ import db
 from apps.a2a.http import AuthenticatedRequest, checked_frames
 from apps.accounts.principals import WRITE, Principal
 from apps.agents.models import Agent
-from apps.api.framework.views import IDEMPOTENCY_HEADER
-from apps.api.messages import idempotency_key_errors
+from apps.api.framework.problems import IDEMPOTENCY_HEADER
 from apps.doors import turns
 from apps.doors.callers import recheck
 from apps.doors.clients import Wishes
@@ -23,10 +22,11 @@ from apps.doors.openai import threads
 from apps.doors.openai.errors import error_json
 from apps.doors.openai.requests import Message
 from apps.doors.turns import Piece, Pieces
-from apps.engine.send import Sent, send
+from apps.engine.repeats import Sent, sent_before
+from apps.engine.send import send
 from apps.limits import current as limits
 from apps.record import wire
-from apps.record.errors import InvalidParams
+from apps.record.errors import KeyUsed
 from apps.record.events import JSON
 
 DONE = b"data: [DONE]\n\n"
@@ -79,26 +79,20 @@ async def begin(
     principal, key = incoming.principal, incoming.request.headers.get(IDEMPOTENCY_HEADER, "")
     told, warning = await wishes.told(agent)
     if answer := await db.run(threads.answer_of, principal, agent, messages, session, told):
-        try:
+        with suppress(KeyUsed):  # its task has ended: the results are words of another message
             return await _send(incoming, agent, answer, options, warning, is_kept=bool(key))
-        except InvalidParams as refused:  # its task has ended: the results are words of another message
-            if refused.field != "messageId":
-                raise
     message = threads.message_of(agent, messages, session, key, told)
-    if key and (sent := await db.run(threads.sent_before, principal, agent, message)) is not None:
+    if key and (sent := await db.run(sent_before, principal, agent, message)) is not None:
         return Turn(incoming, agent, sent, session or str(sent.context), is_kept=True, warning=warning)
     if not session and len(messages) > 1 and (own := await db.run(threads.session_of, principal, agent, messages)):
         message["contextId"] = own
     if key or session:
-        with idempotency_key_errors():
-            message["messageId"] = key or str(uuid.uuid4())
-            return await _send(incoming, agent, message, options, warning, is_kept=bool(key))
+        message["messageId"] = key or str(uuid.uuid4())
+        return await _send(incoming, agent, message, options, warning, is_kept=bool(key))
     for message_id in threads.message_ids(messages):
         try:
             turn = await _send(incoming, agent, {**message, "messageId": message_id}, options, warning)
-        except InvalidParams as refused:  # the id is of a message in another session
-            if refused.field != "messageId":
-                raise
+        except KeyUsed:  # the id is of a message in another session
             continue
         if not turn.sent.repeated:
             return turn

@@ -13,14 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile
 
+from apps.a2a.requests import checked_message
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
-from apps.api.framework.views import IDEMPOTENCY_HEADER
-from apps.doors import turns
 from apps.doors.clients import json_or_text, results_message
-from apps.doors.openai.requests import Content, Message, checked_message, parts_of, spoken, user_message
+from apps.doors.openai.requests import Content, Message, named, parts_of, spoken, user_message
 from apps.engine import accept, activity
-from apps.engine.send import Sent
 from apps.record import ledger, lineage, lookup
 from apps.record.content import blobs
 from apps.record.content.parts import words_of
@@ -62,25 +60,13 @@ def answer_of(principal: Principal, agent: Agent, messages: Sequence[Message], s
         return None
     answer["parts"] += parts_of([one for one in said if not one.is_result])
     place = {"contextId": session} if session else {}
-    return checked_message(agent, {**answer, **place, **metadata_of(messages, told)})
+    return checked_message(agent, {**answer, **place, **metadata_of(messages, told)}, named)
 
 
 def _in_words(result: Message, messages: Sequence[Message]) -> Message:
     calls = {call.id: call.function.name for one in messages for call in one.tool_calls or ()}
     name = calls.get(result.tool_call_id) or "the tool"
     return spoken("user", f"The result of {name}: {result.words}")
-
-
-def sent_before(principal: Principal, agent: Agent, message: JSON) -> Sent | None:
-    """What the message led to, if it was sent before. Raises InvalidParams if its key was used for another one."""
-    sent = turns.sent_before(principal, agent, message["messageId"])
-    if sent is None:
-        return None
-    same = Recorded.objects.filter(context=sent.context, message_id=message["messageId"], role=Recorded.Role.USER)
-    row = same.first()
-    if row is None or row.parts != blobs.store_large(message["parts"]):
-        raise InvalidParams("This key was used for another message. Use a new one.", IDEMPOTENCY_HEADER)
-    return sent
 
 
 def message_ids(messages: Sequence[Message]) -> list[str]:

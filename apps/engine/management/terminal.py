@@ -19,10 +19,12 @@ import db
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import cancel
-from apps.engine.send import Sent, send
+from apps.engine.repeats import Sent
+from apps.engine.send import send
 from apps.engine.worker import current_worker
 from apps.record import feed
 from apps.record.content import blobs
+from apps.record.content.composing import compose, parts_of
 from apps.record.errors import TaskNotCancelable
 from apps.record.events import JSON
 from apps.record.execution import Run
@@ -32,15 +34,13 @@ CLAIM_POLL_SECONDS = 0.5
 
 
 def message_of(text: str, files: list[Path], *, context_id: str = "", task: uuid.UUID | None = None) -> JSON:
-    """A user's message in the A2A shape. Raises OSError for an unreadable file."""
-    parts: list[JSON] = [{"text": text}] if text else []
+    """A user's message. Raises OSError for an unreadable file, InvalidParams."""
+    parts = list[JSON]()
     for path in files:
         media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
         raw = base64.b64encode(path.read_bytes()).decode()
         parts.append({"raw": raw, "filename": path.name, "mediaType": media_type})
-    ids = {"contextId": context_id, "taskId": str(task) if task else ""}
-    message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": parts}
-    return message | {name: value for name, value in ids.items() if value}
+    return compose(parts_of(text, parts), context=context_id, task=task)
 
 
 def waiting_task(principal: Principal, agent: Agent, context_id: str) -> uuid.UUID | None:

@@ -23,6 +23,7 @@ from apps.engine.send import accept_and_publish
 from apps.features.evaluations import checks
 from apps.features.evaluations.models import LEASE, LONGEST, Evaluation, Example, Result
 from apps.record import ledger, wire
+from apps.record.content.composing import compose
 from apps.record.errors import Refusal, TaskNotFound
 from apps.record.events import EventType
 from apps.record.execution import Run
@@ -131,12 +132,11 @@ def _send(evaluation: Evaluation, result: Result) -> None:
     if evaluation.started_by is None or not evaluation.started_by.is_active:
         _end(result, ["The person who started the evaluation is gone."])
         return
-    message = {
-        "messageId": f"evaluation-{evaluation.pk}-{result.example_id}",
-        "contextId": str(uuid.uuid5(uuid.NAMESPACE_OID, f"evaluation {evaluation.pk} {result.example_id}")),
-        "role": "ROLE_USER",
-        "parts": [{"text": result.example.text}],
-    }
+    message = compose(
+        [{"text": result.example.text}],
+        key=f"evaluation-{evaluation.pk}-{result.example_id}",
+        context=str(uuid.uuid5(uuid.NAMESPACE_OID, f"evaluation {evaluation.pk} {result.example_id}")),
+    )
     try:
         receipt = accept_and_publish(evaluation.started_by.principal, evaluation.agent, message)
     except Refusal as refusal:

@@ -14,16 +14,17 @@ import db
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine.accept import Question, message_payload
-from apps.engine.send import Sent, send
+from apps.engine.repeats import Sent
+from apps.engine.send import send
 from apps.features.forks import branches, forking
 from apps.features.forks.forking import RunningPolicy
 from apps.record import ledger, lineage
 from apps.record.content import blobs
+from apps.record.content.composing import check_taken, compose
 from apps.record.content.parts import is_file
 from apps.record.content.rendering import title_of
 from apps.record.errors import (
-    ContentTypeNotSupported,
-    InvalidParams,
+    KeyUsed,
     MessageNotFound,
     UnsupportedOperation,
 )
@@ -35,7 +36,6 @@ from apps.record.models import Context, Event, Message
 NOT_YOURS = "You can edit only your own messages. Edit the message before this answer, or try again."
 NOTHING_TO_RETRY = "There is no message to try again. Send a message first."
 MOST_VERSIONS = 100  # in a message's history
-USED_KEY = "This key was used for another message. Use a new key."
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,13 @@ async def edit(
     work in the session itself is canceled. The same `key` (1 to 200 characters) gives the same fork and answer.
 
     Raises ContextNotFound, MessageNotFound, UnsupportedOperation for an agent's message or an agent that the caller may
-    not use, ContentTypeNotSupported, and InvalidParams for a key that was used otherwise; then nothing was recorded.
+    not use, ContentTypeNotSupported, and KeyUsed for a key that was used otherwise; then nothing was recorded.
     """
 
     def make_fork() -> _NewFork:
         made = _edited_fork(principal, context, message, parts, key, running, keep_files=keep_files)
         if _saved_message(made.session, key) is not None:
-            raise InvalidParams(USED_KEY, "Idempotency-Key")
+            raise KeyUsed
         return made
 
     return await _send(principal, await db.run(make_fork), traceparent)
@@ -99,7 +99,7 @@ def save(
         if earlier is None:
             log.add(EventType.USER_MESSAGE, message_payload(log, principal, made.agent, made.message) | {"saved": True})
     if earlier is not None and _saved_message(made.session, key) is None:
-        raise InvalidParams(USED_KEY, "Idempotency-Key")
+        raise KeyUsed
     saved = earlier or Message.objects.get(context=made.session, message_id=key)
     return SavedMessage(saved, repeated=earlier is not None)
 
@@ -228,8 +228,7 @@ def _fork_before(
 ) -> _NewFork:
     before = _addressed_agent(context, row)
     receiver = agent or before
-    if refused := receiver.refused_type(parts):
-        raise ContentTypeNotSupported(receiver.refusal_of(refused))
+    check_taken(receiver, parts)
     # Read this before forking, which may cancel the task and erase its memory.
     question = _question(row) if receiver == before else None
     _check_key(principal, context, key)
@@ -250,9 +249,8 @@ def _message(row: Message, parts: list[JSON], child: Context, key: str, *, same_
     if row.task and row.task.first_event < row.index:  # the fork does not include the task
         references = [str(row.task_id), *(one for one in references if one != str(row.task_id))]
     metadata = row.metadata if same_agent else {name: row.metadata[name] for name in row.metadata if name != "skillId"}
-    named = {"referenceTaskIds": references, "metadata": metadata, "extensions": row.extensions}
-    said = {"messageId": key, "contextId": child.context_id, "role": "ROLE_USER", "parts": parts}
-    return said | {name: value for name, value in named.items() if value}
+    kept: JSON = {"references": references, "metadata": metadata, "extensions": row.extensions}
+    return compose(parts, key=key, context=child.context_id, **kept)
 
 
 def _question(row: Message) -> Question | None:
@@ -273,7 +271,7 @@ def _question(row: Message) -> Question | None:
 
 
 def _check_key(principal: Principal, context: Context, key: str) -> None:
-    """Raises InvalidParams for a key under which the caller sent a message in another place."""
+    """Raises KeyUsed for a key under which the caller sent a message in another place."""
     used = Accepted.objects.filter(sender=principal.sender, message_id=key).exists()
     if used and forking.find_fork(principal, context, key) is None:
-        raise InvalidParams(USED_KEY, "Idempotency-Key")
+        raise KeyUsed

@@ -18,7 +18,7 @@ from apps.agents.models import Agent
 from apps.engine import cancel
 from apps.record import ledger, lineage, notifications
 from apps.record.chain import newest_hash
-from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
+from apps.record.errors import ContextNotFound, InvalidParams, KeyUsed, UnsupportedOperation
 from apps.record.events import JSON, Edited, EventType, Fork, Opening
 from apps.record.lookup import check_may_use, check_may_write, find_session, restored
 from apps.record.models import ENDLESS, MAX_TITLE, UNFINISHED_STATES, Context, Segment, Task, TaskState
@@ -156,11 +156,11 @@ def _existing_fork(key: uuid.UUID, point: ForkPoint, reason: Reason, agent: Agen
     if child is None:
         return None
     if child.deleted_at is not None:
-        raise InvalidParams("The fork with this key was deleted. Use a new key.", "key")
+        raise KeyUsed("The fork with this {} was deleted. Use a new {}.")
     payload: Fork = lineage.fork_events(child)[-1].payload
     is_same = (payload["at"], payload["reason"]) == (point.at, reason)
     if not is_same or (agent is not None and payload["opens"]["agent"] != agent.pk):
-        raise InvalidParams("This key was used for another fork. Use a new key.", "key")
+        raise KeyUsed("This {} was used for another fork. Use a new {}.")
     return child
 
 

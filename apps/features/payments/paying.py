@@ -33,6 +33,7 @@ from apps.engine.send import send
 from apps.features.payments import wallets
 from apps.features.payments.models import UNREADABLE, BudgetPayment, PaymentBudget, amount_of
 from apps.features.payments.wallets import NotSigned
+from apps.record.content.composing import compose
 from apps.record.error_table import UNFORESEEN
 from apps.record.errors import (
     BudgetSpent,
@@ -189,8 +190,7 @@ def _principal_of(task: Task) -> Principal:
 def _message(row: BudgetPayment, task: Task, payload: JSON) -> JSON:
     words = f"The budget “{row.budget}” pays this." if row.budget else "A budget pays this."
     metadata = {payments.STATUS: "payment-submitted", payments.PAYLOAD: payload}
-    ids = {"messageId": f"budget:{row.pk}", "taskId": str(task.pk)}
-    return {**ids, "role": "ROLE_USER", "parts": [{"text": words}], "metadata": metadata}
+    return compose([{"text": words}], key=f"budget:{row.pk}", task=task.pk, metadata=metadata)
 
 
 def _try_again(row: BudgetPayment, problem: str) -> None:

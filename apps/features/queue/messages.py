@@ -24,13 +24,14 @@ from apps.agents.models import Agent
 from apps.engine import send
 from apps.engine.questions import asking_slot, asks_approval
 from apps.engine.queue import publish_queue
-from apps.engine.send import Sent
+from apps.engine.repeats import Sent, sent_before
 from apps.features.queue.models import HELD_AFTER, QueuedMessage, QueuedMessageQuerySet
 from apps.record.content import blobs
+from apps.record.content.composing import check_taken, compose
 from apps.record.errors import (
-    ContentTypeNotSupported,
     ContextNotFound,
     InvalidParams,
+    KeyUsed,
     NotAccepting,
     Refusal,
     TaskFinished,
@@ -90,37 +91,38 @@ class ClaimedMessage:
 
     @property
     def message(self) -> JSON:
-        ids = {"messageId": self.row.message_id, "contextId": self.context.name_for(self.principal)}
-        return {**ids, "role": "ROLE_USER", **self.row.message} | ({"taskId": str(self.task.pk)} if self.task else {})
+        task, context = self.task.pk if self.task else None, self.context.name_for(self.principal)
+        return {**compose((), key=self.row.message_id, context=context, task=task), **self.row.message}
 
 
 def enqueue(
     principal: Principal,
     context: Context,
-    key: str,
     message: JSON,
     *,
     is_answer: bool = False,
     most: int = MAX_QUEUED,
 ) -> bool:
-    """Queue a message (checked A2A parts, references) under a key; False if the key was queued or sent before.
+    """Queue a message (see `composing`) for the session; False if it was queued or sent before.
 
     An answer is sent when the agent asks, but decides about no tool call. `most`: how many may wait.
-    Raises QueueFull, InvalidParams for a key that was used for another message, ContextNotFound, ReadOnlySession; then
+    Raises QueueFull, KeyUsed, ContextNotFound, ReadOnlySession; then
     nothing was stored.
     """
     if principal.user_id is None:
         raise ContextNotFound
     check_may_write(principal, context)
-    stored = {**message, "parts": blobs.store_large(message["parts"])}
+    stored = {name: value for name, value in message.items() if name not in ("messageId", "role")}
+    stored |= {"parts": blobs.store_large(message["parts"])}
+    key = message["messageId"]
     with write_transaction():
         if (now := _lock_context(context.pk)) is None or now.deleted_at:
             raise ContextNotFound
         if (same := QueuedMessage.everything.filter(context=context, message_id=key).first()) is not None:
             if same.message != stored:
-                raise InvalidParams("This messageId was used for another message. Use a new messageId.", "messageId")
+                raise KeyUsed
             return False
-        if _is_recorded(context, key):
+        if sent_before(principal, context, {**stored, "messageId": key}):
             return False
         _check_room(context, most)
         whose = {"owner_id": principal.user_id, "api_key": principal.key[:MAX_LANE], "is_answer": is_answer}
@@ -265,8 +267,7 @@ def _check_agent(claimed: ClaimedMessage) -> None:
         raise ContextNotFound("You can no longer see this session.")
     check_may_write(claimed.principal, claimed.context)
     check_may_use(claimed.principal, claimed.agent)
-    if refused := claimed.agent.refused_type(claimed.row.parts):
-        raise ContentTypeNotSupported(f"{claimed.agent.refusal_of(refused)} Switch to another agent.")
+    check_taken(claimed.agent, claimed.row.parts)
 
 
 def claim_next(context_id: uuid.UUID) -> ClaimedMessage | None:

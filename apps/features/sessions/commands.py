@@ -17,7 +17,7 @@ from apps.agents import options as agent_options
 from apps.agents.models import Agent
 from apps.record import ledger, lookup
 from apps.record.content.parts import is_blank
-from apps.record.errors import ContextNotFound, InvalidParams, TaskNotFound, UnsupportedOperation
+from apps.record.errors import ContextNotFound, InvalidParams, KeyUsed, TaskNotFound, UnsupportedOperation
 from apps.record.events import JSON, AgentSwitched, EventType, Feedback, Opening
 from apps.record.ledger import Ledger
 from apps.record.lookup import check_may_use, restored
@@ -83,7 +83,7 @@ def _existing_session(session: uuid.UUID, opens: Opening) -> CreatedSession | No
     restored(context)
     begun = Event.objects.get(context=context, index=1).payload["opens"]
     if begun != {**opens, "contextId": opens["contextId"] or str(session)}:
-        raise InvalidParams("This key was used for another session. Use a new key.", "Idempotency-Key")
+        raise KeyUsed("This {} was used for another session. Use a new {}.")
     return CreatedSession(context, repeated=True)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,13 +22,13 @@ from apps.engine.claim import give_back
 from apps.engine.delegation import principal_of
 from apps.engine.send import accept_and_publish, run_again
 from apps.operators.bulk import Doing, RowAction, register
+from apps.record.content import schema_forms
+from apps.record.content.composing import compose, parts_of
 from apps.record.content.rendering import summarize_parts
+from apps.record.content.schema_forms import Field
 from apps.record.errors import InvalidParams
-from apps.record.events import JSON
 from apps.record.execution import Run
 from apps.record.models import Task, TaskState
-from apps.web import questions
-from apps.web.questions import Field
 
 CHANGE_TASK = "record.change_task"
 
@@ -131,7 +130,7 @@ class AnswerForm(BaseDialogForm):
         self.task = _asking_task(object_id)
         self.fields["asked"].initial = self.task.status_event if self.task else 0
         self.asked_fields = (
-            [one for one in questions.fields_of(self.task.slot) if one.kind != "file"] if self.task else []
+            [one for one in schema_forms.fields_of(self.task.slot) if one.kind != "file"] if self.task else []
         )
         for one in self.asked_fields:
             self.fields[one.html_name] = _form_field(one)
@@ -149,7 +148,7 @@ class AnswerForm(BaseDialogForm):
         }
         if any(any(texts) for texts in given.values()) or not values.get("words"):
             try:
-                self.answer = questions.answer_data(self.task.slot, self.asked_fields, given)
+                self.answer = schema_forms.answer_data(self.task.slot, self.asked_fields, given)
             except InvalidParams as error:
                 self.add_error(error.field if error.field in self.fields else None, str(error))
         if self.answer is None and not values.get("words") and not self.errors:
@@ -159,16 +158,8 @@ class AnswerForm(BaseDialogForm):
     def send(self) -> str:
         """Send the answer for the task's owner; returns a sentence. Raises Refusal."""
         assert self.task is not None
-        words = self.cleaned_data.get("words")
-        parts: list[JSON] = [{"text": words}] if words else []
-        parts += [{"data": self.answer}] if self.answer is not None else []
-        message: JSON = {
-            "messageId": str(uuid.uuid4()),
-            "taskId": str(self.task.pk),
-            "role": "ROLE_USER",
-            "parts": parts,
-        }
-        message["metadata"] = {"answeredBy": "operator"}
+        parts = parts_of(self.cleaned_data.get("words", ""), data=self.answer)
+        message = compose(parts, task=self.task.pk, metadata={"answeredBy": "operator"})
         accept_and_publish(principal_of(self.task), self.task.agent, message, question_index=self.cleaned_data["asked"])
         return "Answered."
 
@@ -187,7 +178,7 @@ def _asking_task(key: Any) -> Task | None:
 
 
 def _form_field(asked: Field) -> forms.Field:
-    """A field whose texts `questions.answer_from` reads."""
+    """A field whose texts `schema_forms.answer_from` reads."""
     common: dict[str, Any] = {"label": asked.label, "required": False, "help_text": asked.hint}
     match asked.kind:
         case "choices":

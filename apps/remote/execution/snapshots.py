@@ -26,6 +26,7 @@ from apps.engine.accept import DEPENDS_ON
 from apps.engine.assignment import Assignment
 from apps.features.sharing.downloads import MEDIA_TYPE
 from apps.record.content import blobs
+from apps.record.content.composing import compose
 from apps.record.events import JSON
 from apps.record.execution import Run
 
@@ -67,18 +68,19 @@ def build_snapshot(assignment: Assignment, knowledge: AgentKnowledge) -> JSON:
         if task.task_id not in knowledge.known_tasks | knowledge.references.keys()
     ]
     parts = [*(dict(part) for part in said.parts), *_reference_parts(foreign, untold), *_history_parts(untold)]
-    message: JSON = {"messageId": str(assignment.lease.run_id), "role": "ROLE_USER", "parts": parts}
-    if knowledge.awaits_answer:
-        message["taskId"] = knowledge.task_id
-    if knowledge.context_id:
-        message["contextId"] = knowledge.context_id
-    if named := _references(knowledge):
-        message["referenceTaskIds"] = named
     metadata = {name: value for name, value in said.metadata.items() if name != DEPENDS_ON}  # they have ended
+    extensions = list[str]()
     if assignment.options and (uri := options_extension(assignment.agent)):
-        metadata, message["extensions"] = {**metadata, uri: assignment.options}, [uri]
-    if metadata:
-        message["metadata"] = metadata
+        metadata, extensions = {**metadata, uri: assignment.options}, [uri]
+    message = compose(
+        parts,
+        key=assignment.lease.run_id,
+        context=knowledge.context_id,
+        task=knowledge.task_id if knowledge.awaits_answer else None,
+        references=_references(knowledge),
+        metadata=metadata,
+        extensions=extensions,
+    )
     return {"message": message, "until": int(time.time() + settings.REMOTE_LINK_SECONDS)}
 
 

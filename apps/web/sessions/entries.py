@@ -26,12 +26,12 @@ from apps.engine import payments
 from apps.features.payments.paying import note_of
 from apps.features.routing.suggestions import NO_MODEL, SUGGESTIONS, Suggestion
 from apps.record import lineage, wire
-from apps.record.content import parts, rendering
+from apps.record.content import parts, rendering, schema_forms
+from apps.record.content.schema_forms import outline_of
 from apps.record.events import JSON, EventType, imported_author
 from apps.record.lookup import author_names, edit_histories
 from apps.record.models import Artifact, Context, Event, Message, TaskState
-from apps.web import approvals, questions
-from apps.web.questions import outline_of
+from apps.web import approvals
 from apps.web.sessions import messages
 from apps.web.sessions.artifacts import delivered_by, left_by
 from apps.web.sessions.pictures import surroundings_in
@@ -289,7 +289,7 @@ def _left_at(context: Context, fork: Event) -> str:
 def _labels(event: Event) -> dict[str, str]:
     before = Event.objects.filter(task=event.task_id, type=EventType.AGENT_STATUS, index__lt=event.index)
     asked = before.order_by("-index").first() if event.task_id else None
-    return {field.name: field.label for field in questions.fields_of(asked.payload.get("slot") if asked else None)}
+    return {field.name: field.label for field in schema_forms.fields_of(asked.payload.get("slot") if asked else None)}
 
 
 def _status(prefetched: _Prefetched, event: Event) -> JSON:
@@ -323,7 +323,7 @@ def _status(prefetched: _Prefetched, event: Event) -> JSON:
         status["message"]["html"] = render_to_string("web/_call.html", card)
         status["form"] = render_to_string("web/_approval.html", card)
         return status
-    fields, outline = questions.fields_of(slot), outline_of(slot)
+    fields, outline = schema_forms.fields_of(slot), outline_of(slot)
     if fields or outline:
         form = {"fields": fields, "outline": outline, "task": event.task_id, "asked": event.index}
         status["form"] = render_to_string("web/_question.html", form)

@@ -25,23 +25,25 @@ from agentkit.llm.approvals import APPROVE, DECISION
 from apps.accounts.errors import Kind
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
-from apps.agents.intake import intake_of
 from apps.agents.models import Agent
 from apps.engine.cancel import cancel_for
-from apps.engine.questions import answer_of, asking_slot, asks_approval
+from apps.engine.questions import answer_of, answered_slot, asking_slot, asks_approval
 from apps.engine.queue import publish_queue
-from apps.engine.send import Sent, send
+from apps.engine.repeats import Sent, sent_before
+from apps.engine.send import send
 from apps.features.queue import messages
 from apps.features.queue.models import QueuedMessage
 from apps.features.sessions import commands
 from apps.features.uploads import resumable
 from apps.record import lineage
-from apps.record.content import blobs, parts
+from apps.record.content import parts, schema_forms
+from apps.record.content.composing import check_taken, compose, parts_of
 from apps.record.content.parts import safe_file_name, words_of
+from apps.record.content.schema_forms import Field
 from apps.record.error_table import codes_of
 from apps.record.errors import (
-    ContentTypeNotSupported,
     InvalidParams,
+    KeyUsed,
     Refusal,
     TaskFinished,
     TaskNotCancelable,
@@ -52,8 +54,6 @@ from apps.record.errors import (
 from apps.record.events import JSON
 from apps.record.lookup import NotYourTask, check_may_use, check_may_write, find_session
 from apps.record.models import Context, Message, Task
-from apps.web import questions
-from apps.web.questions import Field
 from apps.web.roles import role_refusal
 from apps.web.sessions import addressing
 from apps.web.shell import parse_index, reader_view, session_or_404
@@ -90,6 +90,9 @@ def json_action[**P](view: Action[P]) -> View[P]:
             if refusal := role_refusal(principal, request.resolver_match):
                 return refusal_response(refusal, HTTPStatus.FORBIDDEN)
             return await view(request, principal, *args, **kwargs)
+        except KeyUsed:
+            sentence = "This was already sent with other content. Reload the page to see it."
+            return refusal_response(sentence, HTTPStatus.UNPROCESSABLE_ENTITY, "text")
         except Refusal as refused:
             return refusal_response(str(refused), codes_of(type(refused)).http, getattr(refused, "field", ""))
 
@@ -130,7 +133,8 @@ async def send_message(request: HttpRequest, principal: Principal, session: uuid
         if "asked" in request.POST:
             raise NotYourTask
         task = None  # what another person began goes on without this message
-    agent, slot = (task.agent, task.slot) if task else (context.agent, None)
+    slot = await db.run(answered_slot, task, message_id(request)) if task else None
+    agent = task.agent if task else context.agent
     message = await composed_message(request, principal, agent, slot)
     asking = await db.run(asking_slot, slot) if slot and "child" in slot else slot
     if asks_approval(asking) and answer_of(message).get(DECISION) == APPROVE:
@@ -153,7 +157,7 @@ async def _switch_to_mentioned(request: HttpRequest, principal: Principal, conte
 async def composed_message(request: HttpRequest, principal: Principal, agent: Agent, slot: JSON | None = None) -> JSON:
     """A composer's message, with files uploaded before."""
     keys = request.POST.getlist("upload")
-    uploaded = await db.run(uploaded_files, principal, agent, keys) if keys else []
+    uploaded = await db.run(uploaded_files, principal, keys) if keys else []
     return message_from_form(request, agent, slot, uploaded=uploaded)
 
 
@@ -169,8 +173,8 @@ async def _send_once(
     principal: Principal, context: Context, task: Task | None, message: JSON, asked: int | None = None
 ) -> Sent:
     """Send a message unless an earlier try succeeded. If its task has ended, the session's agent gets it."""
-    if (index := await db.run(_recorded_at, context, message)) is not None:
-        return Sent(context.pk, index, repeated=True)
+    if (earlier := await db.run(sent_before, principal, context, message)) is not None:
+        return earlier
     message = {**message, "contextId": context.name_for(principal)}
     if task is not None:
         await db.run(_check_usable, principal, task.agent)
@@ -185,8 +189,7 @@ async def retry_task(request: HttpRequest, principal: Principal, session: uuid.U
     """Send a task's first message again, as a new one."""
     context = await db.run(find_session, principal, session)
     parts = await db.run(_opening_parts, context, request.POST.get("task", ""))
-    message = {"messageId": message_id(request), "role": "ROLE_USER", "parts": parts}
-    return _created(await _send_once(principal, context, None, message))
+    return _created(await _send_once(principal, context, None, compose(parts, key=message_id(request))))
 
 
 @json_action
@@ -248,21 +251,6 @@ def _opening_parts(context: Context, task: str) -> list[JSON]:
     return list(said.parts)
 
 
-def _recorded_at(context: Context, message: JSON) -> int | None:
-    """The index if an earlier try succeeded. Raises InvalidParams if that had other words.
-
-    Compares only words: an answer is read by its question, which may be gone by the second try.
-    """
-    sent = Message.objects.filter(context=context, message_id=message["messageId"], role=Message.Role.USER).first()
-    if sent is not None and _text_parts(sent.parts) != _text_parts(blobs.store_large(message["parts"])):
-        raise InvalidParams("This message was already sent with a different text. Reload the page to see it.", "text")
-    return sent.index if sent else None
-
-
-def _text_parts(parts: Iterable[JSON]) -> list[JSON]:
-    return [part for part in parts if "text" in part or part.get("stored", {}).get("kind") == "text"]
-
-
 def _created(sent: Sent) -> HttpResponse:
     return JsonResponse({"session": reverse("web:session", args=[sent.context])}, status=HTTPStatus.CREATED)
 
@@ -278,33 +266,24 @@ def message_from_form(
 
     `uploaded`: parts made before. Raises errors.Refusal with a sentence about what to change.
     """
-    fields = questions.fields_of(slot) if "answers" in request.POST else []
-    words = request.POST.get("text", "").replace("\x00", "").strip()
-    parts: list[JSON] = [{"text": words}] if words else []
-    if (answer := questions.answer_data(slot, fields, dict(request.POST.lists()))) is not None:
-        parts.append({"data": answer})
-    sample = questions.chosen_sample(fields, request.POST.get("sample", ""))
+    fields = schema_forms.fields_of(slot) if "answers" in request.POST else []
+    answer = schema_forms.answer_data(slot, fields, dict(request.POST.lists()))
+    sample = schema_forms.chosen_sample(fields, request.POST.get("sample", ""))
     asked = [field for field in fields if sample is None or field is not sample.field]
-    parts += [_file_part(upload, agent) for upload in _uploads(request.FILES, asked)]
-    if sample is not None:
-        parts.append(_file_part(SimpleUploadedFile(sample.name, sample.content), agent))
-    parts += uploaded
-    if not parts:
-        raise InvalidParams("There is nothing to send yet. Write a message or choose a file.", "text")
-    if len(parts) > settings.MAX_PARTS:
-        raise InvalidParams(f"Send at most {settings.MAX_PARTS - 1} files at once.", "files")
-    message = {"messageId": message_id(request), "role": "ROLE_USER", "parts": parts}
-    references = request.POST.getlist("reference")[:MOST_REFERENCES]
-    return {**message, "referenceTaskIds": references} if references else message
+    files = _uploads(request.FILES, asked)
+    files += [SimpleUploadedFile(sample.name, sample.content)] if sample is not None else []
+    words = request.POST.get("text", "").replace("\x00", "").strip()
+    said = parts_of(words, [*(_file_part(file, agent) for file in files), *uploaded], answer)
+    check_taken(agent, said)
+    return compose(said, key=message_id(request), references=request.POST.getlist("reference")[:MOST_REFERENCES])
 
 
-def uploaded_files(principal: Principal, agent: Agent, keys: Iterable[str]) -> list[JSON]:
+def uploaded_files(principal: Principal, keys: Iterable[str]) -> list[JSON]:
     """The caller's resumable uploads as parts. Raises errors.Refusal."""
     try:
-        parts = [resumable.message_part(principal, uuid.UUID(key)) for key in keys]
+        return [resumable.message_part(principal, uuid.UUID(key)) for key in keys]
     except (ValueError, UploadNotFound):
         raise InvalidParams("A file's upload has expired. Choose the file again.", "files") from None
-    return [_accepted_by(part, agent) for part in parts]
 
 
 def message_id(request: HttpRequest) -> str:
@@ -334,17 +313,7 @@ def _file_part(upload: UploadedFile[bytes], agent: Agent) -> JSON:
     labels = parts.media_type_fields(guessed_media_type(name, upload.content_type), head)
     if not agent.takes(labels["mediaType"]) and agent.takes("text/*") and parts.is_text(head):
         labels = {"mediaType": "text/plain"}  # code, whose types are many
-    return _accepted_by({"raw": base64.b64encode(content).decode(), "filename": name, **labels}, agent)
-
-
-def _accepted_by(part: JSON, agent: Agent) -> JSON:
-    """Raises ContentTypeNotSupported if the agent does not accept the media type."""
-    name, media_type = part["filename"], part["mediaType"]
-    if not agent.takes(media_type):
-        raise ContentTypeNotSupported(
-            f"{agent.name} takes {intake_of(agent).words} only. Remove “{name}”, or choose an agent that takes it."
-        )
-    return part
+    return {"raw": base64.b64encode(content).decode(), "filename": name, **labels}
 
 
 def guessed_media_type(name: str, declared: str | None) -> str:
@@ -409,8 +378,7 @@ async def queue_message(request: HttpRequest, principal: Principal, session: uui
     refuse_too_large(request)
     context = await db.run(_open_context, principal, session)
     said = await composed_message(request, principal, context.agent)
-    message = {name: said[name] for name in said if name not in ("messageId", "role")}
-    await db.run(messages.enqueue, principal, context, said["messageId"], message)
+    await db.run(messages.enqueue, principal, context, said)
     publish_queue(context.pk)
     return JsonResponse({"queued": said["messageId"]}, status=HTTPStatus.CREATED)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from apps.record.content.schema_forms import answer_from, fields_of, outline_of
 from apps.record.errors import InvalidParams
-from apps.web.questions import answer_from, fields_of, outline_of
 
 TRIP = {
     "type": "object",
@@ -98,7 +98,7 @@ def test_what_no_form_can_ask_is_answered_in_words():
         {"type": "object", "properties": [1]},
         {"type": "object", "properties": {"a": True}, "required": "a"},
         {"type": "object", "properties": {str(number): {"type": "string"} for number in range(31)}},
-        {"type": ["string", "null"]},
+        {"type": ["string", "integer"]},
         "not a schema",
     ]:
         assert form(schema) == [], schema
@@ -109,6 +109,12 @@ def test_what_no_form_can_ask_is_answered_in_words():
     assert outline_of(slot) == ["Home address", "\u2003Street: With the number.", "Your age"]
     assert outline_of({"name": "a", "schema": {"properties": {"a": schema, "b": 1}}})[0] == "A"
     assert [outline_of(one) for one in (None, {}, {"schema": "none"}, {"schema": {"type": "string"}})] == [[]] * 4
+
+
+def test_null_beside_one_type_changes_no_field():
+    for schema in ({"type": ["integer", "null"]}, {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}):
+        fields = form({"properties": {"age": schema}})
+        assert [(field.kind, field.default_text) for field in fields] == [("integer", "")], schema
 
 
 def test_a_bound_that_is_none_is_none():

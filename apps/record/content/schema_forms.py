@@ -1,4 +1,4 @@
-"""An agent's question as a form: fields made from its JSON Schema, and the answer read from them.
+"""A form from a JSON Schema, for every edge that draws one: its fields, and the answer read from them.
 
 Supported: one value, or an object of values, each a choice (`enum`, or `oneOf` with titles), several choices (an array
 of such), a boolean, an integer, a number, a text, a date, a time, an address or a file (`format: binary`). People
@@ -23,6 +23,7 @@ from django.core.validators import validate_email
 from agentkit.llm.approvals import ARGUMENTS, DECISION, REFUSE
 from agentkit.slots import SAMPLES, asks_value, choices_of, value_in
 from apps.record.content import strict_json
+from apps.record.content.json_schema import is_file
 from apps.record.errors import InvalidParams
 from apps.record.events import JSON
 
@@ -259,7 +260,7 @@ def fields_of(slot: Mapping[str, Any] | None) -> list[Field]:
     if not slot or not isinstance(schema, dict):
         return []
     if asks_value(schema):
-        field = _field(slot["name"], schema, required=True)
+        field = field_of(slot["name"], schema, required=True)
         return [field] if field else []
     required, properties = schema.get("required"), schema.get("properties")
     if not isinstance(properties, dict) or len(properties) > MOST_FIELDS:
@@ -268,7 +269,7 @@ def fields_of(slot: Mapping[str, Any] | None) -> list[Field]:
     if "approvers" in slot:
         return _approval_fields(properties)
     names = dict.fromkeys([name for name in slot.get("order", []) if name in properties] + list(properties))
-    fields = [_field(name, properties[name], required=name in must) for name in names]
+    fields = [field_of(name, properties[name], required=name in must) for name in names]
     return [] if None in fields else [field for field in fields if field]
 
 
@@ -281,13 +282,13 @@ def _approval_fields(properties: Mapping[str, Any]) -> list[Field]:
     if len(known) > MOST_FIELDS:
         known = {}
     fields = [_argument(str(name), schema, required=name in must) for name, schema in known.items()]
-    decision = [_field(name, properties[name], required=name == DECISION) for name in properties if name != ARGUMENTS]
+    decision = [field_of(name, properties[name], required=name == DECISION) for name in properties if name != ARGUMENTS]
     return fields + [field for field in decision if field]
 
 
 def _argument(name: str, schema: Any, *, required: bool) -> Field:
     described = schema if isinstance(schema, dict) else {}
-    field = _field(name, described, required=required)
+    field = field_of(name, described, required=required)
     default = described.get("default")
     is_fit = field is not None and field.kind != "file" and not isinstance(default, dict | list)
     if field is None or not is_fit or (default is None and "default" in described):
@@ -296,15 +297,29 @@ def _argument(name: str, schema: Any, *, required: bool) -> Field:
     return replace(field, kind="long-text" if is_long else field.kind, group=ARGUMENTS)
 
 
-def _field(name: str, schema: Any, *, required: bool) -> Field | None:
-    if not isinstance(schema, dict) or not (kind := _kind(schema)):
+def field_of(name: str, schema: Any, *, required: bool) -> Field | None:
+    """The field for a schema; None if no edge draws it."""
+    schema = _without_null(schema) if isinstance(schema, dict) else {}
+    if not (kind := _kind(schema)):
         return None
     field = Field(name, kind, label_of(name, schema), schema, required)
     return replace(field, kind="long-text") if kind == "text" and (field.longest or 0) > LONG_TEXT else field
 
 
+def _without_null(schema: JSON) -> JSON:
+    """An optional field's only other kind, as Pydantic writes them."""
+    if isinstance(kinds := schema.get("type"), list):
+        known = [one for one in kinds if one != "null"]
+        return {**schema, "type": known[0]} if len(known) == 1 else {}
+    given = found if isinstance(found := schema.get("anyOf"), list) else []
+    others = [one for one in given if isinstance(one, dict) and one.get("type") != "null"]
+    if len(others) != 1 or len(given) == 1:
+        return schema
+    return {**others[0], **{name: value for name, value in schema.items() if name != "anyOf" and value is not None}}
+
+
 def _kind(schema: JSON) -> str | None:
-    if schema.get("format") == "binary" or schema.get("contentEncoding") == "base64":
+    if is_file(schema):
         return "file"
     if choices_of(schema):
         return "choice"
