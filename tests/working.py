@@ -36,11 +36,7 @@ def say(assignment: Assignment, *emissions: Emission) -> None:
 
 def end(assignment: Assignment, outcome: Outcome | None, **fields: Any) -> uuid.UUID | None:
     """Record the turn's end; returns the next turn's run. Raises LeaseLost."""
-    known = {
-        "turn": assignment.turn,
-        "no_other_events_until": assignment.no_other_events_until,
-        "span": assignment.span,
-    }
+    known = {"turn": assignment.turn, "span": assignment.span}
     ending = Ending(assignment.lease, outcome, streamed=True, **known, **fields)
     return finish(assignment.task, assignment.message, ending)
 

@@ -255,6 +255,6 @@ OLD_ADDRESSES: dict[str, dict[str, str]] = {
     },
     "v1/card": {"GET": "agent/getAuthenticatedExtendedCard"},
 }
-"""The same in A2A 0.3."""
+"""The addresses and methods of A2A 0.3."""
 
 REST_ADDRESSES = {http.V1_0: ADDRESSES, http.V0_3: OLD_ADDRESSES}

@@ -64,15 +64,6 @@ class User(AbstractBaseUser, PermissionsMixin):
         DARK = "dark", "Dark"
         __empty__ = "Same as the device"
 
-    class Clock(models.TextChoices):
-        HALF = "12", "12 hours (3:45 PM)"
-        WHOLE = "24", "24 hours (15:45)"
-        __empty__ = "Same as the browser"
-
-    class TextSize(models.TextChoices):
-        LARGE = "large", "Large"
-        __empty__ = "Normal"
-
     email = models.EmailField("e-mail", unique=True)
     name = models.CharField(max_length=120, blank=True)
     is_active = models.BooleanField("active", default=True)
@@ -80,10 +71,8 @@ class User(AbstractBaseUser, PermissionsMixin):
     date_joined = models.DateTimeField(default=timezone.now)
     time_zone = models.CharField(max_length=64, blank=True, help_text="Such as Europe/Oslo; empty: the browser's.")
     theme = models.CharField(max_length=5, choices=Theme, blank=True)
-    clock = models.CharField(max_length=2, choices=Clock, blank=True)
-    text_size = models.CharField(max_length=5, choices=TextSize, blank=True)
     appearance_version = models.PositiveIntegerField(
-        default=0, editable=False, help_text="Rises with each change of theme, clock, text size or time zone."
+        default=0, editable=False, help_text="Rises with each change of theme or time zone."
     )
     notify_ended = models.BooleanField("notify when work has ended", default=True)
     notify_questions = models.BooleanField("notify when a question waits", default=True)

@@ -97,7 +97,7 @@ class _OneKey(signatures.HTTPSignatureKeyResolver):
     key: Any
 
     def resolve_public_key(self, key_id: str) -> Any:
-        """The same for each id: the API key has said which it is."""
+        """One key for each id: the API key has said which it is."""
         return self.key
 
     resolve_private_key = resolve_public_key

@@ -79,5 +79,5 @@ def read_policies(lines: Iterable[str]) -> dict[str, str]:
 
 
 def policy_lines(agent: Agent) -> list[str]:
-    """The same lines of an agent."""
+    """An agent's policies as lines such as `mcp:*=ask`."""
     return [f"{tool}={policy}" for tool, policy in sorted(policies_of(agent).items())]

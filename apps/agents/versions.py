@@ -48,9 +48,9 @@ def save_version(agent: Agent, content: JSON, *, author: User | None = None, not
 
 
 @transaction.atomic
-def propose_version(agent: Agent, content: JSON, *, author: User | None = None, note: str = "") -> AgentVersion:
+def propose_version(agent: Agent, content: JSON, *, note: str = "") -> AgentVersion:
     """Save a version that is not current yet."""
-    version = _create(agent, _lock_newest(agent), content, author, note)
+    version = _create(agent, _lock_newest(agent), content, None, note)
     _record(AuditAction.CARD_PROPOSED, version)
     return version
 

@@ -21,7 +21,6 @@ from apps.api.framework.serializers import Choice, Listing, Query, Shape, page_o
 from apps.api.framework.views import Endpoint
 from apps.api.shapes import JSON
 from apps.features.routing import ranking
-from apps.record import wire
 from apps.remote.models import SignatureStatus
 
 DIGITS = 4  # of measurements
@@ -44,44 +43,18 @@ def agents_json(agents: Sequence[Agent]) -> list[JSON]:
 def agent_json(agent: Agent) -> JSON:
     """An agent with `stats` loaded. Only operators see why it is unhealthy."""
     remote = getattr(agent, "remote", None) if agent.kind == Agent.Kind.REMOTE else None
-    return {
-        "slug": agent.slug,
-        "name": agent.name,
-        "description": agent.description,
-        "version": agent.version,
-        "kind": agent.kind,
-        "access": agent.access,
-        "listed": agent.listed,
-        "mcpTools": agent.mcp_tools,
-        "category": agent.category,
-        "url": cards.agent_url(agent),
-        "cardUrl": f"{cards.agent_url(agent)}/.well-known/agent-card.json",
-        "skills": cards.card_skills(agent),
-        "inputModes": agent.input_modes,
-        "outputModes": agent.output_modes,
-        "streaming": agent.streams,
-        "signsArtifacts": agent.sign_artifacts,
-        "cardTrust": TRUST[remote.signature] if remote else None,
-        "cardNotes": remote.card_notes if remote else [],
-        "cost": agent.cost,
-        "health": dict(zip(("status", "reason"), cards.public_health(agent), strict=True)),
-        "stats": _stats_json(agent),
-        "updatedAt": wire.timestamp(agent.updated_at),
-    }
-
-
-def _stats_json(agent: Agent) -> JSON | None:
     stats = getattr(agent, "stats", None)  # none before its first work
-    if stats is None:
-        return None
-    return {
-        "latencyMs": stats.latency_ms,
-        "recentRuns": stats.runs,
-        "successRate": _rounded(stats.success_rate),
-        "ratings": stats.ratings,
-        "meanRating": _rounded(stats.mean_rating),
-        "measuredAt": wire.timestamp(stats.updated_at),
-    }
+    rates = {name: _rounded(getattr(stats, name)) for name in ("success_rate", "mean_rating")} if stats else {}
+    return AgentShape.json_of(
+        agent,
+        url=cards.agent_url(agent),
+        card_url=f"{cards.agent_url(agent)}/.well-known/agent-card.json",
+        skills=cards.card_skills(agent),
+        card_trust=TRUST[remote.signature] if remote else None,
+        card_notes=remote.card_notes if remote else [],
+        health=dict(zip(("status", "reason"), cards.public_health(agent), strict=True)),
+        stats=AgentStats.json_of(stats, **rates) if stats else None,
+    )
 
 
 def _rounded(value: float | None) -> float | None:
@@ -159,11 +132,11 @@ class AgentStats(Shape):
     latency_ms = serializers.IntegerField(
         allow_null=True, help_text="The median time in milliseconds that a caller waits for a turn."
     )
-    recent_runs = serializers.IntegerField()
+    recent_runs = serializers.IntegerField(source="runs")
     success_rate = serializers.FloatField(allow_null=True, min_value=0, max_value=1)
     ratings = serializers.IntegerField(help_text="The number of tasks with a rating.")
     mean_rating = serializers.FloatField(allow_null=True, min_value=1, max_value=5)
-    measured_at = serializers.DateTimeField()
+    measured_at = serializers.DateTimeField(source="updated_at")
 
 
 @extend_schema_serializer(component_name="Agent")
@@ -188,8 +161,8 @@ class AgentShape(Shape):
     skills = AgentSkill(many=True)
     input_modes = _texts(help_text="The media types that the agent accepts.")
     output_modes = _texts(help_text="The media types that the agent produces.")
-    streaming = serializers.BooleanField()
-    signs_artifacts = serializers.BooleanField()
+    streaming = serializers.BooleanField(source="streams")
+    signs_artifacts = serializers.BooleanField(source="sign_artifacts")
     card_trust = serializers.ChoiceField(
         [*TRUST.values()],
         allow_null=True,

@@ -18,7 +18,7 @@ from apps.api.framework.serializers import Body, Choice, Line, Shape, Struct
 from apps.api.framework.views import Endpoint
 from apps.api.messages import Content, read_parts
 from apps.api.sessions import NOTHING_SENT, usable_agent
-from apps.api.shapes import JSON, SentShape, timestamp
+from apps.api.shapes import JSON, SentShape
 from apps.engine.repeats import Sent
 from apps.features.forks import branches, editing, forking
 from apps.features.sessions import commands
@@ -180,23 +180,28 @@ class Chosen(Shape):
 class NodeShape(Shape):
     """A session in a tree of forks. For a deleted session, only its place in the tree is shown."""
 
-    id = serializers.UUIDField()
-    parent_id = serializers.UUIDField(allow_null=True)
-    is_deleted = serializers.BooleanField()
-    title = serializers.CharField()
+    id = serializers.UUIDField(source="context.pk")
+    parent_id = serializers.UUIDField(source="context.parent_id", allow_null=True)
+    is_deleted = serializers.BooleanField(source="is_gap")
+    title = serializers.CharField(source="context.title")
     agent = serializers.CharField(
         allow_null=True, help_text="The slug of the session's agent. Null for a deleted session."
     )
     forked_at = serializers.IntegerField(
-        allow_null=True, help_text="The index of the last event that the session shares with its parent."
+        source="context.forked_at",
+        allow_null=True,
+        help_text="The index of the last event that the session shares with its parent.",
     )
     fork_reason = serializers.CharField(
-        help_text="Why the session was forked: `fork`, `edit`, `retry` or `agent`. Empty if the session is not a fork."
+        source="context.fork_reason",
+        help_text="Why the session was forked: `fork`, `edit`, `retry` or `agent`. Empty if the session is not a fork.",
     )
-    message_count = serializers.IntegerField()
-    revision = serializers.IntegerField(help_text="The index of the session's newest event.")
-    created_at = serializers.DateTimeField()
-    updated_at = serializers.DateTimeField()
+    message_count = serializers.IntegerField(source="messages")
+    revision = serializers.IntegerField(
+        source="context.last_event", help_text="The index of the session's newest event."
+    )
+    created_at = serializers.DateTimeField(source="context.created_at")
+    updated_at = serializers.DateTimeField(source="context.updated_at")
 
 
 @extend_schema_serializer(component_name="Tree")
@@ -214,12 +219,14 @@ class TreeShape(Shape):
 class SiblingShape(Shape):
     """One of several continuations of a session from the same place, and its first message."""
 
-    session_id = serializers.UUIDField()
-    message_id = serializers.UUIDField()
-    index = serializers.IntegerField(help_text="The index of the event that recorded the message.")
-    role = serializers.ChoiceField(Message.Role.choices)
+    session_id = serializers.UUIDField(source="context.pk")
+    message_id = serializers.UUIDField(source="message.pk")
+    index = serializers.IntegerField(
+        source="message.index", help_text="The index of the event that recorded the message."
+    )
+    role = serializers.ChoiceField(Message.Role.choices, source="message.role")
     preview = serializers.CharField(help_text=f"The first {PREVIEW_LENGTH} characters of the message.")
-    timestamp = serializers.DateTimeField()
+    timestamp = serializers.DateTimeField(source="message.created_at")
 
 
 @extend_schema_serializer(component_name="Siblings")
@@ -239,25 +246,8 @@ class Tree(Endpoint):
         """The response is the same for every session of the tree."""
         tree = branches.tree(self.principal, session)
         leaf = str(tree.chosen) if tree.chosen else None
-        items = [_node_json(one) for one in tree.nodes]
+        items = [NodeShape.json_of(one, agent=None if one.is_gap else one.context.agent.slug) for one in tree.nodes]
         return Response({"rootId": str(tree.root), "leafId": leaf, "items": items})
-
-
-def _node_json(node: branches.Node) -> JSON:
-    context = node.context
-    return {
-        "id": str(context.pk),
-        "parentId": str(context.parent_id) if context.parent_id else None,
-        "isDeleted": node.is_gap,
-        "title": context.title,
-        "agent": None if node.is_gap else context.agent.slug,
-        "forkedAt": context.forked_at,
-        "forkReason": context.fork_reason,
-        "messageCount": node.messages,
-        "revision": context.last_event,
-        "createdAt": timestamp(context.created_at),
-        "updatedAt": timestamp(context.updated_at),
-    }
 
 
 class ChosenLeaf(Endpoint):
@@ -282,19 +272,8 @@ class Siblings(Endpoint):
         row = editing.find_message(context, message)
         found = branches.siblings(self.principal, context, row.index)
         own = [at for at, one in enumerate(found, start=1) if one.message.pk == row.pk]
-        return Response({"position": own[0], "count": len(found), "items": [_sibling_json(one) for one in found]})
-
-
-def _sibling_json(sibling: branches.Sibling) -> JSON:
-    message = sibling.message
-    return {
-        "sessionId": str(sibling.context.pk),
-        "messageId": str(message.pk),
-        "index": message.index,
-        "role": message.role,
-        "preview": words_of(message.parts)[:PREVIEW_LENGTH],
-        "timestamp": timestamp(message.created_at),
-    }
+        items = [SiblingShape.json_of(one, preview=words_of(one.message.parts)[:PREVIEW_LENGTH]) for one in found]
+        return Response({"position": own[0], "count": len(found), "items": items})
 
 
 urlpatterns = [

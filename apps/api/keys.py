@@ -23,7 +23,7 @@ from apps.agents.models import Agent
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Shape, page_of
 from apps.api.framework.views import Endpoint
-from apps.api.shapes import JSON, timestamp
+from apps.api.shapes import JSON
 from apps.record.errors import InvalidFields
 
 MAX_DAYS = 3650
@@ -72,7 +72,7 @@ class Rotation(Body):
 class KeyShape(Shape):
     """An API key, without its secret."""
 
-    id = serializers.CharField(help_text="The public part of the key, after `parley_`.")
+    id = serializers.CharField(source="prefix", help_text="The public part of the key, after `parley_`.")
     name = serializers.CharField()
     scopes = serializers.ListField(child=serializers.CharField(), help_text="Empty: everything.")
     agents = serializers.ListField(child=serializers.CharField(), help_text="Empty: all.")
@@ -111,18 +111,7 @@ class LeakedShape(Shape):
 
 def key_json(key: ApiKey, principal: Principal) -> JSON:
     """A limited caller does not learn of other agents."""
-    return {
-        "id": key.prefix,
-        "name": key.name,
-        "scopes": key.scopes,
-        "agents": [slug for slug in key.agents if principal.may_use(slug)],
-        "createdAt": timestamp(key.created_at),
-        "expiresAt": timestamp(key.expires_at) if key.expires_at else None,
-        "lastUsedAt": timestamp(key.last_used_at) if key.last_used_at else None,
-        "lastUsedFrom": key.last_used_from,
-        "revokedAt": timestamp(key.revoked_at) if key.revoked_at else None,
-        "publicKey": key.public_key,
-    }
+    return KeyShape.json_of(key, agents=[slug for slug in key.agents if principal.may_use(slug)])
 
 
 def _read_public_key(pem: str) -> str:

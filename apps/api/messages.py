@@ -30,7 +30,7 @@ from apps.api.framework.problems import Conflict
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import AnyValue, Body, Line, Listing, Shape, Struct, page_of
 from apps.api.framework.views import Endpoint
-from apps.api.shapes import JSON, EventShape, MessageShape, SentShape, parts_json, timestamp
+from apps.api.shapes import JSON, EventShape, MessageShape, SentShape, parts_json
 from apps.engine import approvals, questions, repeats, send
 from apps.engine.queue import publish_queue
 from apps.engine.repeats import Sent
@@ -330,16 +330,7 @@ def queue_json(context: Context) -> JSON:
     """Two queries."""
     rows = QueuedMessage.objects.filter(context=context)
     items = [
-        {
-            "id": str(row.pk),
-            "messageId": row.message_id,
-            "content": words_of(row.parts),
-            "parts": parts_json(row.parts, context.pk),
-            "queuedAt": timestamp(row.queued_at),
-            "isBeingSent": row.is_being_sent,
-            "problem": row.problem,
-        }
-        for row in rows
+        QueuedShape.json_of(row, content=words_of(row.parts), parts=parts_json(row.parts, context.pk)) for row in rows
     ]
     return {"items": items, "held": messages.hold_reason(context)}
 

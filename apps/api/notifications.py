@@ -22,7 +22,7 @@ from apps.accounts.principals import READ
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Shape, page_of
 from apps.api.framework.views import Endpoint
-from apps.api.shapes import JSON, optional_timestamp, timestamp
+from apps.api.shapes import JSON
 from apps.features.notifications import choices, push, sending
 from apps.features.notifications.models import Channel, Kind, Notification
 from apps.record.errors import InvalidFields
@@ -142,13 +142,15 @@ class NotificationsShape(Shape):
 class DeliveryShape(Shape):
     id = serializers.UUIDField()
     channel_id = serializers.UUIDField()
-    session_id = serializers.UUIDField()
-    task_id = serializers.UUIDField()
+    session_id = serializers.UUIDField(source="context")
+    task_id = serializers.UUIDField(source="task")
     kind = serializers.ChoiceField(Kind.choices)
     state = serializers.ChoiceField(Notification.State.choices)
     reason = serializers.CharField(help_text="Why it was skipped, or not sent yet.")
     attempts = serializers.IntegerField()
-    status = serializers.IntegerField(allow_null=True, help_text="The HTTP status of the last answer.")
+    status = serializers.IntegerField(
+        source="last_status", allow_null=True, help_text="The HTTP status of the last answer."
+    )
     due_at = serializers.DateTimeField()
     created_at = serializers.DateTimeField()
     finished_at = serializers.DateTimeField(allow_null=True)
@@ -167,8 +169,15 @@ class ChannelEndpoint(Endpoint):
         return Channel.objects.select_related("user").find(self.principal, key)
 
     def shown(self, rows: Sequence[Channel]) -> list[JSON]:
-        agents = choices.agents_of(self.principal, rows)
-        return [channel_json(row, {key: agent.slug for key, agent in agents.items()}) for row in rows]
+        """With the agents for which they differ, as far as the caller sees them."""
+        seen = choices.agents_of(self.principal, rows)
+        return [
+            ChannelShape.json_of(
+                row,
+                agents=[{"agent": seen[key].slug, "kinds": kinds} for key, kinds in row.agents.items() if key in seen],
+            )
+            for row in rows
+        ]
 
 
 class Notifications(ChannelEndpoint):
@@ -289,43 +298,7 @@ class Deliveries(ChannelEndpoint):
     )
     def get(self, request: Request) -> Response:
         rows = Notification.objects.visible_to(self.principal)
-        return self.page(rows, ("-created_at", "-id"), self.query(Listing), deliveries_json, "notifications")
-
-
-def channel_json(row: Channel, slugs: dict[str, str]) -> JSON:
-    """`slugs`: of the agents for which it differs, as far as the caller sees them."""
-    return {
-        "id": str(row.pk),
-        "type": row.type,
-        "name": row.name,
-        "isOn": row.is_on,
-        "problem": row.problem,
-        "kinds": row.kinds,
-        "agents": [{"agent": slugs[key], "kinds": kinds} for key, kinds in row.agents.items() if key in slugs],
-        "digest": row.digest,
-        "questionsAtOnce": row.questions_at_once,
-        "createdAt": timestamp(row.created_at),
-    }
-
-
-def deliveries_json(rows: Sequence[Notification]) -> list[JSON]:
-    return [
-        {
-            "id": str(row.pk),
-            "channelId": str(row.channel_id),
-            "sessionId": str(row.context),
-            "taskId": str(row.task),
-            "kind": row.kind,
-            "state": row.state,
-            "reason": row.reason,
-            "attempts": row.attempts,
-            "status": row.last_status,
-            "dueAt": timestamp(row.due_at),
-            "createdAt": timestamp(row.created_at),
-            "finishedAt": optional_timestamp(row.finished_at),
-        }
-        for row in rows
-    ]
+        return self.page(rows, ("-created_at", "-id"), self.query(Listing), DeliveryShape.list_of, "notifications")
 
 
 urlpatterns = [

@@ -28,7 +28,7 @@ from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, S
 from apps.api.framework.views import Endpoint
 from apps.api.messages import parts_field
 from apps.api.plans import picture
-from apps.api.shapes import JSON, TaskShape, artifact_key, optional_timestamp, parts_json, question_json, timestamp
+from apps.api.shapes import JSON, TaskShape, artifact_key, parts_json, question_json
 from apps.api.tasks import tasks_json
 from apps.engine.accept import Receipt
 from apps.engine.cancel import cancel_task
@@ -90,11 +90,11 @@ class PlanRunShape(Shape):
     """One execution of a plan. A run is a task of the plan's agent. It has the id and the state of that task."""
 
     id = serializers.UUIDField()
-    plan = serializers.CharField(help_text="The slug of the plan.")
+    plan = serializers.CharField(source="agent.slug", help_text="The slug of the plan.")
     plan_version = serializers.IntegerField(
         allow_null=True, help_text="The number of the plan's version. Null until the run starts."
     )
-    session_id = serializers.UUIDField()
+    session_id = serializers.UUIDField(source="context_id")
     state = serializers.ChoiceField(TaskState.choices)
     is_paused = serializers.BooleanField(
         help_text="Whether the run is paused. While it is paused, no further steps start."
@@ -104,7 +104,7 @@ class PlanRunShape(Shape):
         help_text="The number of steps so far. It grows when the run learns the length of a list."
     )
     created_at = serializers.DateTimeField()
-    updated_at = serializers.DateTimeField(help_text="When the run's current state was recorded.")
+    updated_at = serializers.DateTimeField(source="status_at", help_text="When the run's current state was recorded.")
     began_at = serializers.DateTimeField(
         allow_null=True, help_text="When the run started. Null until its inputs are complete."
     )
@@ -143,9 +143,13 @@ class StepShape(Shape):
         child=serializers.CharField(), help_text="The keys of the steps on which this step depends."
     )
     task_id = serializers.UUIDField(allow_null=True, help_text="The id of the task of the newest attempt.")
-    session_id = serializers.UUIDField(allow_null=True, help_text="The id of the session of that task.")
+    session_id = serializers.UUIDField(
+        source="task.context_id", allow_null=True, help_text="The id of the session of that task."
+    )
     consulted_task_id = serializers.UUIDField(
-        allow_null=True, help_text="The id of the task in which a person or an agent is asked about the step."
+        source="consulted_id",
+        allow_null=True,
+        help_text="The id of the task in which a person or an agent is asked about the step.",
     )
     artifacts = serializers.ListField(
         child=serializers.CharField(), help_text="The ids of the artifacts that the step delivered."
@@ -301,8 +305,8 @@ class PlanQuestionShape(Shape):
     """A question that a step asks you. Answer it with `POST /tasks/{taskId}/answer`."""
 
     run_id = serializers.UUIDField()
-    plan = serializers.CharField()
-    step = serializers.CharField(help_text="The key of the step.")
+    plan = serializers.CharField(source="run.task.agent.slug")
+    step = serializers.CharField(source="key", help_text="The key of the step.")
     title = serializers.CharField()
     item = serializers.IntegerField(allow_null=True)
     phase = serializers.ChoiceField(Step.Phase.choices)
@@ -412,22 +416,17 @@ def runs_json(tasks: Sequence[Task]) -> list[JSON]:
 
 
 def _run_json(task: Task, run: PlanRun | None, total: int, done: int) -> JSON:
-    return {
-        "id": str(task.pk),
-        "plan": task.agent.slug,
-        "planVersion": run.version.number if run else None,
-        "sessionId": str(task.context_id),
-        "state": str(task.state),
-        "isPaused": run is not None and run.paused_at is not None and not task.is_finished,
-        "stepsDone": done,
-        "stepsTotal": total,
-        "createdAt": timestamp(task.created_at),
-        "updatedAt": timestamp(task.status_at),
-        "beganAt": timestamp(run.created_at) if run else None,
-        "finishedAt": timestamp(task.status_at) if task.is_finished else None,
-        "continuesRun": _optional_id(run.continues_id) if run else None,
-        "continuesFrom": run.begun_at_step if run else "",
-    }
+    return PlanRunShape.json_of(
+        task,
+        plan_version=run.version.number if run else None,
+        is_paused=run is not None and run.paused_at is not None and not task.is_finished,
+        steps_done=done,
+        steps_total=total,
+        began_at=run.created_at if run else None,
+        finished_at=task.status_at if task.is_finished else None,
+        continues_run=run.continues_id if run else None,
+        continues_from=run.begun_at_step if run else "",
+    )
 
 
 def whole_run_json(task: Task) -> JSON:
@@ -458,26 +457,14 @@ def steps_json(run: PlanRun, steps: Iterable[Step]) -> list[JSON]:
     """From steps with tasks loaded. One query."""
     plan, made = plan_at(run.version_id), _delivered(run)
     return [
-        {
-            "key": step.key,
-            "title": plan.title_of(step.key),
-            "item": _item(step),
-            "round": step.round,
-            "attempt": step.attempt,
-            "state": step.state,
-            "phase": step.phase,
-            "agent": step.agent,
-            "dependsOn": sorted(plan.needs[step.key]),
-            "taskId": _optional_id(step.task_id),
-            "sessionId": str(step.task.context_id) if step.task else None,
-            "consultedTaskId": _optional_id(step.consulted_id),
-            "artifacts": made[step.task_id] if step.task_id else [],
-            "why": step.why,
-            "isKept": step.reused_id is not None,
-            "startedAt": optional_timestamp(step.started_at),
-            "askedAt": optional_timestamp(step.asked_at),
-            "endedAt": optional_timestamp(step.ended_at),
-        }
+        StepShape.json_of(
+            step,
+            title=plan.title_of(step.key),
+            item=_item(step),
+            depends_on=sorted(plan.needs[step.key]),
+            artifacts=made[step.task_id] if step.task_id else [],
+            is_kept=step.reused_id is not None,
+        )
         for step in steps
     ]
 
@@ -498,20 +485,16 @@ def questions_json(steps: Sequence[Step]) -> list[JSON]:
 
 def _question_json(step: Step, task: Task) -> JSON:
     parts = (task.status_message or {}).get("parts", [])
-    return {
-        "runId": str(step.run_id),
-        "plan": step.run.task.agent.slug,
-        "step": step.key,
-        "title": plan_at(step.run.version_id).title_of(step.key),
-        "item": _item(step),
-        "phase": step.phase,
-        "taskId": str(task.pk),
-        "sessionId": str(task.context_id),
-        "askedAt": optional_timestamp(step.asked_at),
-        "content": words_of(parts),
-        "parts": parts_json(parts, task.context_id),
-        "question": question_json(task.slot) if task.slot else None,
-    }
+    return PlanQuestionShape.json_of(
+        step,
+        title=plan_at(step.run.version_id).title_of(step.key),
+        item=_item(step),
+        task_id=task.pk,
+        session_id=task.context_id,
+        content=words_of(parts),
+        parts=parts_json(parts, task.context_id),
+        question=question_json(task.slot) if task.slot else None,
+    )
 
 
 def _item(step: Step) -> int | None:

@@ -32,7 +32,7 @@ from apps.api.framework.problems import Conflict
 from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, Struct, page_of
 from apps.api.framework.views import Endpoint
-from apps.api.shapes import JSON, timestamp
+from apps.api.shapes import JSON
 from apps.plans import definitions, drafting, progress, registry
 from apps.plans.definitions import MOST_BYTES, PlanDefinition, as_yaml, check_size
 from apps.plans.drafting import LONGEST_GOAL
@@ -116,7 +116,9 @@ class PlanShape(Shape):
     name = serializers.CharField()
     description = serializers.CharField()
     access = serializers.ChoiceField(Agent.Access.choices)
-    version = serializers.IntegerField(allow_null=True, help_text="The number of the version that new runs use.")
+    version = serializers.IntegerField(
+        source="current_version.number", allow_null=True, help_text="The number of the version that new runs use."
+    )
     steps = serializers.IntegerField(help_text="The number of steps in the definition. A run may have more.")
     may_change = serializers.BooleanField(help_text="Whether you may save a new version of the plan.")
     url = serializers.CharField(help_text="The plan's A2A URL.")
@@ -306,18 +308,7 @@ def picture(content: str) -> HttpResponse:
 
 def plan_json(plan: Agent, size: int, user: User) -> JSON:
     """A plan with `size` steps; version and workspace should be loaded."""
-    version = plan.current_version
-    return {
-        "slug": plan.slug,
-        "name": plan.name,
-        "description": plan.description,
-        "access": plan.access,
-        "version": version.number if version else None,
-        "steps": size,
-        "mayChange": may_change(user, plan),
-        "url": cards.agent_url(plan),
-        "updatedAt": timestamp(plan.updated_at),
-    }
+    return PlanShape.json_of(plan, steps=size, may_change=may_change(user, plan), url=cards.agent_url(plan))
 
 
 def whole_plan_json(plan: Agent, version: AgentVersion | None, user: User) -> JSON:
@@ -332,10 +323,7 @@ def whole_plan_json(plan: Agent, version: AgentVersion | None, user: User) -> JS
         "definition": definition.as_json if definition else None,
         "yaml": as_yaml(version.content) if version else "",
         "inputs": definition.inputs if definition else {},
-        "versions": [
-            {"number": one.number, "note": one.note, "sha256": one.sha256, "createdAt": timestamp(one.created_at)}
-            for one in versions
-        ],
+        "versions": VersionShape.list_of(versions),
     }
 
 

@@ -32,11 +32,13 @@ class SideShape(Shape):
     """What came of a message in one of two sessions."""
 
     index = serializers.IntegerField(help_text="The index of the event that recorded the message.")
-    agent = serializers.CharField(allow_null=True, help_text="The slug of the agent that answered.")
-    agent_version = serializers.IntegerField(allow_null=True)
+    agent = serializers.CharField(
+        source="agent.slug", allow_null=True, help_text="The slug of the agent that answered."
+    )
+    agent_version = serializers.IntegerField(source="version", allow_null=True)
     state = serializers.ChoiceField(Run.State.choices, allow_null=True, help_text="Null: no agent here got it.")
     input_hash = serializers.CharField(help_text="The SHA-256 digest of the turn's input, with its ids.")
-    answer = serializers.CharField(help_text="The text of the agent's last message of the turn.")
+    answer = serializers.CharField(source="text", help_text="The text of the agent's last message of the turn.")
     files = serializers.ListField(child=serializers.CharField(), help_text="Names of the files in that message.")
     seconds = serializers.FloatField(allow_null=True, help_text="How long the turn ran.")
     usage = Struct(help_text="What language models used.")
@@ -52,7 +54,7 @@ class ChangeShape(Shape):
 class TurnShape(Shape):
     """A message, and what came of it in both sessions."""
 
-    message = serializers.CharField(help_text="The text of the message.")
+    message = serializers.CharField(source="words", help_text="The text of the message.")
     same_input = serializers.BooleanField(help_text="Whether the conversation and the options were the same so far.")
     same_answer = serializers.BooleanField()
     before = SideShape()
@@ -66,8 +68,8 @@ class TurnShape(Shape):
 class ComparisonShape(Shape):
     """A rerun beside the session whose messages it got."""
 
-    source_id = serializers.UUIDField()
-    session_id = serializers.UUIDField()
+    source_id = serializers.UUIDField(source="source.pk")
+    session_id = serializers.UUIDField(source="session.pk")
     is_finished = serializers.BooleanField(help_text="Whether all messages were sent and answered.")
     held = serializers.CharField(help_text="Why the next message is not sent by itself. Otherwise empty.")
     turns = TurnShape(many=True)
@@ -102,41 +104,21 @@ class Comparisons(Endpoint):
     def get(self, request: Request, session: uuid.UUID) -> Response:
         """For a session that `POST /sessions/{id}/rerun` made."""
         found = reruns.compare(self.principal, session)
-        return Response(
-            {
-                "sourceId": str(found.source.pk),
-                "sessionId": str(found.session.pk),
-                "isFinished": found.is_finished,
-                "held": found.held,
-                "turns": [_turn_json(one) for one in found.turns],
-            }
-        )
+        return Response(ComparisonShape.json_of(found, turns=[_turn_json(one) for one in found.turns]))
 
 
 def _turn_json(turn: ComparedTurn) -> JSON:
-    return {
-        "message": turn.words,
-        "sameInput": turn.same_input,
-        "sameAnswer": turn.same_answer,
-        "before": _side_json(turn.before),
-        "after": _side_json(turn.after) if turn.after else None,
-        "changes": [{"kind": kind, "text": text} for kind, text in turn.changes],
-    }
+    return TurnShape.json_of(
+        turn,
+        before=_side_json(turn.before),
+        after=_side_json(turn.after) if turn.after else None,
+        changes=[{"kind": kind, "text": text} for kind, text in turn.changes],
+    )
 
 
 def _side_json(side: reruns.Side) -> JSON:
     run = side.run
-    return {
-        "index": side.index,
-        "agent": side.agent.slug if side.agent else None,
-        "agentVersion": side.version,
-        "state": side.state,
-        "inputHash": run.input_hash if run else "",
-        "answer": side.text,
-        "files": side.files,
-        "seconds": side.seconds,
-        "usage": run.usage if run else {},
-    }
+    return SideShape.json_of(side, input_hash=run.input_hash if run else "", usage=run.usage if run else {})
 
 
 urlpatterns = [

@@ -43,9 +43,9 @@ from apps.api.shapes import (
 )
 from apps.features.search import queries
 from apps.features.search.models import SearchEntry
-from apps.features.search.queries import PageCursor, SearchResult
+from apps.features.search.queries import PageCursor
 from apps.features.sessions import commands, deletion, families, marks
-from apps.record import lineage, projection, sync, wire
+from apps.record import lineage, projection, sync
 from apps.record.content.composing import check_taken, compose
 from apps.record.content.rendering import title_of
 from apps.record.errors import InvalidFields
@@ -493,12 +493,12 @@ class Piece(Shape):
 class Hit(Shape):
     kind = serializers.ChoiceField(SearchEntry.Kind.choices)
     id = serializers.CharField(help_text="The id of the message or artifact. For a title: the id of its session.")
-    session_id = serializers.UUIDField(help_text="The id of the session that contains the result.")
-    session_title = serializers.CharField()
-    agent = serializers.CharField(help_text="The slug of the session's agent.")
+    session_id = serializers.UUIDField(source="context.pk", help_text="The id of the session that contains the result.")
+    session_title = serializers.CharField(source="context.title")
+    agent = serializers.CharField(source="context.agent.slug", help_text="The slug of the session's agent.")
     index = serializers.IntegerField(help_text="The index of the event that recorded the result. 0 for a title.")
     name = serializers.CharField(help_text="The artifact's name, or the message's role.")
-    timestamp = serializers.CharField()
+    timestamp = serializers.CharField(source="at")
     excerpt = Piece(many=True, help_text="An excerpt of the text. It is plain text, not HTML.")
 
 
@@ -528,21 +528,12 @@ class Search(Endpoint):
         )
         after = found.after
         cursor = pagination.write_cursor(_write_place(after), self.principal, "search", *narrowed) if after else ""
-        return Response({"items": [hit_json(one) for one in found.results], "nextCursor": cursor})
-
-
-def hit_json(found: SearchResult) -> JSON:
-    return {
-        "kind": found.kind,
-        "id": found.key or str(found.context.pk),
-        "sessionId": str(found.context.pk),
-        "sessionTitle": found.context.title,
-        "agent": found.context.agent.slug,
-        "index": found.index,
-        "name": found.name,
-        "timestamp": wire.timestamp(found.at),
-        "excerpt": found.excerpt,
-    }
+        return Response(
+            {
+                "items": [Hit.json_of(one, id=one.key or str(one.context.pk)) for one in found.results],
+                "nextCursor": cursor,
+            }
+        )
 
 
 def _read_place(told: list[Any] | None) -> PageCursor | None:

@@ -22,9 +22,8 @@ from apps.accounts import quotas
 from apps.api.framework.schema import FILE_ANSWERS, documented
 from apps.api.framework.serializers import Body, Shape, Struct
 from apps.api.framework.views import Endpoint
-from apps.api.shapes import JSON, timestamp
+from apps.api.shapes import JSON
 from apps.features.sharing import downloads, shares
-from apps.features.sharing.models import Share
 from apps.features.sharing.shares import Branch, Snapshot
 from apps.record.content import rendering
 from apps.record.content.parts import is_file, pieces_joined, words_of
@@ -52,8 +51,8 @@ class NewShare(Body):
 
 class ShareShape(Shape):
     id = serializers.UUIDField()
-    session_id = serializers.UUIDField()
-    at = serializers.IntegerField(help_text="The index of the last event that the link shows.")
+    session_id = serializers.UUIDField(source="context_id")
+    at = serializers.IntegerField(source="upto", help_text="The index of the last event that the link shows.")
     with_branches = serializers.BooleanField()
     with_artifacts = serializers.BooleanField()
     created_at = serializers.DateTimeField()
@@ -78,7 +77,7 @@ class SharedMessage(Shape):
         help_text="The text as HTML. It is safe to insert into a page. Empty for messages from people."
     )
     parts = serializers.ListField(child=Struct())
-    timestamp = serializers.DateTimeField()
+    timestamp = serializers.DateTimeField(source="created_at")
 
 
 class SharedArtifact(Shape):
@@ -115,22 +114,10 @@ class SharedSession(Shape):
     branches = SharedBranch(many=True, help_text="The session, followed by its forks.")
 
 
-def share_json(share: Share) -> JSON:
-    return {
-        "id": str(share.pk),
-        "sessionId": str(share.context_id),
-        "at": share.upto,
-        "withBranches": share.with_branches,
-        "withArtifacts": share.with_artifacts,
-        "createdAt": timestamp(share.created_at),
-        "expiresAt": timestamp(share.expires_at),
-    }
-
-
 class Shares(Endpoint):
     @documented("shares_list", "List the links to a session", answers={200: ShareList}, refuses=[409])
     def get(self, request: Request, session: uuid.UUID) -> Response:
-        return Response({"items": [share_json(one) for one in shares.list_shares(self.principal, session)]})
+        return Response({"items": ShareShape.list_of(shares.list_shares(self.principal, session))})
 
     @documented(
         "shares_create", "Create a link to a session", body=NewShare, answers={201: NewShareShape}, refuses=[409]
@@ -144,8 +131,8 @@ class Shares(Endpoint):
         except InvalidParams as refusal:
             raise InvalidFields([(refusal.field, str(refusal))]) from None
         base = settings.PUBLIC_BASE_URL
-        told = {"url": f"{base}/shared/{token}", "apiUrl": base + reverse("api:shared", args=[token])}
-        return Response({**share_json(share), **told}, status=201)
+        api_url = base + reverse("api:shared", args=[token])
+        return Response(NewShareShape.json_of(share, url=f"{base}/shared/{token}", api_url=api_url), status=201)
 
 
 class OneShare(Endpoint):
@@ -193,52 +180,42 @@ class SharedFile(Public):
 
 
 def snapshot_json(snapshot: Snapshot, token: str) -> JSON:
-    share = snapshot.share
-    return {
-        "title": share.title,
-        "sharedBy": snapshot.owner,
-        "createdAt": timestamp(share.created_at),
-        "expiresAt": timestamp(share.expires_at),
-        "branches": [_branch_json(snapshot, branch, token) for branch in snapshot.branches],
-    }
+    branches = [_branch_json(snapshot, branch, token) for branch in snapshot.branches]
+    return SharedSession.json_of(snapshot.share, shared_by=snapshot.owner, branches=branches)
 
 
 def _branch_json(snapshot: Snapshot, branch: Branch, token: str) -> JSON:
     is_fork = branch is not snapshot.branches[0]
-    return {
-        "id": str(branch.context.pk),
-        "parentId": str(branch.context.parent_id) if is_fork and branch.context.parent_id else None,
-        "forkedAt": branch.context.forked_at if is_fork else None,
-        "revision": branch.upto,
-        "messages": [_message_json(snapshot, branch, said, token) for said in branch.messages],
-        "artifacts": [_artifact_json(snapshot, branch, made, token) for made in branch.artifacts],
-    }
+    return SharedBranch.json_of(
+        branch.context,
+        parent_id=branch.context.parent_id if is_fork else None,
+        forked_at=branch.context.forked_at if is_fork else None,
+        revision=branch.upto,
+        messages=[_message_json(snapshot, branch, said, token) for said in branch.messages],
+        artifacts=[_artifact_json(snapshot, branch, made, token) for made in branch.artifacts],
+    )
 
 
 def _message_json(snapshot: Snapshot, branch: Branch, said: Message, token: str) -> JSON:
     words, around = words_of(said.parts), rendering.Surroundings(f"{branch.context.pk.hex}-{said.index}")
-    return {
-        "index": said.index,
-        "role": said.role,
-        "author": snapshot.author(said),
-        "content": words,
-        "html": rendering.render_markdown(words, around) if said.role == Message.Role.AGENT else "",
-        "parts": list(_parts_json(snapshot, branch, "messages", said.index, said.parts, token)),
-        "timestamp": timestamp(said.created_at),
-    }
+    return SharedMessage.json_of(
+        said,
+        author=snapshot.author(said),
+        content=words,
+        html=rendering.render_markdown(words, around) if said.role == Message.Role.AGENT else "",
+        parts=list(_parts_json(snapshot, branch, "messages", said.index, said.parts, token)),
+    )
 
 
 def _artifact_json(snapshot: Snapshot, branch: Branch, made: Artifact, token: str) -> JSON:
     parts = pieces_joined(made.parts)
-    return {
-        "name": made.name or made.artifact_id,
-        "description": made.description,
-        "digest": made.digest,
-        "isSigned": bool(made.signature),
-        "unfinished": made.until is not None,
-        "parts": list(_parts_json(snapshot, branch, "artifacts", made.first_event, parts, token)),
-        "createdAt": timestamp(made.created_at),
-    }
+    return SharedArtifact.json_of(
+        made,
+        name=made.name or made.artifact_id,
+        is_signed=bool(made.signature),
+        unfinished=made.until is not None,
+        parts=list(_parts_json(snapshot, branch, "artifacts", made.first_event, parts, token)),
+    )
 
 
 def _parts_json(

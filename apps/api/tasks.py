@@ -30,14 +30,14 @@ from apps.api.messages import (
     parts_field,
     send_message,
 )
-from apps.api.shapes import JSON, SentShape, TaskShape, optional_timestamp, task_json
+from apps.api.shapes import JSON, SentShape, TaskShape, task_json
 from apps.engine import approvals, questions
 from apps.engine.cancel import cancel_for
 from apps.engine.output import AGENT_ERROR_MESSAGE
 from apps.engine.repeats import was_sent
 from apps.features.sessions import commands
 from apps.plans.person import waiting_for
-from apps.record import lineage, lookup, wire
+from apps.record import lineage, lookup
 from apps.record.content import json_schema
 from apps.record.content.composing import compose, parts_of
 from apps.record.content.parts import MAX_TEXT
@@ -270,25 +270,13 @@ def run_json(run: Run) -> JSON:
 
     Tracebacks, notes and the agent's memory are for operators only.
     """
-    by_version = run.input.get("agent") or {}
-    return {
-        "id": str(run.pk),
-        "taskId": str(run.task_id),
-        "sessionId": str(run.task.context_id),
-        "agent": (run.agent or run.task.agent).slug,
-        "agentVersion": by_version.get("number"),
-        "turn": run.turn,
-        "attempt": run.attempt,
-        "state": run.state,
-        "queuedAt": wire.timestamp(run.queued_at),
-        "startedAt": optional_timestamp(run.started_at),
-        "finishedAt": optional_timestamp(run.finished_at),
-        "inputHash": run.input_hash,
-        "options": run.input.get("options", {}),
-        "usage": run.usage,
-        "error": _error_json(run.error),
-        "traceparent": run.traceparent,
-    }
+    return RunShape.json_of(
+        run,
+        agent=(run.agent or run.task.agent).slug,
+        agent_version=(run.input.get("agent") or {}).get("number"),
+        options=run.input.get("options", {}),
+        error=_error_json(run.error),
+    )
 
 
 def _error_json(error: JSON | None) -> JSON | None:
@@ -310,7 +298,7 @@ class RunShape(Shape):
 
     id = serializers.UUIDField()
     task_id = serializers.UUIDField()
-    session_id = serializers.UUIDField()
+    session_id = serializers.UUIDField(source="task.context_id")
     agent = serializers.CharField(help_text="The slug of the agent that executes the turn.")
     agent_version = serializers.IntegerField(allow_null=True, help_text="The version of the agent that the run uses.")
     turn = serializers.IntegerField(help_text="The number of the turn. The task's first message starts turn 1.")

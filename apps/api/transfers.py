@@ -24,7 +24,7 @@ from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, page_of
 from apps.api.framework.views import Endpoint
 from apps.api.sessions import SessionSelection, usable_agent, whole_session
-from apps.api.shapes import JSON, messages_json, optional_timestamp, timestamp
+from apps.api.shapes import JSON, messages_json
 from apps.features.sharing import downloads
 from apps.features.sharing.transcripts import markdown_of
 from apps.features.uploads import resumable
@@ -157,14 +157,16 @@ class ResultShape(Shape):
 
     title = serializers.CharField()
     outcome = serializers.ChoiceField(Outcome.choices)
-    session_id = serializers.UUIDField(allow_null=True)
+    session_id = serializers.UUIDField(source="session", allow_null=True)
     problem = serializers.CharField(help_text="Why the conversation was skipped. Empty if it was not.")
     messages = serializers.IntegerField(help_text="The number of messages of a new session.")
     files = serializers.IntegerField(help_text="The number of its images and other files.")
     branches = serializers.IntegerField(help_text="The number of its forks.")
     skipped = SkippedShape(many=True)
     key = serializers.CharField(help_text="Names the conversation in `only`.")
-    program = serializers.CharField(help_text="The program that it comes from. Empty if that is unknown.")
+    program = serializers.CharField(
+        source="source", help_text="The program that it comes from. Empty if that is unknown."
+    )
     began_at = serializers.DateTimeField(allow_null=True, help_text="Of its first message there.")
     ended_at = serializers.DateTimeField(allow_null=True, help_text="Of its last message there.")
 
@@ -213,23 +215,10 @@ class Imports(Endpoint):
 
 
 def import_json(done: Import) -> JSON:
-    results = [
-        {
-            "title": one.title,
-            "outcome": one.outcome,
-            "sessionId": str(one.session) if one.session else None,
-            "problem": one.problem,
-            "messages": one.messages,
-            "files": one.files,
-            "branches": one.branches,
-            "skipped": _skipped_json(one.skipped),
-            "key": one.key,
-            "program": one.source,
-            "beganAt": optional_timestamp(one.dates and one.dates[0]),
-            "endedAt": optional_timestamp(one.dates and one.dates[1]),
-        }
-        for one in done.results
-    ]
+    results = []
+    for one in done.results:
+        began, ended = one.dates or (None, None)
+        results.append(ResultShape.json_of(one, skipped=_skipped_json(one.skipped), began_at=began, ended_at=ended))
     totals = {"sessions": len(done.new), "messages": done.messages, "files": done.files, "branches": done.branches}
     about = {"skipped": _skipped_json(done.skipped), "unread": list(done.unread), "remaining": done.remaining}
     return {"results": results, **totals, **about}
@@ -265,14 +254,13 @@ class Exports(Endpoint):
         quotas.count_act(self.principal)
         made = exports.start(self.principal)
         publish_export()
-        return Response(export_json(made), status=202)
+        return Response(ExportShape.json_of(made), status=202)
 
     @documented("exports_list", "List your exports, newest first", query=Listing, answers={200: page_of(ExportShape)})
     def get(self, request: Request) -> Response:
         exports.check_whole_account(self.principal)
         rows = Export.objects.visible_to(self.principal)
-        show = lambda page: [export_json(one) for one in page]  # noqa: E731
-        return self.page(rows, ("-created_at", "-id"), self.query(Listing), show, "exports")
+        return self.page(rows, ("-created_at", "-id"), self.query(Listing), ExportShape.list_of, "exports")
 
 
 class OneExport(Endpoint):
@@ -280,7 +268,7 @@ class OneExport(Endpoint):
 
     @documented("exports_retrieve", "Retrieve an export", answers={200: ExportShape})
     def get(self, request: Request, export: uuid.UUID) -> Response:
-        return Response(export_json(exports.find(self.principal, export)))
+        return Response(ExportShape.json_of(exports.find(self.principal, export)))
 
     @documented("exports_delete", "Delete an export, or stop it", answers={204: None})
     def delete(self, request: Request, export: uuid.UUID) -> Response:
@@ -308,20 +296,6 @@ class ExportFile(Endpoint):
             return exports.download(self.principal, exports.find(self.principal, export), request._request)
 
         return await db.run(opened)
-
-
-def export_json(row: Export) -> JSON:
-    return {
-        "id": str(row.pk),
-        "state": row.state,
-        "sessions": row.sessions,
-        "sessionsDone": row.sessions_done,
-        "size": row.size,
-        "problem": row.problem,
-        "createdAt": timestamp(row.created_at),
-        "finishedAt": optional_timestamp(row.finished_at),
-        "expiresAt": optional_timestamp(row.expires_at),
-    }
 
 
 urlpatterns = [

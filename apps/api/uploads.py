@@ -22,11 +22,9 @@ from apps.accounts.principals import Principal
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Line, Query, Shape
 from apps.api.framework.views import Endpoint
-from apps.api.shapes import JSON
 from apps.features.uploads import resumable
 from apps.features.uploads.models import Upload
 from apps.features.uploads.resumable import AppendableFile, offset_of
-from apps.record import wire
 from apps.record.errors import InvalidFields, UnsupportedMediaType, WrongOffset
 
 OFFSET = "Upload-Offset"
@@ -70,7 +68,7 @@ class UploadShape(Shape):
     media_type = serializers.CharField(
         help_text="The media type after a check of the content. Empty until the upload is complete."
     )
-    media_type_claimed = serializers.CharField(help_text="The media type that the client declared.")
+    media_type_claimed = serializers.CharField(source="claimed", help_text="The media type that the client declared.")
     sha256 = serializers.CharField(help_text="The SHA-256 digest of the file. Empty until the upload is complete.")
     created_at = serializers.CharField()
     expires_at = serializers.CharField()
@@ -233,25 +231,10 @@ def _read_length(request: Request) -> int:
 
 
 async def _upload_response(upload: Upload, status: int = 200) -> Response:
-    told = upload_json(upload, await asyncio.to_thread(offset_of, upload))
+    known = {"offset": await asyncio.to_thread(offset_of, upload), "location": reverse("api:upload", args=[upload.pk])}
+    told = UploadShape.json_of(upload, **known)
     headers = {OFFSET: str(told["offset"]), "Upload-Length": str(upload.size)}
     return Response(told, status, headers=headers | ({"Location": told["location"]} if status == 201 else {}))
-
-
-def upload_json(upload: Upload, offset: int) -> JSON:
-    return {
-        "id": str(upload.pk),
-        "offset": offset,
-        "size": upload.size,
-        "isWhole": upload.is_whole,
-        "filename": upload.filename,
-        "mediaType": upload.media_type,
-        "mediaTypeClaimed": upload.claimed,
-        "sha256": upload.sha256,
-        "createdAt": wire.timestamp(upload.created_at),
-        "expiresAt": wire.timestamp(upload.expires_at),
-        "location": reverse("api:upload", args=[upload.pk]),
-    }
 
 
 urlpatterns = [

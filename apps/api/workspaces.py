@@ -15,7 +15,7 @@ from apps.accounts.principals import MANAGE, READ, Principal
 from apps.api.framework.schema import documented
 from apps.api.framework.serializers import Body, Choice, Line, Listing, Query, Shape, page_of
 from apps.api.framework.views import Endpoint
-from apps.api.shapes import JSON, timestamp
+from apps.api.shapes import JSON
 from apps.features.sessions.workspaces import delete_workspace
 
 LARGEST_ID = 2**63 - 1
@@ -44,46 +44,36 @@ class NewOwner(Body):
 
 @extend_schema_serializer(component_name="Workspace")
 class WorkspaceShape(Shape):
-    id = serializers.IntegerField()
-    name = serializers.CharField()
+    id = serializers.IntegerField(source="workspace_id")
+    name = serializers.CharField(source="workspace.name")
     role = serializers.ChoiceField(Role.choices, help_text="Your role.")
     permissions = serializers.ListField(child=serializers.ChoiceField([one.value for one in Permission]))
     is_personal = serializers.BooleanField()
     is_current = serializers.BooleanField()
-    created_at = serializers.DateTimeField()
+    created_at = serializers.DateTimeField(source="workspace.created_at")
 
 
 @extend_schema_serializer(component_name="Member")
 class MemberShape(Shape):
-    id = serializers.IntegerField()
-    name = serializers.CharField()
-    email = serializers.EmailField()
+    id = serializers.IntegerField(source="user_id")
+    name = serializers.CharField(source="user.short_name")
+    email = serializers.EmailField(source="user.email")
     role = serializers.ChoiceField(Role.choices)
-    since = serializers.DateTimeField()
+    since = serializers.DateTimeField(source="created_at")
 
 
 def workspace_json(own: Membership, principal: Principal) -> JSON:
     """The workspace of one of the caller's memberships."""
-    return {
-        "id": own.workspace_id,
-        "name": own.workspace.name,
-        "role": own.role,
-        "permissions": sorted(PERMISSIONS[Role(own.role)]),
-        "isPersonal": own.workspace.personal_of_id is not None,
-        "isCurrent": own.workspace_id == principal.workspace_id,
-        "createdAt": timestamp(own.workspace.created_at),
-    }
+    return WorkspaceShape.json_of(
+        own,
+        permissions=sorted(PERMISSIONS[Role(own.role)]),
+        is_personal=own.workspace.personal_of_id is not None,
+        is_current=own.workspace_id == principal.workspace_id,
+    )
 
 
 def member_json(member: Membership) -> JSON:
-    person = member.user
-    return {
-        "id": person.pk,
-        "name": person.short_name,
-        "email": person.email,
-        "role": member.role,
-        "since": timestamp(member.created_at),
-    }
+    return MemberShape.json_of(member)
 
 
 class WorkspaceEndpoint(Endpoint):

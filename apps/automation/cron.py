@@ -32,7 +32,7 @@ TAKEN = (
 
 
 def plain(expression: str) -> str:
-    """The same as five fields with ranges that only rise. Raises ValueError with a sentence."""
+    """The expression as five fields with ranges that only rise. Raises ValueError with a sentence."""
     text = expression.strip().lower()
     if text.startswith("@"):
         if text not in NICKNAMES:

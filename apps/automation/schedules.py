@@ -99,11 +99,11 @@ def _interval_times(schedule: Schedule, at: datetime.datetime, backward: bool) -
         count += -1 if backward else 1
 
 
-def next_times(schedule: Schedule, count: int = SHOWN) -> list[datetime.datetime]:
+def next_times(schedule: Schedule) -> list[datetime.datetime]:
     """What is shown; [] while it is paused."""
     if schedule.paused_at is not None or schedule.next_at is None:
         return []
-    return [schedule.next_at, *islice(times(schedule, schedule.next_at), count - 1)]
+    return [schedule.next_at, *islice(times(schedule, schedule.next_at), SHOWN - 1)]
 
 
 def preview(schedule: Schedule, now: datetime.datetime, count: int = SHOWN) -> list[datetime.datetime]:
@@ -278,9 +278,9 @@ def _content_of(schedule: Schedule) -> dict[str, object]:
     return {"agent": schedule.agent, "text": schedule.text, "inputs": schedule.inputs}
 
 
-def claim_due(now: datetime.datetime | None = None) -> int:
+def claim_due() -> int:
     """Write the runs that are due by the database's clock. Returns how many schedules this call claimed."""
-    now = now or sql.database_time()
+    now = sql.database_time()
     due = Schedule.objects.select_related("agent").filter(paused_at=None, next_at__lte=now, owner__is_active=True)
     return sum(_claim(schedule, now) for schedule in due.order_by("next_at")[:AT_ONCE])
 

@@ -143,7 +143,7 @@ async def follow(sent: Sent, *, is_of_others: bool = False) -> Pieces:
 
 
 async def stopping(pieces: Pieces, principal: Principal, agent: Agent, task: uuid.UUID | None) -> Pieces:
-    """The same pieces. If nobody reads them to their end, the task, if any is given, is canceled."""
+    """The pieces as they are. If nobody reads them to their end, the task, if any is given, is canceled."""
     has_ended = False
     try:
         async with aclosing(pieces) as batches:
@@ -161,7 +161,7 @@ def _stop(principal: Principal, agent: Agent, task: uuid.UUID) -> None:
 
 
 def recorded(context: Context, task: uuid.UUID, after: int) -> list[tuple[int, Piece]]:
-    """The same of what is recorded so far; without an `End` if the turn has not settled."""
+    """The pieces of what is recorded so far; without an `End` if the turn has not settled."""
     return Turn(task).read(lineage.events(context, after).filter(task=task).order_by("index"))
 
 

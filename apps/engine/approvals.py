@@ -47,7 +47,7 @@ class TurnApprovals:
     _agent: int = 0  # the key of the agent whose policies were read
 
     def __post_init__(self) -> None:
-        self.decided = self.assignment.decided
+        self.decided = self.assignment.decisions
 
     async def policy(self, kind: ToolKind, name: str, declared: bool) -> Policy:
         """As operators set it, or as the task's owner chose for this session: two queries for a turn."""

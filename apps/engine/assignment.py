@@ -39,22 +39,21 @@ class Assignment:
 
     Attributes:
         agent: the agent, in this turn's version. `task.agent` is set to it, even if it is a fallback.
-        said: the message for the handler. A repeated turn has its original run's message.
+        input_message: what the handler gets. A repeated turn has its original run's message.
         skill: the task's skill; None if a fallback lacks it.
         fallback_id: the key of `agent` if it is a fallback.
         span: the run's trace span.
         original: the turn's first run, if the turn is repeated because a child or a tool call continues.
-        decided: people's decisions about tool calls of the repeated turn, by the calls' keys.
+        decisions: people's decisions about tool calls of the repeated turn, by the calls' keys.
         answered: the question that `message` answers, in a repeated turn.
         asked_by: the child whose question `message` answers.
         seconds: time since the turn first began.
         input: the snapshot of the turn's input (`Run.input`).
         remote: earlier attempts' record of a remote agent's work (`Run.remote`).
         usage: tokens of earlier attempts.
-        spent: the cost of this attempt's uses of language models that have ended.
-        spent_tokens: their tokens, in and out.
-        no_other_events_until: only this run wrote events between its message and this one; None if unknown.
-        lent: services whose credentials the run received.
+        cost: of this attempt's uses of language models that have ended.
+        tokens: of these uses, in and out.
+        lent_services: those whose credentials the run received.
         lane: its place in the queue (`Run.lane`).
         claimed_at: by the monotonic clock.
     """
@@ -63,7 +62,7 @@ class Assignment:
     agent: Agent
     task: Task
     message: Message
-    said: Said
+    input_message: Said
     turn: int
     attempt: int
     slot: JSON | None
@@ -72,7 +71,7 @@ class Assignment:
     input_hash: str
     skill: str | None = None
     original: Run | None = None
-    decided: JSON = field(default_factory=dict)
+    decisions: JSON = field(default_factory=dict)
     answered: JSON = field(default_factory=dict)
     asked_by: uuid.UUID | None = None
     seconds: float = 0.0
@@ -81,13 +80,12 @@ class Assignment:
     fallback_id: int | None = None
     span: str = ""
     usage: JSON = field(default_factory=dict)
-    spent: float = 0.0
-    spent_tokens: int = 0
-    no_other_events_until: int | None = None
+    cost: float = 0.0
+    tokens: int = 0
     history: list[Said] = field(default_factory=list)
     references: list[ReferencedTask] = field(default_factory=list)
     redaction: Redaction = field(default_factory=Redaction, compare=False)
-    lent: set[str] = field(default_factory=set)
+    lent_services: set[str] = field(default_factory=set)
     lane: str = ""
     claimed_at: float = field(default_factory=time.monotonic, compare=False)
 
@@ -119,7 +117,7 @@ class Assignment:
     @cached_property
     def stored_files(self) -> dict[str, JSON]:
         """Stored content that the turn may pass on, by SHA-256. Children's results are added."""
-        said = [self.said, *self.history, *(one for task in self.references for one in task.messages)]
+        said = [self.input_message, *self.history, *(one for task in self.references for one in task.messages)]
         parts = [part for message in said for part in message.parts]
         parts += [part for task in self.references for artifact in task.artifacts for part in artifact.parts]
         return blobs.stored_files(dict(part) for part in parts)

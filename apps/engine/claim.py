@@ -118,17 +118,17 @@ def _claim(
     pinned = given.input.get("agent")  # all attempts use the first one's version
     version = uuid.UUID(pinned["version"]) if pinned else task.agent.current_version_id
     task.agent.current_version = versions.version_at(version) if version else None
-    stored, only_run_until = wire.stored_message(run.message, context), None
+    stored = wire.stored_message(run.message, context)
     if not is_claimed:
         snapshot = _snapshot(run, given, stored, history, skill)
-        only_run_until = _begin_attempt(run, now, worker, snapshot, lock)
+        _begin_attempt(run, now, worker, snapshot, lock)
         _count_claim(run, now, is_lost)
     return Assignment(
         lease=Lease(run.pk, run.fence),
         agent=task.agent,
         task=task,
         message=run.message,
-        said=handler_message(given.message, context) if repeats else Said(stored, blobs.content_of),
+        input_message=handler_message(given.message, context) if repeats else Said(stored, blobs.content_of),
         turn=run.turn,
         attempt=run.attempt,
         slot=given.slot,
@@ -137,7 +137,7 @@ def _claim(
         input_hash=run.input_hash,
         skill=skill,
         original=given if repeats else None,
-        decided=questions.decided_in(run.slot),
+        decisions=questions.decided_in(run.slot),
         answered=run.slot if repeats and run.slot else {},
         asked_by=uuid.UUID(child) if child and not run.resumed else None,
         seconds=(now - run.started_at).total_seconds() if run.started_at else 0.0,
@@ -147,7 +147,6 @@ def _claim(
         span=run.traceparent,
         usage=run.usage,
         lane=run.lane,
-        no_other_events_until=only_run_until,
         history=[handler_message(row, context) for row in history],
         references=references,
     )
@@ -234,11 +233,10 @@ def _snapshot(run: Run, given: Run, message: JSON, history: list[Message], skill
     return snapshot | {name: value for name, value in optional.items() if value}
 
 
-def _begin_attempt(run: Run, now: datetime.datetime, worker: str, snapshot: JSON, lock: bool) -> int | None:
-    """Record the start. Returns the newest event's index if only the run followed its message. Raises LeaseLost."""
+def _begin_attempt(run: Run, now: datetime.datetime, worker: str, snapshot: JSON, lock: bool) -> None:
+    """Record the start. Raises LeaseLost."""
     task, version = run.task, run.task.agent.current_version
     with ledger.writing(task.context, lock=lock) as log:
-        is_newest = log.context.last_event == run.message.index
         run.attempt, run.input, run.input_hash = run.attempt + 1, snapshot, digest_of(snapshot)
         values = {
             "attempt": run.attempt,
@@ -259,7 +257,6 @@ def _begin_attempt(run: Run, now: datetime.datetime, worker: str, snapshot: JSON
         if version is not None:
             started["version"] = version.number
         log.add(EventType.AGENT_START, started, task=task.pk)
-    return log.context.last_event if is_newest else None
 
 
 def _take_lease(log: Ledger, run: Run, worker: str, values: JSON, *, dead: str = "") -> None:

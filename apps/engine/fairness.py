@@ -89,7 +89,7 @@ class Turns:
             if (chosen := self.choose()) is None:
                 break
             run, lane = chosen
-            if (assignment := claim(run, worker, self._note_wait)) is not None:
+            if (assignment := claim(run, worker, self._is_reserved)) is not None:
                 return assignment
             if Run.objects.filter(pk=run, state=Run.State.QUEUED).update(lease_until=None):
                 self._held[lane] = time.monotonic() + HELD_SECONDS  # its agent is paused, or cannot run here
@@ -144,15 +144,19 @@ class Turns:
         if not _is_free_and_unlimited(run, now):
             return False
         if run.state == Run.State.QUEUED:
-            self._note_wait(run, now)
+            self._measure_wait(run, now)
             if self.is_behind:
                 return False
             self._note_served(run.lane)
         return True
 
-    def _note_wait(self, run: Run, now: datetime.datetime) -> bool:
-        self.is_behind = (now - run.queued_at).total_seconds() > BEHIND_SECONDS
+    def _is_reserved(self, run: Run, now: datetime.datetime) -> bool:
+        """A run that `choose` gave may be claimed. Its wait says whether the queue is behind."""
+        self._measure_wait(run, now)
         return True
+
+    def _measure_wait(self, run: Run, now: datetime.datetime) -> None:
+        self.is_behind = (now - run.queued_at).total_seconds() > BEHIND_SECONDS
 
 
 def _is_free(run: Run, now: datetime.datetime) -> bool:

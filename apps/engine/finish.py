@@ -86,7 +86,6 @@ class Ending:
         outcome: clean; None if a newer message interrupted the turn.
         session: changes of the conversation's memory.
         streamed: were artifacts or tokens streamed?
-        no_other_events_until: see `Assignment`.
         is_first_attempt: of the first turn, so nothing was streamed before.
         child: the asking child, as it was then.
         input_hash: of the turn's input, if known.
@@ -103,7 +102,6 @@ class Ending:
     session: MemoryChanges | None = None
     tokens: StreamedText | None = None
     streamed: bool = False
-    no_other_events_until: int | None = None
     is_first_attempt: bool = False
     error: JSON | None = None
     child: Task | None = None
@@ -142,25 +140,29 @@ def finish(task: Task, message: Message, ending: Ending) -> uuid.UUID | None:
         ended = copy.copy(task)  # events change it; the caller's must stay if they are not written
         with ledger.writing(task.context, lock=lock) as log:
             log.use_loaded(ended, has_artifacts=ending.streamed or not ending.is_first_attempt)
-            return _end_turn(log, ended, message, ending, artifacts)
+            later = LATER_MESSAGE.one(task.pk, message.index) if lock else None
+            return _end_turn(log, ended, later, ending, artifacts)
 
-    outcome = ending.outcome
-    is_simple = outcome is not None and not isinstance(outcome, Ongoing) and ending.child is None and ending.turn == 1
-    is_simple = is_simple and not ending.usage and not payments.speaks_of_payment(outcome)
-    if is_simple and ending.no_other_events_until == task.context.last_event:  # nothing else is written
+    if _writes_only_events(ending) and LATER_MESSAGE.one(task.pk, message.index) is None:
         return ledger.unless_stale(write)
     return write(True)
 
 
-def _end_turn(
-    log: Ledger, task: Task, message: Message, ending: Ending, artifacts: Sequence[Artifact]
-) -> uuid.UUID | None:
+def _writes_only_events(ending: Ending) -> bool:
+    """Needs the end no other rows than those of its events and its run?"""
     outcome = ending.outcome
-    is_quiet = outcome is not None and log.context.last_event == ending.no_other_events_until
-    waiting = None if is_quiet else LATER_MESSAGE.one(task.pk, message.index)
-    # While a message waits for its turn, nothing is terminal.
-    goes_on = waiting is not None or outcome is None or isinstance(outcome, Ongoing)
-    state = TaskState.WORKING if goes_on else STATES[type(outcome)]  # type: ignore[index]
+    if outcome is None or isinstance(outcome, Ongoing) or ending.child is not None or ending.turn > 1:
+        return False
+    return not ending.usage and not payments.speaks_of_payment(outcome)
+
+
+def _end_turn(
+    log: Ledger, task: Task, waiting: Message | None, ending: Ending, artifacts: Sequence[Artifact]
+) -> uuid.UUID | None:
+    """While a message is `waiting` for its turn, nothing is terminal."""
+    outcome = ending.outcome
+    keeps_working = waiting is not None or outcome is None or isinstance(outcome, Ongoing)
+    state = TaskState.WORKING if keeps_working else STATES[type(outcome)]  # type: ignore[index]
     has_failed = ending.error is not None or isinstance(outcome, Failed)
     values = {
         "state": Run.State.FAILED if has_failed else Run.State.DONE,
@@ -387,7 +389,7 @@ def fail_lost_turn(log: Ledger, run: Run, lease: Lease, reason: str, code: str =
         fallback_id=run.agent_id,
         span=run.traceparent,
     )
-    return _end_turn(log, run.task, run.message, lost, [])
+    return _end_turn(log, run.task, LATER_MESSAGE.one(run.task.pk, run.message.index), lost, [])
 
 
 def fail_waiting(log: Ledger, task: Task, outcome: Failed) -> None:

@@ -118,8 +118,8 @@ class Recorder:
         if isinstance(emission, Usage):
             usage = clean_emission(emission)
             counts = self.usage.add(usage)
-            self._assignment.spent += counts.get("cost", 0.0)
-            self._assignment.spent_tokens += counts["inputTokens"] + counts["outputTokens"]
+            self._assignment.cost += counts.get("cost", 0.0)
+            self._assignment.tokens += counts["inputTokens"] + counts["outputTokens"]
             count_usage(str(usage.model), counts)
             return
         if isinstance(emission, Thought) and not self._assignment.agent.keep_thoughts:
@@ -303,8 +303,6 @@ class EventBatch:
             self._tried_after = context.last_event
             for event in events:
                 log.add(event.type, event.payload, task=task, artifact_id=event.artifact_id)
-        if assignment.no_other_events_until == self._tried_after:
-            assignment.no_other_events_until = context.last_event
 
 
 def _with_large_parts_stored(event: NewEvent, workspace: int) -> NewEvent:

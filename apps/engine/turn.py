@@ -127,7 +127,7 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
     return TaskContext(
         task_id=str(assignment.task.pk),
         context_id=assignment.task.context.context_id,
-        message=assignment.said,
+        message=assignment.input_message,
         history=assignment.history,
         references=assignment.references,
         skill=assignment.skill,
@@ -151,9 +151,9 @@ def task_context(assignment: Assignment, recorder: Recorder, calls: Delegation) 
 def _client(assignment: Assignment) -> Client:
     """What the sender's program asks, and what it answered."""
     if assignment.original is None:
-        return Client.of(assignment.said, assignment.slot)
+        return Client.of(assignment.input_message, assignment.slot)
     answer = handler_message(assignment.message, assignment.task.context)
-    return Client.of(answer, assignment.answered, Client.of(assignment.said))
+    return Client.of(answer, assignment.answered, Client.of(assignment.input_message))
 
 
 async def _run_agent(
@@ -327,7 +327,7 @@ async def _finish_turn(
     )
     try:
         ending.tokens = await recorder.close()  # first, so that this run writes nothing else
-        ending.streamed, ending.no_other_events_until = recorder.streamed, assignment.no_other_events_until
+        ending.streamed = recorder.streamed
         _complete(ending, assignment, recorder, task)
         if child is not None:
             await db.persist(delegation.watch_child, child.pk)

@@ -294,7 +294,7 @@ class PlanDefinition(_Part):
     limit: int = Field(10, ge=1, le=500)
     """How many steps may run at the same time."""
     agent_limits: dict[Line, Annotated[int, Field(ge=1, le=500)]] = {}
-    """The same for single agents, by their slugs."""
+    """How many steps of single agents, by their slugs, may run at the same time."""
     answering: OptionalLine = ""
     """The slug of the agent that answers the questions of steps; without one, the plan's owner answers."""
     skills: list[SkillDefinition] = Field([], max_length=100)
@@ -329,7 +329,7 @@ class PlanDefinition(_Part):
             raise ValidationError({"file": str(error)}) from None
 
     def with_samples(self, folder: Path) -> Self:
-        """The same with the content of samples that only have a name. Raises ValidationError by path."""
+        """A definition with the content of samples that only have a name. Raises ValidationError by path."""
         content = self.as_json
         for key, step in content["steps"].items():
             for number, sample in enumerate(step.get("person", {}).get("samples", [])):

@@ -227,7 +227,7 @@ def _usable_agents(slugs: Iterable[str], principal: Principal | None) -> dict[st
 
 
 def _unknown_agent(slug: str) -> str:
-    """The same text for a missing agent and for one that the caller may not use."""
+    """One text for a missing agent and for one that the caller may not use."""
     return f"There is no agent `{slug}`, or you may not use it. Use the slug of a listed agent."
 
 

@@ -70,7 +70,7 @@ class Chain:
         self._index, self._newest = after, previous
 
     def follow(self, events: Iterable[Event]) -> Iterator[Event]:
-        """The same events, each after it was compared."""
+        """The events, each after it was compared."""
         for event in events:
             if not self.problem:
                 self._compare(event)

@@ -223,7 +223,7 @@ def read_events(context_id: uuid.UUID, after: int) -> list[Event]:
 
 
 def read_present_events(context_id: uuid.UUID, after: int) -> list[Event]:
-    """The same, without restoring what is in cold storage."""
+    """Like `read_events`, but nothing is restored from cold storage."""
     own = EVENTS.all(context_id, after, BATCH_SIZE)
     if not own or own[-1].index == after + len(own):
         return own

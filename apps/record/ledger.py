@@ -250,7 +250,7 @@ class Ledger(Rows):
                 event.payload = {"discarded": []}  # agents choose these ids, so they are content
 
     def write_alone(self) -> None:
-        """Write all rows in a transaction of their own. Raises StaleWrite or DataError if they do not fit."""
+        """Write all rows in a transaction of their own. Raises StaleWrite or LeaseLost if they do not fit."""
         if self.context.is_watched or blobs.stored_parts(self.events):
             with write_transaction():
                 self.write()

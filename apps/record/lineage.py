@@ -127,9 +127,9 @@ def artifacts(context: Context) -> ArtifactQuerySet:
     return found if context.forked_at is None else found.exclude(task__in=left_task_ids(context))
 
 
-def left_task_ids(context: Context, upto: int | None = None) -> set[uuid.UUID]:
+def left_task_ids(context: Context) -> set[uuid.UUID]:
     """The ids of all tasks that forks in the context's past left behind."""
-    return {task for fork in fork_events(context, upto) for task in task_ids_left_by(fork)}
+    return {task for fork in fork_events(context) for task in task_ids_left_by(fork)}
 
 
 def task_ids_left_by(fork: Event) -> Iterator[uuid.UUID]:

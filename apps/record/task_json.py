@@ -44,7 +44,7 @@ class TaskText:
         return _text(self.pk, self.status_at, *self.columns)
 
     def json_with(self, metadata: JSON) -> str:
-        """The same with more metadata."""
+        """The task as JSON text, with more metadata."""
         *first, own, history, artifacts = self.columns
         merged = (json.loads(own) if own else None) or {}
         columns = [*first, wire.json_text(merged | metadata), history, artifacts]

@@ -170,8 +170,6 @@ PROFILE_FIELDS = [
     "last_login",
     "time_zone",
     "theme",
-    "clock",
-    "text_size",
     "notify_ended",
     "notify_questions",
 ]

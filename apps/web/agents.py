@@ -378,7 +378,7 @@ def curl_command(agent: Agent, data: str, key: str = KEY_PLACEHOLDER) -> str:
 
 
 def python_sample(agent: Agent, key: str = KEY_PLACEHOLDER) -> str:
-    """The same call with the SDK's client (`pip install a2a-sdk`)."""
+    """A call of the agent with the SDK's client (`pip install a2a-sdk`)."""
     return PYTHON_TEMPLATE.format(
         url=json.dumps(cards.agent_url(agent)), key=key, words=json.dumps(_sample_message(agent))
     )

@@ -104,10 +104,9 @@ def upload_limits() -> dict[str, int]:
 
 @contextmanager
 def as_reader(request: HttpRequest) -> Iterator[None]:
-    """Times in the reader's time zone and by their clock (`User.clock`, `User.time_zone`; otherwise the browser's)."""
-    reader = getattr(request, "user", None)
-    hours, zone = (getattr(reader, name, "") for name in ("clock", "time_zone"))
-    read_by = clock.clock_for(request.headers.get("Accept-Language", ""), hours, zone)
+    """Times in the reader's time zone (`User.time_zone`, or the browser's), by the clock of the browser's language."""
+    zone = getattr(getattr(request, "user", None), "time_zone", "")
+    read_by = clock.clock_for(request.headers.get("Accept-Language", ""), zone)
     with timezone.override(zone_of(request, zone)), clock.override(read_by):
         yield
 

@@ -221,7 +221,7 @@ RUN_LABELS = {
 
 
 STATE_LABELS = {**STATES, "submitted": ("queued", STATES["submitted"][1])}
-"""The same for the states of a task. A submitted task has the sign of the queue, since nobody works on it."""
+"""The sign and the label of each state of a task. Nobody works on a submitted task, so it is queued."""
 
 RETRIED = ("failed", "Interrupted, then retried")
 GIVEN_BACK = ("canceled", "Handed to another worker")

@@ -356,7 +356,7 @@ class SyncTaskContext(Turn):
 
     @classmethod
     def over(cls, task: TaskContext, loop: asyncio.AbstractEventLoop) -> Self:
-        """The same task for a thread."""
+        """The task for a thread."""
         return cls(**{one.name: getattr(task, one.name) for one in fields(Turn)}, on_loop=task, loop=loop)
 
     credential = _waiting(TaskContext.credential)

@@ -66,7 +66,7 @@ class Selector(Protocol):
 
 @dataclass(frozen=True)
 class Always:
-    """The same for every message: `always_message` or `always_task`."""
+    """Makes one choice for every message: `always_message` or `always_task`."""
 
     choice: ResponseType
 

@@ -221,7 +221,7 @@ JSON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def checked_answer(asked: Mapping[str, Any], message: "Message") -> Any:
-    """The same as `answer_of`. Raises NotAnswered for a value of another type, or none of the choices."""
+    """The answer, like `answer_of`. Raises NotAnswered for a value of another type, or none of the choices."""
     value = answer_of(asked, message)
     schema = asked.get("schema")
     if value is None:
@@ -252,7 +252,7 @@ def schema_of(model: type["BaseModel"]) -> dict[str, Any]:
 
 
 def without_references(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The same schema for forms, with `$defs` in their places."""
+    """A schema for forms, with `$defs` in their places."""
     named = dict(schema)
     return cast(dict[str, Any], _inlined(named, named.pop("$defs", {}), ()))
 

@@ -71,13 +71,13 @@ def override(clock: Clock) -> Iterator[None]:
         _current.reset(token)
 
 
-def clock_for(accept_language: str, hours: str = "", zone: str = "") -> Clock:
-    """The clock of a reader: `hours` ("12" or "24") as they chose; otherwise by the browser's first language."""
+def clock_for(accept_language: str, zone: str = "") -> Clock:
+    """The clock of a reader, by the browser's first language."""
     tag = accept_language.partition(",")[0].partition(";")[0].strip().lower()
     language, *subtags = tag.split("-")
     region = next((one.upper() for one in subtags if len(one) == 2), USUAL_REGIONS.get(language, ""))
-    by_locale = 12 if region in TWELVE_HOURS and tag not in TWENTY_FOUR_HOURS else 24
-    return Clock(int(hours) if hours in ("12", "24") else by_locale, region in MONTH_FIRST, zone)
+    hours = 12 if region in TWELVE_HOURS and tag not in TWENTY_FOUR_HOURS else 24
+    return Clock(hours, region in MONTH_FIRST, zone)
 
 
 STYLES: dict[str, Callable[[Clock, datetime.datetime], str]] = {

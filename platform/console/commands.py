@@ -52,9 +52,8 @@ class QuickCommand(BaseCommand):
 class ProgressLine:
     """Shows what a long command does in one line of standard error, if that is a terminal."""
 
-    def __init__(self, stream: Any = None) -> None:
-        self._stream = stream or sys.stderr
-        self._is_shown = self._stream.isatty()
+    def __init__(self) -> None:
+        self._is_shown = sys.stderr.isatty()
         self._next = 0.0
 
     def __call__(self, text: str) -> None:
@@ -68,5 +67,4 @@ class ProgressLine:
             self._write("")
 
     def _write(self, text: str) -> None:
-        self._stream.write(f"\r\x1b[K{text}")
-        self._stream.flush()
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

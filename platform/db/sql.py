@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -224,54 +224,93 @@ def write(
     may touch the same row, and references between new rows need deferred constraints, as Django's are. No signals are
     sent; generated keys are not read back. Inserted rows overwrite rows with the same `unique_fields`.
 
-    `alone`: a transaction of its own. If PostgreSQL can do it in that one statement, a `missing` becomes DataError.
+    `alone`: a transaction of its own. On PostgreSQL that is one statement, if it can be.
     Raises IntegrityError, or `missing` of the last update without rows.
     """
-    database = connections[DEFAULT_DB_ALIAS]
-    max_params = database.features.max_query_params or MAX_PARAMETERS
-    statements: list[tuple[str, list[Any]]] = []
-    for model, where, values, _ in updates:
-        given = (*values.values(), *where.values())
-        times = tuple(value if isinstance(value, Now) else None for value in given)
-        sql, fields = _update_sql(model, tuple(values), tuple(where), times)
-        bound = (value for value in given if not isinstance(value, Now))
-        params = [field.get_db_prep_save(value, database) for field, value in zip(fields, bound, strict=True)]
-        statements.append((sql, params))
     rows_by_model: dict[type[models.Model], list[models.Model]] = defaultdict(list)
     for row in inserts:
         rows_by_model[type(row)].append(row)
+    build = partial(_statements, rows_by_model, updates, unique_fields or {})
+    required = [change for change in updates if change.missing is not None]
+    may_be_one = alone and connection.vendor == "postgresql" and not connection.in_atomic_block
+    if may_be_one and _fits_one(statements := build(is_guarded=bool(required))):
+        counts = _execute_as_one(statements, len(updates), required)
+        _check_counts(counts, updates)
+    else:
+        with write_transaction() if alone else nullcontext():
+            statements = build()
+            if _fits_one(statements):
+                counts = _execute_as_one(statements, len(updates))
+            else:
+                counts = [execute(sql, own).rowcount for sql, own in statements][: len(updates)]
+            _check_counts(counts, updates)
+    for rows in rows_by_model.values():
+        for row in rows:
+            row._state.adding, row._state.db = False, connection.alias
+    return counts
+
+
+def _check_counts(counts: list[int], updates: Sequence[Update]) -> None:
+    for count, change in reversed(list(zip(counts, updates, strict=True))):
+        if not count and change.missing is not None:
+            raise change.missing
+
+
+def _statements(
+    rows_by_model: Mapping[type[models.Model], list[models.Model]],
+    updates: Sequence[Update],
+    unique_fields: Mapping[type[models.Model], tuple[str, ...]],
+    *,
+    is_guarded: bool = False,
+) -> list[tuple[str, list[Any]]]:
+    """The updates, then the inserts; guarded ones write only if `_guard` finds all rows."""
+    statements, database = [], connections[DEFAULT_DB_ALIAS]
+    for change in updates:
+        settings, params = _terms(change.model, change.values, ", ")
+        # The guard has asked the time: asked again, it could differ.
+        where = {name: one for name, one in change.where.items() if not (is_guarded and isinstance(one, Now))}
+        conditions, more = _terms(change.model, where, " AND ")
+        sql = f"UPDATE {quote(change.model._meta.db_table)} SET {settings} WHERE {conditions}"  # noqa: S608
+        statements.append((f"{sql} AND {GUARD}" if is_guarded else sql, [*params, *more]))
+    max_params = database.features.max_query_params or MAX_PARAMETERS
     for model, rows in rows_by_model.items():
-        fields, before, one, after = _insert_sql(model, (unique_fields or {}).get(model, ()))
+        fields, before, one, typed, after = _insert_sql(model, unique_fields.get(model, ()))
         for some in itertools.batched(rows, max_params // len(fields)):
             params = [
                 field.get_db_prep_save(field.pre_save(row, add=True), database) for row in some for field in fields
             ]
-            statements.append((f"{before} {', '.join([one] * len(some))}{after}", params))
-    counts = _execute_alone(statements, updates) if alone else _execute_all(statements, updates)
-    for rows in rows_by_model.values():
-        for row in rows:
-            row._state.adding, row._state.db = False, database.alias
-    return counts
+            values = f"VALUES {', '.join([typed if is_guarded else one, *[one] * (len(some) - 1)])}"
+            values = f"SELECT * FROM ({values}) AS new WHERE {GUARD}" if is_guarded else values  # noqa: S608
+            statements.append((f"{before} {values}{after}", params))
+    return statements
 
 
-def _execute_alone(statements: list[tuple[str, list[Any]]], updates: Sequence[Update]) -> list[int]:
-    """Execute statements in a transaction, on PostgreSQL as one statement if possible."""
-    if connection.in_atomic_block or not _fits_one(statements):
-        with write_transaction():
-            return _execute_all(statements, updates)
-    return list(_execute_as_one(statements, ["1 / {}" if change.missing else "{}" for change in updates]))
+GUARD = "(SELECT fits FROM guard)"
 
 
-def _execute_all(statements: list[tuple[str, list[Any]]], updates: Sequence[Update]) -> list[int]:
-    """Execute statements, of which the first are the updates; gives the number of rows of these."""
-    if _fits_one(statements):
-        counts = _execute_as_one(statements, ["{}"] * len(updates))
-    else:
-        counts = [execute(sql, own).rowcount for sql, own in statements][: len(updates)]
-    for count, change in reversed(list(zip(counts, updates, strict=True))):
-        if not count and change.missing is not None:
-            raise change.missing
-    return list(counts)
+def _guard(required: Sequence[Update]) -> tuple[str, list[Any]]:
+    """The part of a statement that locks a row for each of these updates, in order, as far as there are any."""
+    found, params = [], []
+    for change in required:
+        conditions, more = _terms(change.model, change.where, " AND ")
+        table = quote(change.model._meta.db_table)
+        found.append(f"EXISTS (SELECT FROM {table} WHERE {conditions} FOR NO KEY UPDATE)")
+        params += more
+    return f"guard AS MATERIALIZED (SELECT {' AND '.join(found)} AS fits)", params
+
+
+def _execute_as_one(
+    statements: list[tuple[str, list[Any]]], counted: int, required: Sequence[Update] = ()
+) -> list[int]:
+    """Execute them as parts of one statement; gives the number of rows of the first ones."""
+    guard, params = _guard(required) if required else ("", [])
+    parts = [guard] if guard else []
+    for n, (sql, own) in enumerate(statements):
+        parts.append(f"w{n} AS ({sql}{' RETURNING 1' if n < counted else ''})")
+        params += own
+    counts = ", ".join(f"(SELECT count(*) FROM w{n})" for n in range(counted))  # noqa: S608
+    found = execute(f"WITH {', '.join(parts)} SELECT {counts or 'NULL'}", params).fetchone()
+    return list(found) if counts else []
 
 
 def _fits_one(statements: list[tuple[str, list[Any]]]) -> bool:
@@ -279,18 +318,7 @@ def _fits_one(statements: list[tuple[str, list[Any]]]) -> bool:
     return bool(statements) and connection.vendor == "postgresql" and size <= MAX_PARAMETERS
 
 
-def _execute_as_one(statements: list[tuple[str, list[Any]]], shown: list[str]) -> Sequence[int]:
-    """Execute them as parts of one statement, which selects what `shown` makes of the first counts."""
-    parts = ", ".join(
-        f"w{n} AS ({sql}{' RETURNING 1' if n < len(shown) else ''})" for n, (sql, _) in enumerate(statements)
-    )
-    counts = [one.format(f"(SELECT count(*) FROM w{n})") for n, one in enumerate(shown)]  # noqa: S608
-    params = [param for _, params in statements for param in params]
-    found: Sequence[int] = execute(f"WITH {parts} SELECT {', '.join(counts) or 'NULL'}", params).fetchone()
-    return found if counts else ()
-
-
-MAX_PARAMETERS = 65535  # of a statement, by PostgreSQL's protocol
+MAX_PARAMETERS = 65_000  # of a statement; with those of its guard at most 65,535, by PostgreSQL's protocol
 
 COMPARISONS = {"gt": ">", "lt": "<"}
 
@@ -298,8 +326,8 @@ COMPARISONS = {"gt": ">", "lt": "<"}
 @cache
 def _insert_sql(
     model: type[models.Model], unique: tuple[str, ...]
-) -> tuple[list[models.Field[Any, Any]], str, str, str]:
-    """The fields of an insert, and its SQL before, for one row, and after the rows."""
+) -> tuple[list[models.Field[Any, Any]], str, str, str, str]:
+    """The fields of an insert, and its SQL before, for one row, for one with types, and after the rows."""
     made_by_database = (models.AutoField, models.BigAutoField)
     fields = [field for field in model._meta.local_concrete_fields if not isinstance(field, made_by_database)]
     names = {field.name: quote(str(field.column)) for field in fields}
@@ -308,8 +336,10 @@ def _insert_sql(
         rest = [names[field.name] for field in fields if field.name not in unique and not field.primary_key]
         values = ", ".join(f"{column} = EXCLUDED.{column}" for column in rest)
         overwrite = f" ON CONFLICT ({', '.join(names[name] for name in unique)}) DO UPDATE SET {values}"
-    before = f"INSERT INTO {quote(model._meta.db_table)} ({', '.join(names.values())}) VALUES"
-    return fields, before, f"({', '.join(['%s'] * len(fields))})", overwrite
+    before = f"INSERT INTO {quote(model._meta.db_table)} ({', '.join(names.values())})"
+    # Without a length, to which PostgreSQL would shorten the value.
+    types = [f"%s::{str(field.db_type(connection)).partition('(')[0]}" for field in fields]
+    return fields, before, f"({', '.join(['%s'] * len(fields))})", f"({', '.join(types)})", overwrite
 
 
 def _target(field: models.Field[Any, Any]) -> models.Field[Any, Any]:
@@ -317,20 +347,28 @@ def _target(field: models.Field[Any, Any]) -> models.Field[Any, Any]:
     return _target(field.target_field) if isinstance(field, models.ForeignKey) else field
 
 
+def _terms(model: type[models.Model], given: Mapping[str, Any], separator: str) -> tuple[str, list[Any]]:
+    """Columns with these values, as settings or conditions, and the parameters."""
+    times = tuple(value if isinstance(value, Now) else None for value in given.values())
+    sql, fields = _terms_sql(model, tuple(given), times, separator)
+    bound = (value for value in given.values() if not isinstance(value, Now))
+    database = connections[DEFAULT_DB_ALIAS]
+    return sql, [field.get_db_prep_save(value, database) for field, value in zip(fields, bound, strict=True)]
+
+
 @cache
-def _update_sql(
-    model: type[models.Model], values: tuple[str, ...], where: tuple[str, ...], times: tuple[Now | None, ...]
+def _terms_sql(
+    model: type[models.Model], names: tuple[str, ...], times: tuple[Now | None, ...], separator: str
 ) -> tuple[str, list[models.Field[Any, Any]]]:
-    """An update's SQL, and the fields of its parameters. `times`: of values and conditions; the others are given."""
+    """The SQL, and the fields of its parameters."""
     parts, bound = [], []
-    for name, time in zip((*values, *where), times, strict=True):
+    for name, time in zip(names, times, strict=True):
         field: Any = model._meta.get_field(name.partition("__")[0])
         sign = COMPARISONS.get(name.partition("__")[2], "=")
         parts.append(f"{quote(field.column)} {sign} {time.sql if time else '%s'}")
         if not time:
             bound.append(field)
-    settings, conditions = ", ".join(parts[: len(values)]), " AND ".join(parts[len(values) :])
-    return f"UPDATE {quote(model._meta.db_table)} SET {settings} WHERE {conditions}", bound  # noqa: S608
+    return separator.join(parts), bound
 
 
 def quote(name: str) -> str:

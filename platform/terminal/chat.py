@@ -31,7 +31,7 @@ class Work:
         return self._resume(self._follow(session, task, since))
 
     def join(self, session: str, task: str) -> JSON:
-        """The same from how things are now, for a task whose beginning was not followed here."""
+        """Like `settle`, from how things are now, for a task whose beginning was not followed here."""
         now = self.parley.get(path_of("sessions", session), include="tasks")
         told: JSON = next((one for one in now["tasks"] if one["id"] == task), {}) or self._task(task)
         if not _is_settled(told["state"], told["question"]):

@@ -4,9 +4,10 @@
   const { dataset } = document.documentElement;
   const [person, version] = (dataset.appearance ?? "").split(" ");
   const kept = (localStorage.getItem("theme") ?? "").split(" ");
-  if (kept.length === 4 && (!person || (kept[0] === person && Number(kept[1]) > Number(version)))) {
-    ["theme", "textSize"].forEach((name, place) => (kept[place + 2] ? (dataset[name] = kept[place + 2]) : delete dataset[name]));
-  } else if (person) localStorage.setItem("theme", [person, version, dataset.theme ?? "", dataset.textSize ?? ""].join(" "));
+  if (kept.length >= 3 && (!person || (kept[0] === person && Number(kept[1]) > Number(version)))) {
+    if (kept[2]) dataset.theme = kept[2];
+    else delete dataset.theme;
+  } else if (person) localStorage.setItem("theme", `${person} ${version} ${dataset.theme ?? ""}`);
   {# A browser that was just opened needs a while to find the zone. After a sign-in here the cookie exists, so that can wait. #}
   const tellZone = () => {
     const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;

@@ -22,6 +22,18 @@ def many_rows(name):
     return [Session(session_key=f"{name}-{number}", session_data="", expire_date=now) for number in range(2 * ROWS)]
 
 
+def test_write_alone_changes_nothing_where_a_row_is_missing():
+    kept, lost = many_rows("kept")[:2]
+    write([kept])
+    there = Update(Session, {"session_key": kept.session_key}, {"session_data": "new"}, missing=Missing())
+    nowhere = Update(Session, {"session_key": "none"}, {"session_data": "x"}, missing=Missing())
+    with pytest.raises(Missing):
+        write([lost], [there, nowhere], alone=True)
+    assert [row.session_data for row in Session.objects.all()] == [""]
+    write([lost], [there], alone=True)
+    assert {row.session_data for row in Session.objects.all()} == {"", "new"}
+
+
 def test_more_than_one_statement_holds_is_written_all_the_same_or_not_at_all_where_a_row_is_missing():
     with write_transaction():
         write(many_rows("first"))

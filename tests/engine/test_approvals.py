@@ -320,7 +320,7 @@ async def test_a_call_that_has_begun_is_not_made_again(ada, agent, said):
     receipt = await db.run(accept.accept, ada.principal, agent, message)
     first = await db.run(begin, receipt.run)
     calls = approvals.TurnApprovals(first, approvals.Recorder(first))
-    assert await calls.begin(next(iter(first.decided)), "send_mail", {"to": "bob"}) is None
+    assert await calls.begin(next(iter(first.decisions)), "send_mail", {"to": "bob"}) is None
     SENT.append(("bob", ""))  # the worker dies here: nobody recorded the result
     await db.run(let_the_lease_run_out, first.lease)
     await carry_out(receipt.run)

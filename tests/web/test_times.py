@@ -40,12 +40,6 @@ def test_the_clock_is_that_of_the_browsers_first_language(language: str, written
         assert clock.written(AFTERNOON) == written
 
 
-def test_a_chosen_clock_and_zone_win() -> None:
-    assert clock.clock_for("en-US", "24", "Europe/Vienna") == Clock(24, month_first=True, zone="Europe/Vienna")
-    assert clock.clock_for("de", "12").hours == 12
-    assert clock.clock_for("de", "nonsense").hours == 24
-
-
 def test_a_time_says_as_much_as_is_needed() -> None:
     now = timezone.now().replace(hour=15, minute=4)
     assert clock.written(now) == "15:04"

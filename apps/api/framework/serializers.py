@@ -1,7 +1,7 @@
 """Serializers with camelCase names that refuse unknown fields.
 
-They parse requests and declare responses. Responses are plain dictionaries (`shapes`), which are a hundred times
-faster; tests compare both.
+They parse requests and declare responses. `Shape.json_of` makes a response, many times faster than DRF's own `data`.
+The record's are made by hand (`shapes`), which is faster still. Tests compare all with their declarations.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import datetime
 import difflib
 import re
+import uuid
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
@@ -27,6 +29,7 @@ LONGEST_NAME = 100  # characters that are compared with known names
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
+@lru_cache(maxsize=1000)
 def camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
@@ -52,6 +55,30 @@ class Shape(serializers.Serializer[Any]):
                 field.source = name
             said[camel(name)] = field
         return said
+
+    @classmethod
+    def json_of(cls, row: Any, **given: Any) -> dict[str, Any]:
+        """The response about a row: each field is `given`, or the attribute of its name or `source`.
+
+        A path such as `agent.slug` leads to null where there is no agent.
+        """
+        shown = {}
+        for name, field in cls._declared_fields.items():
+            value = given[name] if name in given else _value_at(row, field.source or name)
+            if isinstance(value, datetime.datetime):
+                value = wire.timestamp(value)
+            shown[camel(name)] = str(value) if isinstance(value, uuid.UUID) else value
+        return shown
+
+    @classmethod
+    def list_of(cls, rows: Iterable[Any]) -> list[dict[str, Any]]:
+        return [cls.json_of(row) for row in rows]
+
+
+def _value_at(row: Any, path: str) -> Any:
+    for name in path.split("."):
+        row = None if row is None else getattr(row, name)
+    return row
 
 
 class Strict(serializers.Serializer[Any]):

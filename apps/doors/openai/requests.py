@@ -233,7 +233,7 @@ class ResponseRequest(Common):
 
     @property
     def session(self) -> str:
-        """The same, or the conversation. Raises InvalidParams."""
+        """The session of the response that it continues, or of the conversation. Raises InvalidParams."""
         if self.conversation is None:
             return super().session
         if self.previous_response_id:

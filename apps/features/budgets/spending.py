@@ -202,7 +202,7 @@ async def check_model_call(cost: float, tokens: int) -> None:
     held, lane = current_assignment.get(), spends_for.get()
     under_way = Used(cost, tokens)
     if held is not None:
-        lane, under_way = Lane.read(held.lane), under_way.plus(held.spent, held.spent_tokens)
+        lane, under_way = Lane.read(held.lane), under_way.plus(held.cost, held.tokens)
         lane = Lane(held.task.workspace_id, held.agent.pk, lane.key)
     if lane is None:
         return

@@ -39,12 +39,12 @@ async def lend(assignment: Assignment, service: str) -> Lent | None:
         found = await db.run(_find, assignment, service)
     if found is None:
         return None
-    if service not in assignment.lent:
+    if service not in assignment.lent_services:
         await db.run(_log_use, assignment, found)
     hosts = tuple(found.oauth_service.allowed_hosts) if found.oauth_service else ()
     lent = Lent(found.service, found.auth_type, found.secret, found.username, hosts)  # type: ignore[arg-type]
     assignment.redaction.learn(lent)
-    assignment.lent.add(service)
+    assignment.lent_services.add(service)
     return lent
 
 

@@ -132,7 +132,7 @@ def request_of(task: Task) -> CredentialRequest | None:
 
 
 def give_now(request: CredentialRequest, given: GivenCredential, by: User | None) -> None:
-    """The same for its owner's program: also where the link has expired. Raises LinkClosed."""
+    """Store it for the owner's program, also where the link has expired. Raises LinkClosed."""
     _resume(request, by, given, (RequestStatus.OPEN, RequestStatus.EXPIRED))
 
 
@@ -183,7 +183,7 @@ def decline(request: CredentialRequest, by: User | None) -> None:
 
 
 def decline_now(request: CredentialRequest, by: User | None) -> None:
-    """The same for its owner's program: also where the link has expired. Raises LinkClosed."""
+    """Decline for the owner's program, also where the link has expired. Raises LinkClosed."""
     _decline(request, by, (RequestStatus.OPEN, RequestStatus.EXPIRED))
 
 

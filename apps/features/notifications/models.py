@@ -224,5 +224,5 @@ class Notification(models.Model):
 
     @property
     def message_id(self) -> str:
-        """The same over retries."""
+        """Retries have the id of the first attempt."""
         return f"msg_{self.pk.hex}"

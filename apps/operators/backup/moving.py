@@ -31,10 +31,10 @@ class StillServing(Exception):
     """This installation is in use; the message says how that was seen."""
 
 
-def check_unused(using: str = DEFAULT_DB_ALIAS) -> None:
+def check_unused() -> None:
     """Raises StillServing if another process serves or works with this installation's database."""
     advice = "Stop it first, so that nothing is lost that is written meanwhile."
-    if Run._base_manager.using(using).filter(state=Run.State.RUNNING, lease_until__gt=timezone.now()).exists():
+    if Run._base_manager.filter(state=Run.State.RUNNING, lease_until__gt=timezone.now()).exists():
         raise StillServing(f"A worker is running tasks of this installation. {advice}")
     try:
         socket.create_connection((settings.HOST.strip("[]"), settings.PORT), CONNECT_SECONDS).close()
@@ -42,12 +42,12 @@ def check_unused(using: str = DEFAULT_DB_ALIAS) -> None:
         pass
     else:
         raise StillServing(f"A server listens at {settings.HOST}:{settings.PORT}. {advice}")
-    if _others_are_connected(using):
+    if _others_are_connected():
         raise StillServing(f"Another process is connected to the database of this installation. {advice}")
 
 
-def _others_are_connected(using: str) -> bool:
-    database = connections[using]
+def _others_are_connected() -> bool:
+    database = connections[DEFAULT_DB_ALIAS]
     if database.vendor == "postgresql":
         with database.cursor() as cursor:
             cursor.execute(

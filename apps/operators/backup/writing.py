@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from django.conf import settings
-from django.core.files.storage import Storage, default_storage
-from django.db import DEFAULT_DB_ALIAS
+from django.core.files.storage import default_storage
 
 from apps.accounts.encryption import is_encrypted, key_id_of
 from apps.operators.backup import files
@@ -64,20 +63,17 @@ def write_backup(
     path: Path | None,
     choices: Choices,
     progress: Progress,
-    *,
-    using: str = DEFAULT_DB_ALIAS,
-    storage: Storage = default_storage,
 ) -> Manifest:
     """Write a backup into a new file, or to standard output if `path` is None.
 
     Raises BadBackup for an existing or unwritable file, missing migrations and missing files; BackupRunning.
     """
-    check_possible(path, choices, using)
-    with files.HeldFiles(storage) as held:
-        with Snapshot(using) as before:
+    check_possible(path, choices)
+    with files.HeldFiles(default_storage) as held:
+        with Snapshot() as before:
             held.hold(files.named_files(before))
         for tries_left in reversed(range(SNAPSHOTS)):
-            with Snapshot(using) as snapshot:
+            with Snapshot() as snapshot:
                 missing = held.hold(files.named_files(snapshot))
                 if missing and tries_left:
                     continue  # perhaps deleted just now: then the next snapshot does not name it
@@ -88,7 +84,7 @@ def write_backup(
     raise AssertionError("the last try returns or raises")
 
 
-def check_possible(path: Path | None, choices: Choices, using: str = DEFAULT_DB_ALIAS) -> None:
+def check_possible(path: Path | None, choices: Choices) -> None:
     """Raises BadBackup if such a backup cannot be made."""
     if choices.with_keys and choices.secret is None:
         raise BadBackup("Keys go only into an encrypted backup: add --passphrase-file or --encrypt-to.")
@@ -96,7 +92,7 @@ def check_possible(path: Path | None, choices: Choices, using: str = DEFAULT_DB_
         raise BadBackup(f"{path} exists. Choose another name, or delete it first.")
     if path is not None and not path.parent.is_dir():
         raise BadBackup(f"There is no folder {path.parent}.")
-    if not is_migrated(using):
+    if not is_migrated():
         raise BadBackup("The database lacks migrations of this version. Run ./manage.py migrate first.")
 
 

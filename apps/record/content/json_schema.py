@@ -77,7 +77,7 @@ def violations(schema: Any, value: Any) -> list[tuple[list[Any], str]]:
 
 
 def strict_violations(schema: Any, value: Any) -> list[tuple[list[Any], str]]:
-    """The same. Raises SchemaTooComplex for a schema that cannot be checked."""
+    """The value's violations, like `violations`. Raises SchemaTooComplex for a schema that cannot be checked."""
     if any(name in UNBOUNDED_KEYWORDS for name in keywords(schema)):
         raise SchemaTooComplex
     try:

@@ -98,7 +98,7 @@ def media_type_of(part: JSON) -> str:
 
 
 def declared_media_type(part: JSON) -> str:
-    """The same; "" for a link without a type."""
+    """Like `media_type_of`, but "" for a link without a type."""
     return "" if "url" in part and not part.get("mediaType") else media_type_of(part)
 
 

@@ -60,7 +60,7 @@ class AgentKnowledge:
 
 
 def build_snapshot(assignment: Assignment, knowledge: AgentKnowledge) -> JSON:
-    said = assignment.said
+    said = assignment.input_message
     untold = [] if knowledge.awaits_answer else _new_messages(assignment, knowledge)
     foreign = [
         task

@@ -30,7 +30,6 @@ from db.sql import write_transaction
 ADDRESS_TAKEN = "Somebody else here uses this e-mail address. Choose another."
 ADDRESS_UNPROVEN = "This installation sends no e-mail, so you cannot show that the address is yours. Ask an operator."
 BROWSER_ZONE = "Same as the browser"
-APPEARANCE_FIELDS = ("theme", "clock", "text_size")
 
 
 @require_safe
@@ -207,8 +206,8 @@ def password(request: HttpRequest) -> HttpResponse:
 class AppearanceForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = User
-        fields = APPEARANCE_FIELDS
-        widgets = dict.fromkeys(APPEARANCE_FIELDS, forms.RadioSelect)
+        fields = ("theme",)
+        widgets = {"theme": forms.RadioSelect}
 
 
 @private_view
@@ -217,7 +216,7 @@ def appearance(request: HttpRequest) -> HttpResponse:
     form = AppearanceForm(request.POST if request.method == "POST" else None, instance=person)
     if request.method != "POST" or not form.is_valid():
         return settings_page(request, "appearance", form, form=form)
-    save_appearance(person, *APPEARANCE_FIELDS)
+    save_appearance(person, "theme")
     return saved(request, "appearance")
 
 

@@ -93,7 +93,7 @@ class LlmFunction[T]:
         return cast(T, answer)
 
     def sync(self, task: SyncTaskContext | None, said: Prompt | None = None) -> T:
-        """The same in a thread, or in a script without an event loop."""
+        """Runs the agent in a thread, or in a script without an event loop."""
         return run_from_thread(task, lambda on_loop: self(on_loop, said))
 
     @cached_property
@@ -171,7 +171,7 @@ class LlmWorker:
         *,
         stream: bool = True,
     ) -> str:
-        """The same in a thread, or in a script without an event loop."""
+        """Runs the agent in a thread, or in a script without an event loop."""
         return run_from_thread(task, lambda on_loop: self.run(on_loop, thread, message, stream=stream))
 
     async def _work(self, task: TaskContext, messages: list[Message], *, stream: bool) -> str:

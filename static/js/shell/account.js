@@ -29,9 +29,8 @@ theme.addEventListener("click", async () => {
 });
 
 function keep(person, version) {
-  const { theme: chosen, textSize = "" } = root.dataset;
   root.dataset.appearance = `${person} ${version}`;
-  localStorage.setItem("theme", `${person} ${version} ${chosen} ${textSize}`);
+  localStorage.setItem("theme", `${person} ${version} ${root.dataset.theme}`);
 }
 
 notify.addEventListener("click", async () => {
