@@ -30,7 +30,7 @@ from apps.installation.models import ModelConnection
 ModelConnection.objects.filter(slug="stub").delete()
 """
 HTML = (Path(__file__).parent / "clock.html").read_text()
-NOTHING = "page: no, cookies: no, storage: no, server: no, others: no"
+NOTHING = "page: no, cookies: no, storage: no, windows: no, server: no, others: no"
 
 
 @pytest.fixture
@@ -77,7 +77,14 @@ def test_page_works_in_its_frame_alone(page: Page, open_browser: OpenBrowser, co
     page.get_by_role("button", name="Do not send Shown in Tell time.txt").click()
     expect(page.locator(".app-context")).to_have_count(0)
 
-    # A link is opened by the person alone, without a way back
+    # A link is opened by the person alone, without a way back; the frame itself leads nowhere
+    outside: list[str] = []
+    page.context.on("request", lambda one: outside.append(one.url) if "example.org" in one.url else None)
+    with page.expect_console_message(lambda said: "example.org" in said.text and "frame-src" in said.text):
+        app.get_by_role("button", name="Leave").click()
+    assert outside == []
+    page.get_by_role("button", name="Reload: Tell time").click()
+    expect(app.locator("#time")).to_have_text("12:00")
     app.get_by_role("button", name="Read more").click()
     expect(dialog).to_contain_text("https://example.org/clocks")
     page.context.route(

@@ -98,6 +98,7 @@ SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"tasks/{task}/plan$", {"task": "plan run"}),
     (r"^api/v1/approvals/{task}", {"task": "task of the call"}),
     (r"^sessions/{session}/approvals/{task}", {"session": "session of the call", "task": "task of the call"}),
+    (r"^sessions/{session}/apps/{index}", {"index": "page of session"}),
     (r"tasks/{task}/samples/{name}", {"task": "task that asks", "name": "sample"}),
     (r"tasks/{task}/documents/{name}", {"name": "document"}),
     (r"/pictures/named/{name}", {"name": "document"}),

@@ -35,7 +35,7 @@ from apps.features.model_agents.language_models import shows_apps
 from apps.record import ledger, lineage
 from apps.record.content import json_schema
 from apps.record.content.blobs import Part
-from apps.record.errors import ContextNotFound, InvalidParams, UnsupportedOperation
+from apps.record.errors import InvalidParams, UnsupportedOperation
 from apps.record.events import JSON, EventType
 from apps.record.lookup import check_may_use, check_may_write
 from apps.record.models import Context
@@ -90,18 +90,15 @@ class AppCall:
     needs_approval: bool
 
 
-def prepare(principal: Principal, context: Context, index: int, name: str, arguments: JSON) -> AppCall:
+def prepare(principal: Principal, app: ShownApp, name: str, arguments: JSON) -> AppCall:
     """Check a call before it is made, and count it. Raises Refusal."""
-    app = find_app(context, index)
-    if app is None:
-        raise ContextNotFound("This page is not shown any more. Reload the session.")
-    check_may_write(principal, context)
+    check_may_write(principal, app.context)
     agent = Agent.objects.select_related("current_version").filter(pk=app.payload["agent"]).first()
     server = _server_of(agent, app.payload["server"]) if agent else None
     if agent is None or server is None:
         raise UnsupportedOperation(f"The agent does not offer tools of {app.payload['server']} to pages.")
     check_may_use(principal, agent)
-    policy = _policy(principal, context, agent, name)
+    policy = _policy(principal, app.context, agent, name)
     needed = NEEDS.get(policy, 0)
     if policy == "never":
         raise UnsupportedOperation(f"{agent.name} may not use the tool {name}.")

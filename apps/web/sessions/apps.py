@@ -94,8 +94,9 @@ async def allow_call(request: HttpRequest, principal: Principal, session: uuid.U
 
 def _prepared(request: HttpRequest, principal: Principal, session: uuid.UUID, index: int) -> AppCall:
     context = find_session(principal, session)
-    if context is None:
-        raise ContextNotFound
+    app = find_app(context, index) if context else None
+    if app is None:
+        raise ContextNotFound("This page is not shown any more. Reload the session.")
     quotas.count_act(principal)
     try:
         arguments = strict_json.parse(request.POST.get("arguments", "").encode())
@@ -103,7 +104,7 @@ def _prepared(request: HttpRequest, principal: Principal, session: uuid.UUID, in
         raise InvalidParams(f"The page's arguments cannot be read: {problem}", "arguments") from None
     if not isinstance(arguments, dict):
         raise InvalidParams("The page's arguments are no object.", "arguments")
-    return shown_apps.prepare(principal, context, index, request.POST.get("name", ""), arguments)
+    return shown_apps.prepare(principal, app, request.POST.get("name", ""), arguments)
 
 
 def _card(call: AppCall, told: JSON) -> str:

@@ -11,6 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db.models import Q
@@ -207,12 +208,9 @@ def _entry(prefetched: _Prefetched, event: Event) -> JSON:
 
 
 def _app(context: Context, event: Event) -> JSON:
-    app = event.payload["app"]
-    named = {
-        "name": event.payload["name"],
-        "title": visible(questions.label_of(event.payload["name"], {})),
-        "server": visible(app["server"]),
-    }
+    name, app = event.payload["name"], event.payload["app"]
+    host = urlsplit(app["server"]).hostname or "a program"  # the rest may have a key
+    named = {"name": name, "title": visible(questions.label_of(name, {})), "server": host}
     if "problem" in app:
         return named | {"problem": app["problem"]}
     address = reverse("web:app", args=[context.pk, event.index])

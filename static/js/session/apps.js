@@ -52,24 +52,28 @@ class Denied extends Error {}
 
 class App {
   constructor(element, item) {
-    Object.assign(this, { element, item, frame: null, told: null, isOpen: false, calls: 0, pending: new Map(), last: 0 });
+    Object.assign(this, { element, item, frame: null, told: null, isOpen: false, calls: 0, pending: new Map(), last: 0, turn: 0, width: 0 });
     this.note = h("p", { class: "app-note muted small", role: "status" });
     this.called = h("p", { class: "app-called muted small" });
     const { title, server, problem, isBare } = item;
     const button = (name, sign, onclick) => h("button", { type: "button", class: "quiet round", title: name, "aria-label": `${name}: ${title}`, onclick }, icon(sign));
+    this.toFill = !problem && document.fullscreenEnabled && button("Full screen", "open", () => this.fill(!this.isFull).catch(() => {}));
     const bar = h(
       "div",
       { class: "app-bar" },
-      h("span", { class: "name", dir: "auto", title: server }, title),
-      h("span", { class: "about muted small" }, hostOf(server)),
+      h("span", { class: "name", dir: "auto" }, title),
+      h("span", { class: "about muted small" }, server),
       !problem && button("Reload", "again", () => this.load()),
-      !problem && document.fullscreenEnabled && button("Full screen", "open", () => this.fill(!this.isFull).catch(() => {})),
+      this.toFill,
     );
     this.box = h("div", { class: isBare ? "app-box is-bare" : "app-box" }, bar, this.note);
     element.replaceChildren(this.box, this.called);
     if (problem) return this.say(`The tool server's page is not shown: ${problem}`);
-    this.box.addEventListener("fullscreenchange", () => this.tell({ displayMode: this.mode, containerDimensions: this.dimensions }));
-    new ResizeObserver(() => this.tell({ containerDimensions: this.dimensions })).observe(this.box);
+    this.box.addEventListener("fullscreenchange", () => {
+      this.toFill.setAttribute("aria-pressed", this.isFull);
+      this.tell({ displayMode: this.mode, containerDimensions: this.dimensions });
+    });
+    new ResizeObserver(() => this.widened()).observe(this.box);
     near.observe(element);
   }
 
@@ -86,7 +90,9 @@ class App {
   }
 
   async load() {
+    const turn = (this.turn += 1);
     await this.bid("reload");
+    if (turn !== this.turn) return;
     clearTimeout(this.timer);
     this.frame?.remove();
     Object.assign(this, { frame: null, isOpen: false });
@@ -95,8 +101,9 @@ class App {
       const answer = await fetch(`${this.item.address}/result`);
       if (!answer.ok || answer.redirected) throw new TypeError(answer.statusText);
       this.told = await answer.json();
+      if (turn !== this.turn) return;
     } catch {
-      return this.say("This page could not be loaded. Check your connection, then press Reload.");
+      return void (turn === this.turn && this.say("This page could not be loaded. Check your connection, then press Reload."));
     }
     const { title, address } = this.item;
     const about = { class: "app-frame", title: `Page of the tool ${title}`, sandbox: "allow-scripts allow-forms", referrerpolicy: "no-referrer", src: address };
@@ -139,7 +146,6 @@ class App {
     try {
       answer({ result: await REQUESTS[method](this, given) });
     } catch (problem) {
-      if (!(problem instanceof Error)) throw problem;
       answer({ error: { code: -32000, message: problem.message } });
     }
   }
@@ -164,6 +170,11 @@ class App {
     return this.isFull ? { width, height: this.frame.clientHeight } : { width, maxHeight: highest() };
   }
 
+  widened() {
+    if (this.width !== this.box.clientWidth) this.tell({ containerDimensions: this.dimensions });
+    this.width = this.box.clientWidth;
+  }
+
   async fill(isWanted) {
     if (isWanted && !this.isFull) await this.box.requestFullscreen();
     if (!isWanted && this.isFull) await document.exitFullscreen();
@@ -186,7 +197,6 @@ class App {
   }
 }
 
-const hostOf = (server) => (URL.canParse(server) ? new URL(server).host : server.slice(0, LONGEST_NAME));
 const highest = () => Math.round(innerHeight * HIGHEST);
 
 /** Who only reads a session sees its pages, but may not act by them. */
@@ -242,17 +252,16 @@ const NOTIFICATIONS = {
 };
 
 const REQUESTS = {
-  "ui/initialize": (app) => ({
-    protocolVersion: VERSION,
-    hostInfo: { name: "Parley", version: "1" },
-    hostCapabilities: {
-      openLinks: {},
-      logging: {},
-      sandbox: { permissions: {} },
-      ...(mayAct() && { serverTools: {}, message: { text: {} }, updateModelContext: { text: {}, structuredContent: {} } }),
-    },
-    hostContext: app.around,
-  }),
+  "ui/initialize"(app) {
+    app.isOpen = false; // a frame that was moved begins again
+    const acts = mayAct() && { serverTools: {}, message: { text: {} }, updateModelContext: { text: {}, structuredContent: {} } };
+    return {
+      protocolVersion: VERSION,
+      hostInfo: { name: "Parley", version: "1" },
+      hostCapabilities: { openLinks: {}, logging: {}, sandbox: { permissions: {} }, ...acts },
+      hostContext: app.around,
+    };
+  },
   ping: () => ({}),
   async "ui/request-display-mode"(app, { mode }) {
     if (mode === "fullscreen" || mode === "inline") await app.fill(mode === "fullscreen").catch(() => {});
@@ -271,6 +280,7 @@ const REQUESTS = {
     const text = wordsOf(content);
     if (!text || text.length > LONGEST) throw new Denied(`A message has between 1 and ${LONGEST} characters of text.`);
     const { composer } = host;
+    app.fill(false).catch(() => {}); // the draft is to be seen
     composer.write([composer.words.value, text].filter(Boolean).join("\n\n"));
     composer.words.focus();
     return {};
