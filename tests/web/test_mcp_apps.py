@@ -15,17 +15,19 @@ from django.test import AsyncClient, Client
 import db as database
 import outbound
 from agentkit.llm import mcp_apps
+from agentkit.llm.approvals import APPROVE, DECISION
 from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.models import User
 from apps.accounts.permissions import Role
 from apps.agents.models import ToolPolicy
 from apps.agents.tool_policies import set_policies
-from apps.engine import accept
+from apps.engine import accept, approvals
 from apps.features.forks.forking import fork
 from apps.features.sessions import commands, deletion
 from apps.record import lineage
 from apps.record.events import EventType
-from apps.record.models import Blob, Context, Event
+from apps.record.execution import Run
+from apps.record.models import Blob, Context, Event, Task
 from tests.agents.definitions import clerk
 from tests.llm import tool_servers
 from tests.llm.conftest import endpoint
@@ -61,6 +63,19 @@ def app(ada: User, said: Any, endpoint: Endpoint, server: ToolServer) -> Event:
 
 def address(event: Event, rest: str = "") -> str:
     return f"/sessions/{event.context_id}/apps/{event.index}{rest}"
+
+
+def test_approved_call_brings_its_page(ada: User, said: Any, endpoint: Endpoint, server: ToolServer) -> None:
+    endpoint.replies = [calls(("tell_time", {"zone": "UTC"})), says("Noon.")]
+    receipt = accept.accept(ada.principal, clerk(mcp_servers=[{"url": server.url}]), said())  # its tools ask
+    async_to_sync(carry_out)(receipt.run)
+    task = Task.objects.get(pk=receipt.task)
+    assert not Event.objects.filter(task=task, type=EventType.AGENT_TOOL_RESULT).exists()
+    approvals.decide(ada.principal, task.pk, task.status_event, {DECISION: APPROVE})
+    async_to_sync(carry_out)(Run.objects.get(task=task, state=Run.State.QUEUED).pk)
+    shown = Event.objects.get(task=task, type=EventType.AGENT_TOOL_RESULT)
+    assert shown.payload["result"] == {"time": "12:00"}
+    assert len(shown.payload["app"]["parts"]) == 2
 
 
 def test_frame_has_no_origin_and_shows_the_result(app: Event, ada_browser: Client) -> None:
