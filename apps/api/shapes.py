@@ -23,7 +23,7 @@ from apps.api.framework.serializers import AnyValue, Shape, Struct
 from apps.record import lineage, projection, wire
 from apps.record.content import rendering
 from apps.record.content.parts import declared_media_type, pieces_joined, size_of, words_of
-from apps.record.events import EventType
+from apps.record.events import PART_HOLDERS, EventType
 from apps.record.lineage import Versions, number_versions
 from apps.record.lookup import author_names, edit_histories
 from apps.record.models import Artifact, Context, Event, Message, Task, TaskState
@@ -497,9 +497,11 @@ def _payload_json(payload: JSON, session: uuid.UUID, slugs: Slugs) -> JSON:
         shown["task"] = {**shown["task"], "agent": slugs.get(shown["task"]["agent"])}
     if "slot" in shown:
         shown["slot"] = question_json(shown["slot"])
-    for holder in ("message", "artifact"):
+    for holder in PART_HOLDERS:
         if holder in shown:
             shown[holder] = {**shown[holder], "parts": parts_json(shown[holder]["parts"], session)}
+    if "app" in shown:
+        shown["app"] = {name: value for name, value in shown["app"].items() if name not in ("agent", "server")}
     if "role" in shown.get("message", ()):
         shown["message"]["role"] = shown["message"]["role"].removeprefix("ROLE_").lower()  # as in messages
     return shown

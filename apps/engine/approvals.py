@@ -55,9 +55,9 @@ class TurnApprovals:
         if self._agent != agent.pk:  # a fallback has its own
             self._policies, self._remembered = await db.run(self._load)
             self._agent = agent.pk
-        found = policy_for(self._policies, kind, name, declared)
-        is_remembered = questions.remembered_name(self.assignment.task, kind, name) in self._remembered
-        return "run" if found == "ask" and is_remembered else found
+        found, task = policy_for(self._policies, kind, name, declared), self.assignment.task
+        remembered = questions.remembered_name(task.owner_id, task.agent.slug, kind, name)
+        return "run" if found == "ask" and remembered in self._remembered else found
 
     def _load(self) -> tuple[dict[str, str], list[str]]:
         policies = policies_of(self.assignment.agent)

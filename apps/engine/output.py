@@ -26,6 +26,7 @@ from agentkit import (
     Part,
     Progress,
     Token,
+    ToolResult,
     WholeAnswer,
 )
 from agentkit.errors import Escaped
@@ -124,9 +125,9 @@ class TooLarge(AgentFailure):
     """An agent said too much. The turn fails, even if the handler catches this."""
 
 
-def store_large(workspace_id: int | None, parts: Iterable[JSON]) -> list[JSON]:
+def store_large(workspace_id: int | None, parts: Iterable[JSON], inline: int | None = None) -> list[JSON]:
     """As `blobs.store_large`, for what an agent made. Raises TooLarge if the workspace has no room."""
-    stored = blobs.store_large(parts)
+    stored = blobs.store_large(parts, inline=inline)
     try:
         blobs.check_room(workspace_id, stored)
     except StorageFull as full:
@@ -154,6 +155,9 @@ class OutputLimits:
             if not emission.append:
                 self._artifacts.pop(emission.artifact_id, None)
             self._add(emission.artifact_id, emission.name, emission.parts)
+        elif isinstance(emission, ToolResult) and emission.app:
+            self._add(f"app {emission.call_id}", emission.name, emission.app)
+            self.admit(dataclasses.replace(emission, app=None))
         elif size_of(vars(emission), settings.MAX_SAYING_BYTES) > settings.MAX_SAYING_BYTES:
             self._refuse(
                 f"A progress message may have at most {_human_size(settings.MAX_SAYING_BYTES)}; this one is larger.",

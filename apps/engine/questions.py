@@ -159,7 +159,7 @@ def _decide(log: Ledger, principal: Principal, task: Task, calls: Sequence[JSON]
     approval |= {"title": after["title"]} if after.get("title") else {}
     log.add(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "approval": approval}, task=task.pk)
     if is_session:
-        _remember(log.context, remembered_name(task, after["kind"], after["tool"]))
+        _remember(log.context, remembered_name(task.owner_id, task.agent.slug, after["kind"], after["tool"]))
     _audit(principal, task, after, given, is_session)
     return decided
 
@@ -169,7 +169,9 @@ def _is_allowed(principal: Principal, task: Task, calls: Sequence[JSON]) -> bool
     after = next((one for one in calls if "approved" not in one), None)
     if after is None or principal.user_id != task.owner_id or not approvals.may_remember(after):
         return False
-    return remembered_name(task, after["kind"], after["tool"]) in approved_tools(task.context_id)
+    return remembered_name(task.owner_id, task.agent.slug, after["kind"], after["tool"]) in approved_tools(
+        task.context_id
+    )
 
 
 def _audit(principal: Principal, task: Task, call: JSON, given: JSON, is_session: bool) -> None:
@@ -213,9 +215,9 @@ def _ask_next(log: Ledger, task: Task, calls: Sequence[JSON]) -> JSON:
     return slot
 
 
-def remembered_name(task: Task, kind: str, tool: str) -> str:
+def remembered_name(person: int | None, agent: str, kind: str, tool: str) -> str:
     """For the person who began the task: what one allowed runs for no other who writes in a shared session."""
-    return f"{task.owner_id or 'anonymous'} {task.agent.slug} {kind}:{tool}"
+    return f"{person or 'anonymous'} {agent} {kind}:{tool}"
 
 
 def _remember(context: Context, name: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ from agentkit import (
     Usage,
     WholeAnswer,
 )
+from agentkit.llm import mcp_apps
 from apps.engine.assignment import Assignment
 from apps.engine.finish import ANSWER, StreamedText, progress_status
 from apps.engine.output import OutputLimits, clean, clean_emission, store_large
@@ -115,6 +116,8 @@ class Recorder:
             return
         self.has_spoken = True
         self.limits.admit(emission)
+        if isinstance(emission, ToolResult) and emission.app:
+            emission = replace(emission, app=emission.app | {"agent": self._assignment.agent.pk})
         if isinstance(emission, Usage):
             usage = clean_emission(emission)
             counts = self.usage.add(usage)
@@ -307,6 +310,10 @@ class EventBatch:
 
 def _with_large_parts_stored(event: NewEvent, workspace: int) -> NewEvent:
     """Raises TooLarge if the workspace has no room."""
+    if "app" in event.payload:
+        app = event.payload["app"]
+        parts = store_large(workspace, app["parts"], inline=0)  # a page is in the log once, however often it is shown
+        return NewEvent(event.type, {**event.payload, "app": {**app, "parts": parts}})
     if event.type != EventType.ARTIFACT_UPDATE:
         return event
     artifact = event.payload["artifact"]
@@ -341,10 +348,19 @@ def event_of(emission: Emission) -> NewEvent:
             return NewEvent(EventType.AGENT_TOOL_CALL, called)
         case ToolResult():
             result = {"callId": emission.call_id, "name": emission.name, "result": emission.result}
-            return NewEvent(EventType.AGENT_TOOL_RESULT, result | {"isError": emission.is_error})
+            shown = {"app": _app_payload(emission.app)} if emission.app else {}
+            return NewEvent(EventType.AGENT_TOOL_RESULT, result | {"isError": emission.is_error} | shown)
         case SkillChosen():
             return NewEvent(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "skill": emission.skill})
         case Foreign():
             return NewEvent(EventType.AGENT_STATUS, {"state": TaskState.WORKING, "kept": emission.said})
         case Token() | WholeAnswer() | Usage():
             raise AssertionError("tokens are coalesced and usage is added up before")
+
+
+def _app_payload(app: JSON) -> JSON:
+    payload = {name: app[name] for name in ("server", "uri", "ui", "problem", "agent") if name in app}
+    if "html" not in app:
+        return payload | {"parts": []}
+    shown = {"data": {name: app[name] for name in ("arguments", "result")}}
+    return payload | {"parts": [{"text": app["html"], "mediaType": mcp_apps.MEDIA_TYPE}, shown]}

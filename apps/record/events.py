@@ -212,16 +212,39 @@ class AgentThought(TypedDict):
 
 
 class AgentToolCall(TypedDict):
+    """`ofApp`: the page that event `ofApp` shows made the call, for the user `by`."""
+
     callId: str
     name: str
     arguments: JSON
+    ofApp: NotRequired[int]
+    by: NotRequired[int | None]
+
+
+class App(TypedDict):
+    """A page that shows a tool's result (MCP Apps). `server`: its URL without the query, or its command line.
+
+    `parts`: the page, and what it shows: `arguments` and the whole `result`. `ui`: what it wishes of its frame.
+    `problem`: why there is no page. `agent`: whose tool server it is.
+    """
+
+    server: str
+    uri: str
+    agent: int
+    parts: list[JSON]
+    ui: NotRequired[JSON]
+    problem: NotRequired[str]
 
 
 class AgentToolResult(TypedDict):
+    """`ofApp`: of a call that a page made."""
+
     callId: str
     name: str
     result: Any
     isError: bool
+    app: NotRequired[App]
+    ofApp: NotRequired[int]
 
 
 class ArtifactUpdate(TypedDict):
@@ -234,6 +257,10 @@ class ArtifactUpdate(TypedDict):
     append: bool
     lastChunk: bool
     joined: NotRequired[bool]
+
+
+PART_HOLDERS = ("message", "artifact", "app")
+"""The keys of payloads that have `parts`."""
 
 
 class AgentComplete(TypedDict):

@@ -25,7 +25,7 @@ from apps.accounts.visibility import VisibleQuerySet
 from apps.agents.models import Agent
 from apps.record import execution  # noqa: F401  # Django looks for models in this module
 from apps.record.errors import ContextNotFound, TaskNotFound
-from apps.record.events import DATED, EventType
+from apps.record.events import DATED, PART_HOLDERS, EventType
 from apps.record.visibility import is_seen, seen_by, shared_workspace
 
 
@@ -521,8 +521,8 @@ class Event(models.Model):
 
     @property
     def parts(self) -> list[Any]:
-        """The A2A parts of its message or artifact chunk."""
-        holder = self.payload.get("message") or self.payload.get("artifact") or {}
+        """The A2A parts of its message, artifact chunk, or page of a tool server."""
+        holder: dict[str, Any] = next((found for name in PART_HOLDERS if (found := self.payload.get(name))), {})
         return list(holder.get("parts", ()))
 
     @property

@@ -224,27 +224,28 @@ def _read(request: HttpRequest, principal: Principal, session: uuid.UUID, key: u
     return _Decision(task, asked, schema_forms.answer_from(schema_forms.fields_of(task.slot), given) or {})
 
 
-def _bound_to(request: HttpRequest, principal: Principal, decision: _Decision) -> str:
-    return f"{request.session.session_key} {principal.user_id} {decision.digest}"
+def _bound_to(request: HttpRequest, principal: Principal, digest: str) -> str:
+    return f"{request.session.session_key} {principal.user_id} {digest}"
 
 
 def _cache_key(token: str) -> str:
     return f"decision:{hashlib.sha256(token.encode()).hexdigest()}"
 
 
-def make_token(request: HttpRequest, principal: Principal, decision: _Decision) -> str:
+def make_token(request: HttpRequest, principal: Principal, digest: str) -> str:
+    """For one decision, whose digest this is."""
     token = secrets.token_urlsafe(32)
-    cache.set(_cache_key(token), _bound_to(request, principal, decision), TOKEN_SECONDS)
+    cache.set(_cache_key(token), _bound_to(request, principal, digest), TOKEN_SECONDS)
     return token
 
 
-def redeem(request: HttpRequest, principal: Principal, decision: _Decision) -> None:
+def redeem(request: HttpRequest, principal: Principal, digest: str) -> None:
     """Use up the request's token. Raises NotConfirmed."""
     key = _cache_key(request.POST.get("token", ""))
     bound = cache.get(key)
     if bound is None or not cache.delete(key):
         raise NotConfirmed
-    if not constant_time_compare(bound, _bound_to(request, principal, decision)):
+    if not constant_time_compare(bound, _bound_to(request, principal, digest)):
         raise NotConfirmed
 
 
@@ -267,7 +268,7 @@ async def issue(request: HttpRequest, principal: Principal, session: uuid.UUID, 
     """A token for the decision in the form, after a person pressed its button."""
     check_gesture(request, "empty")
     decision = await db.run(_read, request, principal, session, task)
-    return JsonResponse({"token": await db.run(make_token, request, principal, decision)})
+    return JsonResponse({"token": await db.run(make_token, request, principal, decision.digest)})
 
 
 @json_action
@@ -280,7 +281,7 @@ async def decide(request: HttpRequest, principal: Principal, session: uuid.UUID,
 
 def _decide(request: HttpRequest, principal: Principal, session: uuid.UUID, task: uuid.UUID) -> None:
     decision = _read(request, principal, session, task)
-    redeem(request, principal, decision)
+    redeem(request, principal, decision.digest)
     approvals.decide(principal, task, decision.asked, decision.answer)
 
 
@@ -328,7 +329,7 @@ def _confirmation(request: HttpRequest, principal: Principal, decision: _Decisio
         "is_always": bool(answer.get(FOR_SESSION)),
         "agent": decision.task.agent,
         "sent": [*sent, ("asked", str(decision.asked))],
-        "token": make_token(request, principal, decision),
+        "token": make_token(request, principal, decision.digest),
     }
 
 

@@ -27,7 +27,7 @@ from apps.web.first_steps import dismiss_first_steps
 from apps.web.people import invitations
 from apps.web.people.passwords import Welcome, confirm_address, forgotten
 from apps.web.people.sign_in import SignIn, guarded
-from apps.web.sessions import artifacts, pictures, provenance, reruns, sending, shared, views
+from apps.web.sessions import apps, artifacts, pictures, provenance, reruns, sending, shared, views
 from apps.web.settings import (
     account,
     data,
@@ -47,6 +47,7 @@ app_name = "web"
 
 CHANNEL = "settings/notifications/channels/<uuid:channel>"
 MEMBER = "settings/workspaces/<int:number>/members/<int:person>"
+APP = "sessions/<uuid:session>/apps/<int:index>"
 ARTIFACT = "sessions/<uuid:session>/artifacts/<uuid:task>/<path:artifact>"
 
 urlpatterns = [
@@ -152,6 +153,10 @@ urlpatterns = [
     # Fragments for every page
     path("sidebar", shell.sidebar, name="sidebar"),
     path("find", home.palette, name="palette"),
+    path(APP, apps.app_frame, name="app"),
+    path(f"{APP}/result", apps.app_result, name="app-result"),
+    path(f"{APP}/calls", apps.call_by_app, name="app-calls"),
+    path(f"{APP}/calls/token", apps.allow_call, name="app-call-token"),
     path("sessions/<uuid:session>/tree", views.tree, name="tree"),
     path("sessions/<uuid:session>/rerun", reruns.rerun, name="rerun"),
     path("sessions/<uuid:session>/comparison", reruns.comparison, name="comparison"),

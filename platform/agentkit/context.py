@@ -301,9 +301,11 @@ class TaskContext(Turn):
         await self.say(ToolCall(call_id, name, arguments))
         return call_id
 
-    async def tool_result(self, call_id: str, name: str, result: Any, is_error: bool = False) -> None:
-        """Record a tool's result, or with `is_error` its error."""
-        await self.say(ToolResult(call_id, name, result, is_error))
+    async def tool_result(
+        self, call_id: str, name: str, result: Any, is_error: bool = False, app: dict[str, Any] | None = None
+    ) -> None:
+        """Record a tool's result, or with `is_error` its error. `app`: see `ToolResult`."""
+        await self.say(ToolResult(call_id, name, result, is_error, app))
 
     async def usage(self, model: str, requests: int, input_tokens: int, output_tokens: int) -> None:
         """Report a language model's usage. A turn's reports are added up."""

@@ -84,12 +84,18 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """A tool's result, or with `is_error` its error."""
+    """A tool's result, or with `is_error` its error.
+
+    Attributes:
+        app: the page of a tool server that shows it (`agentkit.llm.mcp_apps`): `server` and `uri`; and either `html`,
+            `ui` (its wishes), `arguments` and `result` (as MCP writes them), or the `problem` with it, a sentence.
+    """
 
     call_id: str
     name: str
     result: Any
     is_error: bool = False
+    app: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

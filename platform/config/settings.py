@@ -257,6 +257,7 @@ EMBEDDING_SECONDS = 5.0  # timeout
 MODEL_TITLES = env.bool("MODEL_TITLES", default=True)  # let the default model name sessions
 LLM_SECONDS = 120.0  # without data, before a call times out
 MCP_STDIO_ALLOW = env.list("MCP_STDIO_ALLOW", default=[])  # command lines of tool servers
+MCP_APPS_ALLOW = env.list("MCP_APPS_ALLOW", default=["*"])  # tool servers whose pages are shown
 
 # Running agents
 RUN_LEASE_SECONDS = env.float("RUN_LEASE_SECONDS", default=30.0)

@@ -98,6 +98,7 @@ SPECIAL: list[tuple[str, dict[str, str]]] = [
     (r"tasks/{task}/plan$", {"task": "plan run"}),
     (r"^api/v1/approvals/{task}", {"task": "task of the call"}),
     (r"^sessions/{session}/approvals/{task}", {"session": "session of the call", "task": "task of the call"}),
+    (r"^sessions/{session}/apps/{index}", {"index": "page of session"}),
     (r"tasks/{task}/samples/{name}", {"task": "task that asks", "name": "sample"}),
     (r"tasks/{task}/documents/{name}", {"name": "document"}),
     (r"/pictures/named/{name}", {"name": "document"}),
@@ -132,8 +133,8 @@ LINKS = {
     "password link",
 }
 """Secrets that are made to be handed on: whoever has one may use it, so no two answers are compared for it."""
-FIXED = LINKS | {"sample", "document", "file number"}
-"""Not exchanged for another: links, and names that are the same everywhere."""
+FIXED = LINKS | {"sample", "document", "file number", "page of session"}
+"""Not exchanged for another: links, and names and numbers that are the same everywhere."""
 NOT_OURS = re.compile(r"^(admin|static|ext|\.well-known/acme)(/|$)")
 """The operators' pages have a test of their own; static files and documents of extensions are everybody's."""
 

@@ -20,7 +20,7 @@ from django.core.files.storage import default_storage
 from django.utils import timezone
 from fido2.utils import websafe_encode
 
-from agentkit import Artifact, AuthRequired, Completed
+from agentkit import Artifact, AuthRequired, Completed, ToolResult
 from agentkit.llm import approvals
 from apps.a2a.models import PushConfig
 from apps.accounts import workspaces
@@ -37,6 +37,7 @@ from apps.doors.links import link_to
 from apps.doors.mcp.resources import uri_of
 from apps.doors.turns import File
 from apps.engine import accept
+from apps.engine.assignment import Assignment
 from apps.engine.questions import slot_of
 from apps.features.credentials.models import AuthType, Credential
 from apps.features.evaluations.models import Example
@@ -55,15 +56,16 @@ from apps.plans.registry import register_plan
 from apps.plans.runs import begin_run
 from apps.record.content import blobs
 from apps.record.content.composing import compose
+from apps.record.events import EventType
 from apps.record.execution import Run
-from apps.record.models import Context, Message, Task
+from apps.record.models import Context, Event, Message, Task
 from apps.remote.execution.snapshots import file_link
 from apps.remote.models import RemoteCredential
 from apps.transfers.models import Export
 from tests.isolation import rows
 from tests.web import telling
 from tests.web.passkeys import Passkey
-from tests.working import begin, end
+from tests.working import begin, end, say
 
 ECHO = "examples.agents.echo:Echo"
 PASSWORD = "correct horse"
@@ -149,7 +151,8 @@ def _fill_sessions(place: Place, echo: Agent) -> None:
     for name in ("session", "shared session", "deleted session"):
         sent = accept.accept(principal, echo, _with_file(mark, name))
         words = Artifact([{"text": f"{mark} artifact"}], name=f"{mark} artifact", artifact_id=f"{mark}-{name[:2]}")
-        end(begin(sent.run), Completed(f"{mark} answer", [words]))
+        ids[f"page of {name}"] = _show_page(begun := begin(sent.run), mark)
+        end(begun, Completed(f"{mark} answer", [words]))
         commands.rename_session(principal, sent.context, f"{mark} {name}")
         ids[name], ids[f"task of {name}"], ids[f"run of {name}"] = sent.context, sent.task, sent.run
         ids[f"contextId of {name}"] = f"{mark}-{name}"
@@ -181,6 +184,14 @@ def _fill_sessions(place: Place, echo: Agent) -> None:
     ids["link to a file"] = link_to(made, talk.pk).rsplit("/", 2)[1]
     asked = Message.objects.get(pk=ids["message of session"])
     ids["response"] = f"resp_{ids['task of session'].hex}_{asked.index}"
+
+
+def _show_page(begun: Assignment, mark: str) -> int:
+    """A tool's result with a page (MCP Apps); gives its event's index."""
+    app = {"server": f"https://{mark}.example/mcp", "uri": "ui://a", "html": f"{mark} page", "agent": begun.agent.pk}
+    app |= {"ui": {"csp": {}, "prefersBorder": True}, "arguments": {}, "result": {"said": mark}}
+    say(begun, ToolResult("call", "tool", f"{mark} result", app=app))
+    return Event.objects.get(task=begun.task, type=EventType.AGENT_TOOL_RESULT).index
 
 
 def _with_file(mark: str, name: str) -> dict[str, Any]:

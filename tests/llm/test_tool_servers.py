@@ -147,7 +147,7 @@ from agentkit.llm.mcp_servers import connect
 async def main():
     use_surroundings(Surroundings(may_start=lambda command: True))
     async with AsyncExitStack() as stack:
-        await connect(McpServer(command=sys.argv[1:]), stack)
+        await connect(McpServer(command=sys.argv[1:]), stack, {})
         print("connected", flush=True)
         await asyncio.Event().wait()
 
@@ -191,7 +191,7 @@ async def test_a_stopped_turns_program_ends(endpoint: Endpoint, settings):
     is_connected = asyncio.Event()
 
     async def turn() -> None:
-        async with connected([McpServer(command=PROGRAM)]):
+        async with connected([McpServer(command=PROGRAM)], {}):
             is_connected.set()
             await asyncio.Event().wait()
 

@@ -48,11 +48,17 @@ def configure() -> None:
         Surroundings(
             http_client=tool_server_client,
             may_start=lambda command: command in settings.MCP_STDIO_ALLOW,
+            shows_apps=shows_apps,
             threads=ConnectionlessThreads(settings.HANDLER_THREADS, thread_name_prefix="tool"),
             misfit=misfit,
             prepare=trace_calls,
         )
     )
+
+
+def shows_apps(server: str) -> bool:
+    """Are the pages of this tool server shown, by its URL without the query, or its command line?"""
+    return not {"*", server}.isdisjoint(settings.MCP_APPS_ALLOW)
 
 
 def misfit(schema: Any, value: Any) -> str:

@@ -167,6 +167,8 @@ def _parts_naming(context: Context, sha256: str) -> Iterator[list[blobs.Part]]:
         yield chunk.parts
     for artifact in unfinished.with_parts(unfinished.find(context)):
         yield artifact.parts
+    for shown in lineage.events(context).filter(type=EventType.AGENT_TOOL_RESULT, payload__icontains=sha256):
+        yield shown.parts
 
 
 def bundle_of_session(context: Context, *, every_version: bool = False) -> Bundle:

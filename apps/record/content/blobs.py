@@ -39,15 +39,16 @@ def path_of(sha256: str) -> str:
     return f"{sha256[:2]}/{sha256[2:]}"
 
 
-def store_large(parts: Iterable[Part], most_data: int | None = None) -> list[Part]:
+def store_large(parts: Iterable[Part], most_data: int | None = None, *, inline: int | None = None) -> list[Part]:
     """The parts, with large content moved to file storage. Call it before the transaction: it writes files.
 
+    `inline`: up to how many bytes stay; by default `INLINE_PART_BYTES`.
     Raises InvalidParams for a data part of more than `most_data` bytes of JSON.
     """
-    moved = []
+    moved, most_inline = [], settings.INLINE_PART_BYTES if inline is None else inline
     for part in parts:
         kind = next((name for name in ("raw", "text", "data") if name in part), None)
-        if kind is None or len(content := content_of(part)) <= settings.INLINE_PART_BYTES:
+        if kind is None or len(content := content_of(part)) <= most_inline:
             moved.append(part)
             continue
         if kind == "data" and most_data is not None and len(content) > most_data:

@@ -11,6 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db.models import Q
@@ -18,11 +19,13 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
 
+from agentkit.llm.approvals import visible
 from agentkit.llm.models import SCRIPTED
 from agentkit.outcomes import NO_ANSWER
 from apps.accounts.principals import Principal
 from apps.agents.models import Agent
 from apps.engine import payments
+from apps.features.model_agents.language_models import shows_apps
 from apps.features.payments.paying import note_of
 from apps.features.routing.suggestions import NO_MODEL, SUGGESTIONS, Suggestion
 from apps.record import lineage, wire
@@ -40,7 +43,7 @@ from apps.web.templatetags.parley import HUES, avatar
 
 PIECES = (EventType.ARTIFACT_UPDATE, EventType.AGENT_TOKEN_START, EventType.AGENT_TOKEN)
 LONGEST_BESIDE_HTML = 2000  # characters of an answer's Markdown, beside its HTML when a page opens
-FORMAT = 11  # browsers drop cached entries of other versions
+FORMAT = 12  # browsers drop cached entries of other versions
 LONGEST_SO_FAR = 20_000  # characters of a file in progress: the newest
 LONGEST_VALUE = 2000  # characters
 LONGEST_SUGGESTION, MOST_SUGGESTIONS = 300, 6  # characters; below one answer
@@ -178,9 +181,13 @@ def _entry(prefetched: _Prefetched, event: Event) -> JSON:
             entry["text"] = payload["text"]
         case EventType.AGENT_TOOL_CALL:
             entry |= {"callId": payload["callId"], "name": payload["name"], "value": _shortened(payload["arguments"])}
+            if "ofApp" in payload:
+                entry["ofApp"] = payload["ofApp"]
         case EventType.AGENT_TOOL_RESULT:
             entry |= {"callId": payload["callId"], "name": payload["name"], "value": _shortened(payload["result"])}
             entry["isError"] = payload["isError"]
+            if "app" in payload and shows_apps(payload["app"]["server"]):
+                entry["app"] = _app(prefetched.context, event)
         case EventType.AGENT_COMPLETE:
             entry["artifacts"] = _brief(prefetched.delivered[event.task_id])
             entry |= _used(payload.get("usage", {}))
@@ -198,6 +205,16 @@ def _entry(prefetched: _Prefetched, event: Event) -> JSON:
         case EventType.SESSION_SHARED:
             entry["sharing"] = payload["sharing"]
     return entry
+
+
+def _app(context: Context, event: Event) -> JSON:
+    name, app = event.payload["name"], event.payload["app"]
+    host = urlsplit(app["server"]).hostname or "a program"  # the rest may have a key
+    named = {"name": name, "title": visible(questions.label_of(name, {})), "server": host}
+    if "problem" in app:
+        return named | {"problem": app["problem"]}
+    address = reverse("web:app", args=[context.pk, event.index])
+    return named | {"address": address, "isBare": not app["ui"]["prefersBorder"]}
 
 
 ARTIFACT_FIELDS = ("taskId", "artifactId", "name", "parts", "kind", "html", "text", "about", "isListed", "isUnfinished")

@@ -186,7 +186,7 @@ class LlmWorker:
         client = task.client if messages[-1] is task.message else NO_CLIENT
         reporter = EventReporter(task, gate, stream=stream and client.output is None, elsewhere=client.names)
         spotlight = Spotlight.of(task, gate.page)
-        async with connected(self.tools) as servers:
+        async with connected(self.tools, gate.apps) as servers:
             try:
                 last = await ask(
                     self._agent if client.output is None else self._made(client),

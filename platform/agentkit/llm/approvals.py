@@ -167,12 +167,14 @@ class Gate:
         page: names the conversation with the model.
         known: the tools' kinds by name, and whether they declare that they need approval.
         decided: people's decisions in this task by the calls' keys.
+        apps: pages for results that are not recorded yet, by the model's ids of the calls.
     """
 
     task: TaskContext
     page: str
     known: dict[str, tuple[ToolKind, bool]] = field(default_factory=dict)
     decided: dict[str, Json] = field(init=False)
+    apps: dict[str, Json] = field(default_factory=dict)
     _policies: dict[str, Policy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

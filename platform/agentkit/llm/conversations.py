@@ -348,7 +348,8 @@ class EventReporter:
                 case FunctionToolResultEvent(part=result) if result.tool_call_id in self._calls:
                     call_id, failed = self._calls.pop(result.tool_call_id), result.outcome != "success"
                     content = recordable(plain_content(result))
-                    await self._task.tool_result(call_id, result.tool_name, content, is_error=failed)
+                    app = self._gate.apps.pop(result.tool_call_id, None)
+                    await self._task.tool_result(call_id, result.tool_name, content, is_error=failed, app=app)
 
     async def _is_gated(self, ctx: RunContext[TaskContext], call: ToolCallPart) -> bool:
         """Does a person decide about the call, or the client run it? Approved calls are recorded where they begin."""

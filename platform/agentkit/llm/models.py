@@ -152,7 +152,7 @@ def scripted(respond: Respond, *, name: str = "", unless_configured: bool = Fals
     return Scripted(respond, f"{SCRIPTED}:{name}" if name else SCRIPTED, unless_configured)
 
 
-def no_programs(command: str) -> bool:
+def none(command: str) -> bool:
     """May this command line start a tool server? Never."""
     return False
 
@@ -173,13 +173,15 @@ class Surroundings:
     Attributes:
         http_client: makes an `httpx2.AsyncClient` from its keyword arguments.
         may_start: may this command line start a tool server?
+        shows_apps: are pages of the tool server of this URL, or command line, shown (see `mcp_apps`)?
         threads: run tools that are not async.
         misfit: what of a value does not fit a JSON Schema, as a sentence; "" if it fits.
         prepare: called when the model library was imported, perhaps several times.
     """
 
     http_client: Callable[..., Any] | None = None
-    may_start: Callable[[str], bool] = no_programs
+    may_start: Callable[[str], bool] = none
+    shows_apps: Callable[[str], bool] = none
     threads: Executor | None = None
     misfit: Callable[[Any, Any], str] = no_check
     prepare: Callable[[], None] = no_preparation

@@ -49,8 +49,8 @@ def functions_and_agents(tools: Sequence[AnyTool]) -> list[BoundedToolset]:
 
 
 @asynccontextmanager
-async def connected(tools: Sequence[AnyTool]) -> AsyncIterator[list[BoundedToolset]]:
-    """MCP servers' tools, for one run. Raises AgentFailure if a server cannot be used."""
+async def connected(tools: Sequence[AnyTool], apps: dict[str, dict[str, Any]]) -> AsyncIterator[list[BoundedToolset]]:
+    """MCP servers' tools, for one run. Raises AgentFailure if a server cannot be used. `apps`: see `connect`."""
     servers = [one for one in tools if isinstance(one, McpServer)]
     if not servers:
         yield []
@@ -59,7 +59,7 @@ async def connected(tools: Sequence[AnyTool]) -> AsyncIterator[list[BoundedTools
     from agentkit.llm.mcp_servers import connect
 
     async with AsyncExitStack() as stack:
-        yield [BoundedToolset(await connect(server, stack), ToolKind.MCP) for server in servers]
+        yield [BoundedToolset(await connect(server, stack, apps), ToolKind.MCP) for server in servers]
 
 
 def _agent_tool(tool: AgentTool) -> Tool[TaskContext]:
@@ -226,7 +226,8 @@ class GatedToolset(WrapperToolset[TaskContext]):
         except (ModelRetry, ToolFailed) as failed:
             await ctx.deps.tool_result(key, name, failed.message, is_error=True)
             raise
-        await ctx.deps.tool_result(key, name, recordable(value))
+        app = self.gate.apps.pop(ctx.tool_call_id or "", None)
+        await ctx.deps.tool_result(key, name, recordable(value), app=app)
         return value
 
 

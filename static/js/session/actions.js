@@ -170,7 +170,8 @@ function referenceChip(composer, task, name) {
 
 function writeReferences(composer) {
   const chosen = [...document.querySelectorAll("#composer-notes [data-reference]")];
-  composer.also = chosen.map(({ dataset }) => ["reference", dataset.reference]);
+  const others = composer.also.filter(([name]) => name !== "reference");
+  composer.also = [...others, ...chosen.map(({ dataset }) => ["reference", dataset.reference])];
   keepWith(composer, { references: chosen.map((one) => [one.dataset.reference, one.textContent]) });
 }
 

@@ -20,6 +20,7 @@ const FEATURES = [
   { load: () => import("./panel.js"), on: { click: "#to-panel, #items [data-artifact], .artifact-open" } },
   { load: () => import("./making.js"), when: ({ artifacts }) => Object.keys(artifacts).length },
   { load: () => import("./title.js"), when: ({ title, agent }) => title || agent.slug !== page.beginning.agent.slug },
+  { load: () => import("./apps.js"), when: ({ items }) => items.some(({ kind }) => kind === "app") },
   { load: () => import("./questions.js"), when: () => $("items").querySelector(".question") },
   { load: () => import("./answers.js"), on: { input: "#items form.question", submit: "#items form.question" } },
   { load: () => import("./queue.js"), when: hasUnsent, on: { click: "#queued button", focusin: "#queued" } },

@@ -167,7 +167,15 @@ function addStep(state, taskId, step, progress = undefined) {
   change(state, work.key, progress ? { steps, progress } : { steps });
 }
 
-function toolResult(state, { taskId, callId, value, isError }) {
+/** A page of a tool server calls its tools beside the work of a task. */
+function toolCall(state, { taskId, ofApp, ...step }) {
+  if (!ofApp) return addStep(state, taskId, { ...step, kind: "tool" });
+  const app = itemOf(state, `app:${ofApp}`);
+  if (app) change(state, app.key, { calls: [...app.calls, step.name] });
+}
+
+function toolResult(state, { taskId, callId, value, isError, app, index, at }) {
+  if (app) push(state, { ...app, kind: "app", key: `app:${index}`, taskId, index, at, calls: [], ofWork: turnOf(state, taskId).work });
   const work = workOf(state, taskId);
   if (!work) return;
   const steps = work.steps.map((step) => (step.callId === callId ? { ...step, result: value, isError } : step));
@@ -290,6 +298,7 @@ function forget(state, taskId, artifactIds) {
 function dropUnfinished(state, taskId) {
   const { work, streams, streaming } = turnOf(state, taskId);
   change(state, work, { steps: [] });
+  for (const { key } of state.items.filter(({ ofWork }) => ofWork && ofWork === work)) drop(state, key);
   dropMaking(state, taskId);
   for (const key of streaming) drop(state, key);
   changeTurn(state, taskId, { streaming: [], streams: streams.filter((key) => !streaming.includes(key)) });
@@ -335,7 +344,7 @@ const FOLDS = {
   agent_start: agentStart,
   agent_status: agentStatus,
   agent_thought: (state, { taskId, ...step }) => addStep(state, taskId, { ...step, kind: "thought" }),
-  agent_tool_call: (state, { taskId, ...step }) => addStep(state, taskId, { ...step, kind: "tool" }),
+  agent_tool_call: toolCall,
   agent_tool_result: toolResult,
   agent_token_start: token,
   agent_token: token,

@@ -46,6 +46,7 @@ export class View {
     if (item.kind === "work") this.work(element, item);
     else if (item.kind === "switch") switched(element, item);
     else if (item.kind === "made") this.made(element, item, known?.item);
+    else if (item.kind === "app") this.app(element);
     else if (known?.item.streaming && item.streaming) drawStreaming(element.querySelector(".streaming"), item.text);
     else this.message(element, item);
     this.drawn.set(item.key, { item, element });
@@ -87,6 +88,12 @@ export class View {
 
   async loadMade() {
     ({ drawMade: this.drawMade } = await import("./made.js"));
+  }
+
+  /** A page of a tool server. */
+  app(element) {
+    const draw = ({ drawApp }) => this.itemOf(element) && drawApp(element, this.itemOf(element));
+    import("./apps.js").then(draw, () => setTimeout(() => this.app(element), REST));
   }
 
   /** Only sessions with tasks need this. */

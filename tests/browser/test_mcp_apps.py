@@ -1,0 +1,110 @@
+"""A page of a tool server (MCP Apps) in a session: it speaks with its host, and reaches nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import FrameLocator, Page, expect
+
+from tests.browser.conftest import PHONE, OpenBrowser
+from tests.browser.doing import FITS, begin, heard, settled
+from tests.llm import endpoint, tool_servers
+from tests.llm.endpoint import calls, says
+from tests.stack import Stack
+
+MAKE = """
+from apps.agents.registration import register_model
+from apps.agents.definitions import Definition
+from apps.agents.tool_policies import set_policies
+from apps.installation.models import ModelConnection
+ModelConnection.objects.create(name="Stub", slug="stub", base_url={model!r}, model="stub", names_sessions=False)
+told = dict(name="Clock", description="Tells the time.", instructions="Help.", mcp_servers=[dict(url={tools!r})])
+agent = register_model("clock", Definition.read(told))
+set_policies(agent, {{"mcp:set_alarm": "ask"}}, None)
+"""
+GONE = """
+from apps.installation.models import ModelConnection
+ModelConnection.objects.filter(slug="stub").delete()
+"""
+HTML = (Path(__file__).parent / "clock.html").read_text()
+NOTHING = "page: no, cookies: no, storage: no, windows: no, server: no, others: no"
+
+
+@pytest.fixture
+def clock(parley: Stack) -> Iterator[None]:
+    """An agent whose tool has a page."""
+    with tool_servers.running(made=partial(tool_servers.clock, HTML)) as tools, endpoint.running() as model:
+        parley.manage("shell", "-v0", "-c", MAKE.format(model=model.url, tools=tools.url))
+        model.replies = [calls(("tell_time", {"zone": "UTC"})), says("It is noon.")]
+        yield
+        parley.manage("shell", "-v0", "-c", GONE)
+
+
+def shown(page: Page) -> FrameLocator:
+    return page.frame_locator("iframe[title='Page of the tool Tell time']")
+
+
+@pytest.mark.usefixtures("clock")
+def test_page_works_in_its_frame_alone(page: Page, open_browser: OpenBrowser, complaints: list[str]) -> None:
+    address = begin(page, "clock", "What time is it?")
+    heard(page, "It is noon.")
+    settled(page)
+    app = shown(page)
+    expect(app.locator("#time")).to_have_text("12:00")
+    expect(app.locator("#zone")).to_have_text("UTC")
+    expect(app.locator("#reach")).to_have_text(NOTHING)
+    complaints.clear()  # the browser says that it refused these
+    assert page.locator(".app-frame").evaluate("frame => frame.clientHeight") < 600
+
+    # A tool that must be approved asks the person, and is called once
+    app.get_by_role("button", name="Set an alarm").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("7:00")
+    dialog.get_by_role("button", name="Not now").click()
+    expect(app.get_by_role("status")).to_have_text("The person did not allow it.")
+    app.get_by_role("button", name="Set an alarm").click()
+    dialog.get_by_role("button", name="Allow once").click()
+    expect(app.get_by_role("status")).to_have_text("Alarm at 7:00")
+    expect(page.locator(".app-called")).to_have_text("This page called set_alarm.")
+
+    # What it says is a draft, and what the model is to know a chip that can be removed
+    app.get_by_role("button", name="Write").click()
+    expect(page.locator("#words")).to_have_value("And in Oslo?")
+    app.get_by_role("button", name="Tell").click()
+    page.get_by_role("button", name="Do not send Shown in Tell time.txt").click()
+    expect(page.locator(".app-context")).to_have_count(0)
+
+    # A link is opened by the person alone, without a way back; the frame itself leads nowhere
+    outside: list[str] = []
+    page.context.on("request", lambda one: outside.append(one.url) if "example.org" in one.url else None)
+    with page.expect_console_message(lambda said: "example.org" in said.text and "frame-src" in said.text):
+        app.get_by_role("button", name="Leave").click()
+    assert outside == []
+    page.get_by_role("button", name="Reload: Tell time").click()
+    expect(app.locator("#time")).to_have_text("12:00")
+    app.get_by_role("button", name="Read more").click()
+    expect(dialog).to_contain_text("https://example.org/clocks")
+    page.context.route(
+        "https://example.org/**", lambda route: route.fulfill(body="<p>Clocks</p>", content_type="text/html")
+    )
+    with page.context.expect_page() as opened:
+        dialog.get_by_role("button", name="Open").click()
+    assert opened.value.evaluate("opener") is None
+    opened.value.close()
+
+    # The theme follows, and a page is loaded again
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    expect(app.locator("html")).to_have_attribute("data-theme", "dark")
+    page.get_by_role("button", name="Reload: Tell time").click()
+    expect(app.get_by_role("status")).to_have_text("")
+    expect(app.locator("#time")).to_have_text("12:00")
+    complaints.clear()
+
+    phone = open_browser(PHONE).new_page()
+    phone.goto(address)
+    expect(shown(phone).locator("#reach")).to_have_text(NOTHING)
+    assert phone.evaluate(FITS)
+    complaints.clear()
