@@ -24,9 +24,10 @@ from apps.record.content import blobs, strict_json
 from apps.record.content.blobs import Part
 from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.events import JSON
+from apps.record.lookup import find_session
 from apps.web.approvals import KINDS, Call, arguments_of, check_gesture, make_token, redeem, title_of
 from apps.web.sessions.sending import json_action, refusal_response
-from apps.web.shell import find_session, reader_view, session_or_404
+from apps.web.shell import reader_view, session_or_404
 
 FRAME_HEADERS = {
     "Cache-Control": "private, no-store",
@@ -94,7 +95,7 @@ async def allow_call(request: HttpRequest, principal: Principal, session: uuid.U
 
 def _prepared(request: HttpRequest, principal: Principal, session: uuid.UUID, index: int) -> AppCall:
     context = find_session(principal, session)
-    app = find_app(context, index) if context else None
+    app = find_app(context, index)
     if app is None:
         raise ContextNotFound("This page is not shown any more. Reload the session.")
     quotas.count_act(principal)

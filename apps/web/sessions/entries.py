@@ -210,7 +210,7 @@ def _entry(prefetched: _Prefetched, event: Event) -> JSON:
 def _app(context: Context, event: Event) -> JSON:
     name, app = event.payload["name"], event.payload["app"]
     host = urlsplit(app["server"]).hostname or "a program"  # the rest may have a key
-    named = {"name": name, "title": visible(questions.label_of(name, {})), "server": host}
+    named = {"name": name, "title": visible(schema_forms.label_of(name, {})), "server": host}
     if "problem" in app:
         return named | {"problem": app["problem"]}
     address = reverse("web:app", args=[context.pk, event.index])
