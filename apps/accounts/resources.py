@@ -63,7 +63,7 @@ class Resource[Row: Model]:
 
     Attributes:
         name: in addresses, such as "schedules".
-        noun: one of them, such as "schedule".
+        noun: one of them, such as "schedule". Addresses, templates and foreign keys to it have this name.
         save: checks and saves a new or a changed row of a caller, if people write them. Raises errors.Refusal.
         acts: what is done to one row.
         related: relations that all faces show.
@@ -93,8 +93,8 @@ class Resource[Row: Model]:
     @property
     def _rows(self) -> VisibleQuerySet[Row]:
         rows: Any = self.model._default_manager
-        found: VisibleQuerySet[Row] = rows.select_related(*self.related).order_by(*self.order)
-        return found
+        found: VisibleQuerySet[Row] = rows.order_by(*self.order)
+        return found.select_related(*self.related) if self.related else found
 
     def store(self, principal: Principal, row: Row) -> Row:
         """Save a row; a new one counts as a start of work. Raises what `save` raises, and QuotaExceeded."""

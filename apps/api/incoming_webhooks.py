@@ -47,7 +47,7 @@ class Signature(Body):
 
 class StoredSignature(Struct):
     def to_representation(self, value: Any) -> Any:
-        return {camel(name): option for name, option in value.items()}
+        return {camel(name): option for name, option in value.items()} or None
 
 
 class Address(serializers.URLField):

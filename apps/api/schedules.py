@@ -31,6 +31,11 @@ EXAMPLE = {
 }
 
 
+def local_time() -> LocalTime:
+    words = "When to run once, or when the interval begins. Without an offset, it is in the schedule's zone."
+    return LocalTime(required=False, allow_null=True, help_text=words)
+
+
 class NextRuns(serializers.ListField):
     child = Moment()
 
@@ -43,7 +48,7 @@ class ScheduleShape(ModelShape):
     """When an agent or a plan starts by itself, as you."""
 
     agent = Target()
-    at = LocalTime(required=False, allow_null=True, help_text=Schedule._meta.get_field("at").help_text)
+    at = local_time()
     next_runs = NextRuns(read_only=True, help_text="At most 5.")
 
     class Meta:
@@ -84,7 +89,7 @@ class Schedules(ResourceViewSet):
 
 
 class Timing(ModelShape):
-    at = LocalTime(required=False, allow_null=True)
+    at = local_time()
 
     class Meta:
         model = Schedule

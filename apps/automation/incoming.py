@@ -377,7 +377,7 @@ SEND_AGAIN = Act[IncomingEvent](
     "Send again",
     lambda event, principal: send_again(event),
     "Send an event again",
-    "The work starts again, by the templates as they are now.",
+    "The work starts again as the webhook's owner, by the templates as they are now.",
     lambda _: "It was sent again.",
     starts_work=True,
     repeats=False,

@@ -20,6 +20,7 @@ from django.core.mail import send_mail
 from django.db.models import Min, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
+from apps.accounts.models import User
 from apps.accounts.principals import Principal
 from apps.accounts.quotas import QuotaExceeded
 from apps.accounts.resources import Act, NotNeeded, Resource
@@ -100,10 +101,12 @@ def _interval_times(schedule: Schedule, at: datetime.datetime, backward: bool) -
 
 
 def next_times(schedule: Schedule) -> list[datetime.datetime]:
-    """What is shown; [] while it is paused."""
+    """What is shown; [] while it is paused, and if the system does not know its time zone any more."""
     if schedule.paused_at is not None or schedule.next_at is None:
         return []
-    return [schedule.next_at, *islice(times(schedule, schedule.next_at), SHOWN - 1)]
+    with suppress(InvalidFields):
+        return [schedule.next_at, *islice(times(schedule, schedule.next_at), SHOWN - 1)]
+    return []
 
 
 def preview(schedule: Schedule, now: datetime.datetime, count: int = SHOWN) -> list[datetime.datetime]:
@@ -152,17 +155,18 @@ def save(principal: Principal, schedule: Schedule) -> Schedule:
     if schedule.agent is None or principal.user_id is None or principal.workspace_id is None:
         raise InvalidFields([("agent", targets.NO_AGENT)])
     targets.check_content(schedule.agent, schedule.text, schedule.inputs)
-    if schedule._state.adding:
-        if Schedule.objects.visible_to(principal).count() >= settings.SCHEDULES_PER_PERSON:
-            raise TooManySchedules
-        schedule.owner_id, schedule.workspace_id = principal.user_id, principal.workspace_id
-        schedule.created_at = now
     schedule.next_at = preview(schedule, now, 1)[0]
     schedule.failures = 0
-    if schedule._state.adding:
+    if not schedule._state.adding:
+        schedule.save(update_fields=EDITED)  # a pause or a deletion meanwhile stays
+        return schedule
+    schedule.owner_id, schedule.workspace_id, schedule.created_at = principal.user_id, principal.workspace_id, now
+    with sql.write_transaction():
+        User.objects.select_for_update().get(pk=principal.user_id)  # two at once must not exceed the limit
+        own = Schedule.objects.filter(owner=principal.user_id, workspace=principal.workspace_id)
+        if own.count() >= settings.SCHEDULES_PER_PERSON:
+            raise TooManySchedules
         schedule.save()
-    else:  # a pause or a deletion meanwhile stays
-        schedule.save(update_fields=EDITED)
     return schedule
 
 
@@ -224,7 +228,7 @@ def _delete(schedule: Schedule, principal: Principal) -> Schedule:
     return schedule
 
 
-def _told_of(run: ScheduledRun) -> str:
+def _result_of(run: ScheduledRun) -> str:
     return run.reason or ("It waits for an earlier run." if run.state == State.WAITING else "It was started.")
 
 
@@ -255,8 +259,7 @@ RUN_NOW = Act[Schedule](
     "Run a schedule now",
     "This changes no planned run. It starts as the schedule's owner, whose budgets and limits apply. So does the "
     f"policy for runs that overlap. At most {MOST_WAITING_BY_HAND} such runs wait.",
-    _told_of,
-    starts_work=True,
+    _result_of,
     repeats=False,
     icon="play_circle",
 )

@@ -66,7 +66,7 @@ def button(action: RowAction, *, icon: str, url_path: str, dialog: ActionDialog)
 
     def run(self: ActingAdmin, request: HttpRequest, form: object, object_id: str) -> HttpResponse:
         self.act_on_row(request, action, object_id)
-        return redirect_dialog(self.model, object_id)
+        return redirect_dialog(self.model, object_id if action.rows().filter(pk=object_id).exists() else None)
 
     run.__name__ = url_path.replace("-", "_")
     return page_action(description=action.label, permissions=["operate"], icon=icon, url_path=url_path, dialog=dialog)(
@@ -90,11 +90,11 @@ class ActingAdmin(ConsoleAdmin):
         super().__init_subclass__(**given)
         if cls.resource is None or not cls.acts:
             return
-        noun, options = cls.resource.noun, cls.resource.model._meta
+        options = cls.resource.model._meta
         cls.operate_permission = cls.operate_permission or f"{options.app_label}.change_{options.model_name}"
         for act in cls.acts:
             action = bulk.register_act(cls.resource, act, cls.operate_permission, cls.select_related)
-            title = f"{act.summary.replace(f' a {noun}', f' this {noun}')}?"
+            title = re.sub(r"\ban? ", "this ", act.summary, count=1) + "?"
             dialog: ActionDialog = {"title": title, "description": act.effect, "form_submit_text": act.label}
             setattr(cls, act.name, button(action, icon=act.icon, url_path=act.name, dialog=dialog))
             setattr(cls, f"{act.name}_selected", list_action(action))

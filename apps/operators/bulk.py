@@ -117,6 +117,7 @@ class Result:
 
 def act(action: RowAction, row: Model, doing: Doing) -> Result:
     """Do it to one row, and write the audit and admin's log."""
+    key = row.pk
     try:
         with_note = action.act(row, doing)
     except NotNeeded as skipped:
@@ -130,6 +131,7 @@ def act(action: RowAction, row: Model, doing: Doing) -> Result:
     except Exception:
         log.exception("%s of %s failed", action.key, row.pk)
         return Result(BulkRow.Outcome.FAILED, "Something went wrong on the server. Its log has the error.")
+    row.pk = key  # a deletion takes it
     _note(action, row, doing.operator, f"{action.label}: {with_note}")
     return Result(BulkRow.Outcome.DONE, with_note)
 

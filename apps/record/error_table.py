@@ -9,7 +9,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.core.exceptions import PermissionDenied, RequestAborted, RequestDataTooBig, TooManyFieldsSent
+from django.core.exceptions import (
+    ObjectNotUpdated,
+    PermissionDenied,
+    RequestAborted,
+    RequestDataTooBig,
+    TooManyFieldsSent,
+)
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpResponse
 from django.http.multipartparser import MultiPartParserError
@@ -106,6 +112,7 @@ OTHER_ERRORS: dict[type[Exception], tuple[Kind, str]] = {
         "The session cannot be read. Ask an operator to check the server's log.",
     ),
     Context.DoesNotExist: (Kind.NOT_FOUND, "There is no such session."),
+    ObjectNotUpdated: (Kind.NOT_FOUND, "It was deleted meanwhile."),
     Http404: (Kind.NOT_FOUND, "There is nothing at this address."),
     PermissionDenied: (Kind.FORBIDDEN, ""),
     MultiPartParserError: (Kind.UNREADABLE, ""),

@@ -186,12 +186,14 @@ class InvalidParams(Refusal):
 class KeyUsed(InvalidParams):
     """A message's id, or a caller's key, was used for something else. `field` is the caller's name for it."""
 
-    def __init__(self, sentence: str = "This {} was used for another message. Use a new {}.", field: str = "messageId"):
+    sentence = "This {} was used for another message. Use a new {}."
+
+    def __init__(self, sentence: str = sentence, field: str = "messageId"):
         super().__init__(sentence.replace("{}", field), field)
-        self._sentence = sentence
+        self.sentence = sentence
 
     def named(self, field: str) -> KeyUsed:
-        return KeyUsed(self._sentence, field)
+        return KeyUsed(self.sentence, field)
 
 
 class SessionUnreadable(Exception):

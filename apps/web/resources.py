@@ -12,12 +12,14 @@ from typing import Any, cast
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.exceptions import ObjectNotUpdated
 from django.db import models
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import URLPattern, path
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.accounts.models import User
@@ -35,6 +37,8 @@ CODE = {"class": "code", "spellcheck": "false", "autocapitalize": "none", "autoc
 class ObjectField(strict_json.FormField):
     """A JSON object; an empty one if nothing is written."""
 
+    empty_values = [None, ""]  # `{}` is what the person wants: a form would keep a default in its place
+
     def prepare_value(self, value: Any) -> Any:
         return super().prepare_value(value or None)
 
@@ -45,15 +49,15 @@ class ObjectField(strict_json.FormField):
         return given or {}
 
 
-class MinutesField(forms.IntegerField):
+class MinutesField(forms.FloatField):
     """A number of seconds, as minutes."""
 
     def prepare_value(self, value: Any) -> Any:
-        return value // 60 if isinstance(value, int) else value
+        return f"{value / 60:g}" if isinstance(value, int) else value
 
     def clean(self, value: Any) -> int | None:
         minutes = super().clean(value)
-        return None if minutes is None else minutes * 60
+        return None if minutes is None else round(minutes * 60)
 
 
 class LocalTimeField(forms.DateTimeField):
@@ -70,6 +74,8 @@ def form_field(field: models.Field[Any, Any], **options: Any) -> Any:
         return field.formfield(form_class=ObjectField, widget=forms.Textarea({"rows": 3, **CODE}), **options)
     if isinstance(field, models.TextField):
         options = {"widget": forms.Textarea({"rows": 3}), "strip": False, **options}
+    elif isinstance(field, models.DateTimeField):
+        options = {"widget": forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"), **options}
     elif field.choices and not field.blank:
         options = {"initial": field.default if field.has_default() else field.choices[0][0], **options}
     elif isinstance(field, models.CharField):
@@ -86,11 +92,17 @@ class ResourceForm(forms.ModelForm):  # type: ignore[type-arg]
     def __init__(self, user: User, *data: Any, **options: Any) -> None:
         super().__init__(*data, **options)
         self.user = user
+        for field in self.fields.values():
+            if isinstance(field, forms.ModelChoiceField):
+                rows: Any = field.queryset
+                field.queryset = rows.visible_to(user.principal)
 
     def is_saved(self, resource: Resource[Any]) -> bool:
         """Save the row of a valid form. If that is refused, the form says why."""
         try:
             resource.store(self.user.principal, self.instance)
+        except ObjectNotUpdated:
+            raise Http404 from None
         except (Refusal, QuotaExceeded) as refusal:
             for place, sentence in refusal.violations if isinstance(refusal, InvalidFields) else [("", str(refusal))]:
                 self.add_error(self.field_at(*place.split(".")), sentence)
@@ -119,15 +131,15 @@ class Pages[Row: models.Model]:
 
     Attributes:
         new: a row to begin with.
-        about: what else the page of a row shows.
-        about_form: what else the page of its form shows.
+        context: what else the template of a row gets.
+        form_context: what else the template of its form gets.
     """
 
     resource: Resource[Row]
     form: type[ResourceForm]
-    new: Callable[[HttpRequest], Row]
-    about: Callable[[HttpRequest, Row], dict[str, Any]]
-    about_form: Callable[[Row], dict[str, Any]] = lambda row: {}
+    new: Callable[[HttpRequest], Row] | None = None
+    context: Callable[[HttpRequest, Row], dict[str, Any]] = lambda request, row: {}
+    form_context: Callable[[Row], dict[str, Any]] = lambda row: {}
 
     @property
     def names(self) -> dict[str, str]:
@@ -150,21 +162,21 @@ class Pages[Row: models.Model]:
     def show(self, request: HttpRequest, row: Row, **more: Any) -> HttpResponse:
         """A row's page."""
         acts = [act for act in self.resource.acts if act.is_offered(row)]
-        about = {"row": row, "pages": self, "acts": acts, **self.about(request, row), **more}
-        return page(request, f"web/{self.resource.noun}.html", **about)
+        context = {"row": row, "pages": self, "acts": acts, **self.context(request, row), **more}
+        return page(request, f"web/{self.resource.noun}.html", **context)
 
     def edit(self, request: HttpRequest, **key: uuid.UUID) -> HttpResponse:
         """The form of a row, or of a new one; `?agent=` names an agent to begin with."""
         user = cast("User", request.user)
         refuse(user, request.resolver_match)  # before the form is filled in
         with as_reader(request):
-            row = self.find(request, **key) if key else self.new(request)
+            row = self.find(request, **key) if key else self.new(request) if self.new else self.resource.model()
             initial = {} if key else {"agent": request.GET.get("agent")}
             form = self.form(user, request.POST or None, instance=row, initial=initial)
             if request.method == "POST" and form.is_valid() and form.is_saved(self.resource):
                 return self.saved(request, row, is_new=not key)
-            about = {"form": form, "row": row if key else None, "pages": self, **self.about_form(row)}
-            return page(request, f"web/{self.resource.noun}_edit.html", **about)
+            context = {"form": form, "row": row if key else None, "pages": self, **self.form_context(row)}
+            return page(request, f"web/{self.resource.noun}_edit.html", **context)
 
     def saved(self, request: HttpRequest, row: Row, *, is_new: bool) -> HttpResponse:
         return redirect(self.names["one"], row.pk)
@@ -180,10 +192,11 @@ class Pages[Row: models.Model]:
     def urls(self) -> Sequence[URLPattern]:
         name, noun = self.resource.name, self.resource.noun
         edit = require_http_methods(["GET", "HEAD", "POST"])(never_cache(login_required(self.edit)))
+        act = require_POST(never_cache(login_required(sensitive_post_parameters()(self.act))))
         return [
             path(name, reader_view(self.list), name=name),
             path(f"{name}/new", edit, name=f"new-{noun}"),
             path(f"{name}/<uuid:{noun}>", reader_view(self.one), name=noun),
             path(f"{name}/<uuid:{noun}>/edit", edit, name=f"{noun}-edit"),
-            path(f"{name}/<uuid:{noun}>/act", require_POST(login_required(self.act)), name=f"{noun}-act"),
+            path(f"{name}/<uuid:{noun}>/act", act, name=f"{noun}-act"),
         ]

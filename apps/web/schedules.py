@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zoneinfo
+from contextlib import suppress
 from functools import cache
 from typing import Any, cast
 
@@ -62,8 +63,9 @@ class ScheduleForm(TargetForm):
     def __init__(self, *data: Any, **options: Any) -> None:
         super().__init__(*data, **options)
         if self.instance.at:
-            zone = schedules.zone_of(self.instance.time_zone)
-            self.initial["at"] = self.instance.at.astimezone(zone).replace(tzinfo=None)
+            with suppress(InvalidFields):  # the form asks for another zone
+                zone = schedules.zone_of(self.instance.time_zone)
+                self.initial["at"] = self.instance.at.astimezone(zone).replace(tzinfo=None)
 
     @staticmethod
     @cache
@@ -88,7 +90,7 @@ class ScheduleForm(TargetForm):
             raise forms.ValidationError(refused.violations[0][1]) from None
 
 
-def _about(request: HttpRequest, schedule: Schedule) -> dict[str, Any]:
+def _context(request: HttpRequest, schedule: Schedule) -> dict[str, Any]:
     runs = ScheduledRun.objects.visible_to(principal_of(request)).filter(schedule=schedule)
     newest = runs.select_related("task__agent").order_by("-due_at")[:RUNS_SHOWN]
     return {"next_runs": schedules.next_times(schedule), "runs": newest}
@@ -124,7 +126,7 @@ def preview_schedule(request: HttpRequest) -> HttpResponse:
 
 
 urlpatterns = [
-    *Pages(schedules.SCHEDULES, ScheduleForm, _new, _about).urls(),
+    *Pages(schedules.SCHEDULES, ScheduleForm, _new, _context).urls(),
     path("schedules/inputs", schedule_inputs, name="schedule-inputs"),
     path("schedules/preview", preview_schedule, name="schedule-preview"),
 ]

@@ -24,25 +24,26 @@ class AnswerField(forms.Field):
 
     widget = forms.SelectMultiple  # reads all values of its name; `web/_field.html` draws it
 
-    def __init__(self, about: Field) -> None:
+    def __init__(self, asked: Field) -> None:
         super().__init__(required=False)
-        self.about = about
+        self.asked = asked
 
     def clean(self, value: Any) -> Any:
         try:
-            return self.about.value_of(value or ())
+            return self.asked.value_of(value or ())
         except InvalidParams as refused:
             raise forms.ValidationError(str(refused)) from None
 
 
 class AgentForm(ResourceForm):
-    """Has the field `agent`: the listed ones that the person may use, and the one that is chosen already."""
+    """Has the field `agent`: the listed ones that the person may use, and one that is chosen or linked already."""
 
     def __init__(self, user: User, *data: Any, **options: Any) -> None:
         super().__init__(user, *data, **options)
         agents: Any = self.fields["agent"]
-        offered = Q(listed=True) | Q(pk=self.instance.agent_id)
-        agents.queryset = Agent.objects.visible_to(user.principal).filter(offered).order_by("name")
+        linked = str(self.initial.get("agent") or "").replace("\x00", "")
+        offered = Q(listed=True) | Q(pk=self.instance.agent_id) | Q(slug=linked)
+        agents.queryset = agents.queryset.filter(offered).order_by("name")
         agents.to_field_name = "slug"
         if self.instance.agent:
             self.initial["agent"] = self.instance.agent.slug
@@ -65,20 +66,20 @@ class TargetForm(AgentForm):
         is_plan = self.target is not None and self.target.kind == Agent.Kind.PLAN
         definition = registry.definition_of(self.target) if is_plan and self.target else None
         self.plan_inputs = InputForm.of(definition) if definition else None
-        self.answers: list[AnswerField] = []
-        if not self.is_bound or "answers" in self.data:
-            fields = self.plan_inputs.fields if self.plan_inputs else []
-            self.answers = [AnswerField(one) for one in fields if one.kind != "file"]
-            self.fields |= {PREFIX + one.about.name: one for one in self.answers}
+        fields = self.plan_inputs.fields if self.plan_inputs else []
+        self.answers = [AnswerField(one) for one in fields if one.kind != "file"]
+        self._is_answered = self.is_bound and "answers" in self.data
+        if self._is_answered or not self.is_bound:
+            self.fields |= {PREFIX + one.asked.name: one for one in self.answers}
 
     @property
     def shown_inputs(self) -> list[tuple[Field, str]]:
         """The plan's inputs that can be given ahead, filled in, each with its problem."""
         problems: Any = self.errors
-        return [(self._filled(one.about), " ".join(problems.get(PREFIX + one.about.name, ()))) for one in self.answers]
+        return [(self._filled(one.asked), " ".join(problems.get(PREFIX + one.asked.name, ()))) for one in self.answers]
 
     def _filled(self, field: Field) -> Field:
-        if self.is_bound:
+        if self._is_answered:
             given = self[PREFIX + field.name].value() or []
             value = given if field.kind == "choices" else "".join(given[-1:])
         elif field.name in (kept := self.initial.get("inputs") or {}):
@@ -94,8 +95,8 @@ class TargetForm(AgentForm):
 
     def clean(self) -> dict[str, Any]:
         given = self.cleaned_data
-        if self.answers:
-            answers = {one.about.name: given.get(PREFIX + one.about.name) for one in self.answers}
+        if self.answers and self._is_answered:
+            answers = {one.asked.name: given.get(PREFIX + one.asked.name) for one in self.answers}
             given["inputs"] = {name: value for name, value in answers.items() if value is not None}
         return given
 

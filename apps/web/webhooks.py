@@ -104,7 +104,7 @@ class WebhookPages(Pages[IncomingWebhook]):
         return redirect(self.names["one"], webhook.pk)
 
 
-def _about(request: HttpRequest, webhook: IncomingWebhook) -> dict[str, Any]:
+def _context(request: HttpRequest, webhook: IncomingWebhook) -> dict[str, Any]:
     events = IncomingEvent.objects.visible_to(principal_of(request)).filter(webhook=webhook)
     newest = events.select_related("task__agent").order_by("-received_at", "-id")[:EVENTS_SHOWN]
     return {
@@ -114,7 +114,7 @@ def _about(request: HttpRequest, webhook: IncomingWebhook) -> dict[str, Any]:
     }
 
 
-def _about_form(webhook: IncomingWebhook) -> dict[str, Any]:
+def _form_context(webhook: IncomingWebhook) -> dict[str, Any]:
     """A sample to try: the newest event, or an example."""
     newest = webhook.events.order_by("-received_at").first()
     return {
@@ -174,7 +174,7 @@ def send_event_again(request: HttpRequest, webhook: uuid.UUID, event: uuid.UUID)
     return redirect(pages.names["one"], webhook)
 
 
-pages = WebhookPages(incoming.WEBHOOKS, WebhookForm, lambda request: IncomingWebhook(), _about, _about_form)
+pages = WebhookPages(incoming.WEBHOOKS, WebhookForm, context=_context, form_context=_form_context)
 urlpatterns = [
     path("webhooks/trial", try_webhook, name="webhook-trial"),
     *pages.urls(),

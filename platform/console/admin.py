@@ -220,7 +220,8 @@ class ReadOnlyAdmin(ConsoleAdmin):
         super().__init__(model, admin_site)
         first, *others = self.list_display
         self.list_display: Any = (self._cell(first, is_link=True), *map(self._cell, others))
-        if self.fields:
+        is_form = type(self).has_change_permission is not ReadOnlyAdmin.has_change_permission
+        if self.fields and not is_form:
             self.fields: Any = tuple(map(self._cell, self.fields))
 
     def _cell(self, name: Any, *, is_link: bool = False) -> Any:
@@ -293,8 +294,8 @@ def _narrowing_link(model: type[Model], key: str) -> SafeString:
 
 
 def redirect_dialog(model: type[Model], key: object) -> HttpResponse:
-    """For a dialog: htmx loads the row's page."""
-    return HttpResponse(headers={"HX-Redirect": cells.page_url(model, key)})
+    """For a dialog: htmx loads the row's page; without a key, the list."""
+    return HttpResponse(headers={"HX-Redirect": cells.list_url(model) if key is None else cells.page_url(model, key)})
 
 
 Column = Callable[[Any], Any]
@@ -332,7 +333,7 @@ def id_cell(path: str, title: str = "id", *, ordering: str = "", is_link: bool =
 
 def page_link(field: str, title: str = "", *, ordering: str | None = None) -> Column:
     """A field's value, as a link to the row's page."""
-    show = lambda row: cells.link(getattr(row, field), cells.page_url(type(row), row.pk))  # noqa: E731
+    show = lambda row: cells.link(getattr(row, field) or "–", cells.page_url(type(row), row.pk))  # noqa: E731
     return column(title or field, show, field if ordering is None else ordering)
 
 
@@ -365,15 +366,15 @@ def count_cell(
 
 def cell_of(field: Any, tones: Mapping[Any, Tone], *, is_link: bool = False) -> Any:
     """The cell of a model's field, by its type; the field's name where Django's own cell is right."""
-    title = str(field.verbose_name)
+    title = str(field.verbose_name).removesuffix(" at")
     if is_link:
         return page_link(field.name, title)
     if field.name == "state" and tones:
         return state_cell(field.name, tones)
     if isinstance(field, DateTimeField):
-        return time_cell(field.name, title.removesuffix(" at"))
+        return time_cell(field.name, title)
     if isinstance(field, ForeignKey):
-        return related_cell(field.name, title)
+        return related_cell(field.name, title, ordering=field.name, field=field.name)
     return json_cell(field.name) if isinstance(field, JSONField) else field.name
 
 

@@ -64,7 +64,9 @@ def told(ada, echo, published):
 
     def record(*urls):
         keeps = [create_with_task(Webhook.model_construct(id=url, url=url), "1.0") for url in urls]
-        sent = accept.accept(ada.principal, echo, message(), lambda *place: [keep(*place) for keep in keeps])
+        sent = accept.accept(
+            ada.principal, echo, message(), extra_writes=lambda *place: [keep(*place) for keep in keeps]
+        )
         held = begin(sent.run)
         say(held, chunk("lines", "1\n", last=False), chunk("lines", "2\n", append=True))
         end(held, Completed("done"))

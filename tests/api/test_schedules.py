@@ -39,6 +39,13 @@ async def test_a_schedule_is_made_changed_paused_run_and_deleted(ada_calls: Call
     assert (await ada_calls.get(f"/tasks/{run['taskId']}")).status == 200
 
 
+async def test_only_its_own_address_deletes_it(ada_calls: Caller, echo: Agent) -> None:
+    made = (await ada_calls.post("/schedules", NEW)).body
+    for below in ("", f"/{made['id']}/pause", f"/{made['id']}/run", f"/{made['id']}/runs"):
+        assert (await ada_calls.delete(f"/schedules{below}")).status == 405
+    assert (await ada_calls.get(f"/schedules/{made['id']}")).status == 200
+
+
 async def test_a_preview_saves_nothing(reads: Caller) -> None:
     shown = await reads.post("/schedules/preview", {"kind": "interval", "everySeconds": 3600})
     assert len(shown.body["nextRuns"]) == 5

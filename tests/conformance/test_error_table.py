@@ -93,12 +93,12 @@ TOLD: dict[str, Told] = {
     ),
     **of("MultiPartParserError ParseError TooManyFieldsSent", invalid(-32700, UNREADABLE, mcp=(400, -32700))),
     **of(
-        "InvalidFields InvalidParams PairingRefused RequestAborted SessionBusy",
+        "InvalidFields InvalidParams KeyUsed PairingRefused RequestAborted SessionBusy",
         invalid(-32602, (422, "invalid")),
     ),
     **of(
         "ArtifactNotFound ContextNotFound DoesNotExist ExportNotFound Http404 MessageNotFound NoMember "
-        "NoWorkspace NotFound QueuedNotFound ShareNotFound UploadNotFound",
+        "NoWorkspace NotFound ObjectNotUpdated QueuedNotFound ShareNotFound UploadNotFound",
         invalid(-32602, MISSING),
     ),
     **of(

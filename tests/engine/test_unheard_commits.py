@@ -10,9 +10,8 @@ from apps.agents.models import Agent
 from apps.agents.registration import register_hosted
 from apps.engine import accept, claim, send
 from apps.engine.recorder import EventBatch, event_of
-from apps.engine.send import AgentAnswer, _claim_message, _record_answer_or_release
+from apps.engine.send import AgentAnswer, Claim, _claim_message, _record_answer_or_release
 from apps.record import projection
-from apps.record.content.strict_json import digest_of
 from apps.record.events import EventType
 from apps.record.execution import Run
 from apps.record.models import Message, Task
@@ -129,9 +128,9 @@ def test_lines_whose_commit_was_not_heard_of_are_not_recorded_twice(ada, echo, s
 
 def test_an_answer_whose_commit_was_not_heard_of_is_not_recorded_twice(ada, echo, said):
     message = said()
-    assert _claim_message(ada.principal, echo, message, digest_of(message)) is None
+    assert _claim_message(ada.principal, echo, message) is Claim.OURS
     first, second = [_record_answer_or_release(ada.principal, echo, message, AgentAnswer(HI)) for _ in range(2)]
-    assert (first.context, first.index, first.message) == (second.context, second.index, second.message)
+    assert (first.context, first.index, first.answer) == (second.context, second.index, second.answer)
     assert Message.objects.count() == 2
 
 

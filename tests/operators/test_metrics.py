@@ -157,7 +157,7 @@ async def test_webhook_calls_are_counted_by_result(ada, echo, said, settings):
 
     def call(status):
         keep = create_with_task(Webhook.model_construct(id="hook", url="http://127.0.0.1:9/"), "1.0")
-        sent = accept.accept(ada.principal, echo, said(), keep)
+        sent = accept.accept(ada.principal, echo, said(), extra_writes=keep)
         end(begin(sent.run), Completed("done"))
         config = PushConfig.objects.get(task=sent.task)
         record_result(claim(config.pk), CallResult(status))
@@ -232,7 +232,7 @@ async def test_queues_and_what_waits_are_told_with_their_age(ada, echo, said, qu
         lost = begin(accept.accept(ada.principal, echo, said()).run)
         let_the_lease_run_out(lost.lease)
         keep = create_with_task(Webhook.model_construct(id="hook", url="http://127.0.0.1:9/"), "1.0")
-        told = accept.accept(ada.principal, echo, said(), keep)
+        told = accept.accept(ada.principal, echo, said(), extra_writes=keep)
         end(begin(told.run), Failed("no"))
         Delivery.objects.filter(pk=Delivery.objects.order_by("pk")[0].pk).update(state=Delivery.State.DEAD)
 

@@ -37,6 +37,7 @@ REASONS = {
     ("platform/agentkit/llm/endpoints.py", "pydantic_ai.models.openai"): BY_THE_HOST,
     ("platform/agentkit/llm/endpoints.py", "pydantic_ai.providers"): BY_THE_HOST,
     ("platform/agentkit/llm/mcp_servers.py", "fastmcp"): BY_THE_HOST,
+    ("platform/agentkit/llm/mcp_servers.py", "mcp"): BY_THE_HOST,
     ("platform/agentkit/llm/mcp_servers.py", "pydantic_ai.mcp"): BY_THE_HOST,
 }
 

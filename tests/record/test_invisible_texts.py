@@ -4,6 +4,7 @@ import pytest
 
 from apps.engine import accept
 from apps.features.sessions import commands
+from apps.record.content import composing
 from apps.record.content.parts import is_blank
 from apps.record.errors import InvalidParams
 from apps.record.models import Context
@@ -17,7 +18,7 @@ SOMETHING = ["a\u200b", "👩\u200d💻", "می\u200cخواهم", ".", "\u2801"]
 @pytest.mark.parametrize("text", NOTHING)
 def test_a_message_of_invisible_characters_is_refused(ada, echo, said, text):
     with pytest.raises(InvalidParams):
-        accept.accept(ada.principal, echo, said(text))
+        composing.parts_of(text)
     assert not Context.objects.exists()
 
 

@@ -190,7 +190,7 @@ async def test_policy_ask_needs_a_press_for_this_call(app: Event, ada_at_work: A
 async def test_stricter_policies_refuse_a_page(app: Event, ada_at_work: AsyncClient, policy: str) -> None:
     assert policy in ToolPolicy.Policy.values
     await database.run(lambda: allow(app, set_alarm=policy))
-    assert (await call(ada_at_work, app)).status_code == 422
+    assert (await call(ada_at_work, app)).status_code == 409
     assert await database.run(called, app.context_id) == []
 
 
@@ -202,7 +202,7 @@ async def test_allowed_in_the_session_runs_for_its_page(app: Event, ada: User, a
 
 async def test_server_that_the_agent_lost_is_not_called(app: Event, ada_at_work: AsyncClient) -> None:
     await database.run(clerk)  # a version without tool servers
-    assert (await call(ada_at_work, app)).status_code == 422
+    assert (await call(ada_at_work, app)).status_code == 409
 
 
 async def test_calls_of_pages_count_as_acts(app: Event, ada_at_work: AsyncClient, settings: Any) -> None:

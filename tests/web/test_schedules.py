@@ -144,3 +144,30 @@ def test_fields_of_other_kinds_do_not_count(ada_browser, echo):
     hidden = {"kind": "interval", "every_seconds": "90", "cron": "never", "at": ""}
     ada_browser.post("/schedules/new", FIELDS | hidden)
     assert (Schedule.objects.get().every_seconds, Schedule.objects.get().cron) == (5400, "")
+
+
+def test_inputs_that_are_taken_away_are_gone(ada_browser, echo):
+    made = ada_browser.post("/schedules/new", {**FIELDS, "inputs": '{"topic": "energy"}'})["Location"]
+    ada_browser.post(f"{made}/edit", {**FIELDS, "inputs": ""})
+    assert Schedule.objects.get().inputs == {}
+
+
+def test_a_link_offers_an_agent_that_is_not_listed(ada_browser, echo):
+    echo.listed = False
+    echo.save()
+    ada_browser.post("/schedules/new?agent=echo", FIELDS)
+    assert Schedule.objects.get().agent == echo
+
+
+def test_an_interval_of_seconds_stays_as_it_is(ada_browser, ada, echo, settings):
+    about = {"name": "Often", "agent": echo, "text": "Hello", "kind": "interval", "every_seconds": 90}
+    address = f"/schedules/{schedules.save(ada.principal, Schedule(**about)).pk}/edit"
+    minutes = ada_browser.get(address).context["form"]["every_seconds"].value()
+    ada_browser.post(address, {**FIELDS, "kind": "interval", "every_seconds": minutes})
+    assert Schedule.objects.get().every_seconds == 90
+
+
+def test_a_zone_that_is_no_more_is_no_server_error(ada_browser, made):
+    Schedule.objects.update(time_zone="Nowhere/Gone")
+    for address in ("", "/edit"):
+        assert ada_browser.get(f"/schedules/{made.pk}{address}").status_code == 200

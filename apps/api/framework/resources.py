@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Any, ClassVar
 
 from asgiref.sync import markcoroutinefunction
+from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 from django.db.models import QuerySet
 from django.urls import URLPattern, path
@@ -41,6 +42,9 @@ class ModelShape(Body, serializers.ModelSerializer[Any]):
         models.DateTimeField: Moment,
     }
     serializer_choice_field = Choice
+
+    def build_relational_field(self, field_name: str, relation_info: Any) -> Any:
+        raise ImproperlyConfigured(f"Declare {field_name}: a relation takes only what the caller may see.")
 
     def get_fields(self) -> dict[str, Any]:
         fields = super().get_fields()
@@ -99,43 +103,38 @@ class ResourceViewSet(ViewSetMixin, Endpoint):
     def __init_subclass__(cls, **options: Any) -> None:
         """Each operation is a method of the class, with what the reference says of it."""
         super().__init_subclass__(**options)
-        it = cls.resource
-        one = cls.title or f"a {it.noun}"
-        named = it.noun.title()
+        title = cls.title or f"a {cls.resource.noun}"
         for name, base in (("new", RequestShape), ("changed", PartialShape)):
             if name not in cls.__dict__:
-                made = type(f"{name.title()}{named}", (base, cls.shape), {"__doc__": base.__doc__})
-                setattr(cls, name, extend_schema_serializer(component_name=made.__name__)(made))
+                component = f"{name}_{cls.resource.noun}".title().replace("_", "")
+                shape = type(component, (base, cls.shape), {"__doc__": base.__doc__})
+                setattr(cls, name, extend_schema_serializer(component_name=component)(shape))
         cls.created = cls.__dict__.get("created", cls.shape)
-        row, listed = {200: cls.shape}, f"List your {one.partition(' ')[2]}s, newest first"
+        row, listed = {200: cls.shape}, f"List your {title.partition(' ')[2]}s, newest first"
         cls._declare("list", listed, query=Listing, answers={200: page_of(cls.shape)})
-        cls._declare("create", f"Create {one}", body=cls.new, answers={201: cls.created}, examples=cls.examples)
-        cls._declare("retrieve", f"Retrieve {one}", answers=row)
-        cls._declare("update", f"Change {one}", body=cls.changed, answers=row)
-        for act in it.acts:
+        cls._declare("create", f"Create {title}", body=cls.new, answers={201: cls.created}, examples=cls.examples)
+        cls._declare("retrieve", f"Retrieve {title}", answers=row)
+        cls._declare("update", f"Change {title}", body=cls.changed, answers=row)
+        for act in cls.resource.acts:
             answers = {204: None} if act.name == DELETE else {200: cls.answers.get(act.name, cls.shape)}
-            cls._declare(act.name, act.summary, act=act, answers=answers)
-
+            cls._declare(act.name, act.summary, "act", act, note=act.effect, answers=answers)
         for name, (_, shape, summary) in cls.lists.items():
-            cls._declare(name, summary, below=name, query=Listing, answers={200: page_of(shape)})
+            cls._declare(name, summary, "below", name, query=Listing, answers={200: page_of(shape)})
 
     @classmethod
-    def _declare(cls, name: str, summary: str, *, act: Act[Any] | None = None, below: str = "", **about: Any) -> None:
-        handler = getattr(ResourceViewSet, "act" if act else "below" if below else name)
-        which = [one for one in (act, below) if one]
+    def _declare(cls, name: str, summary: str, method: str = "", *fixed: Any, note: str = "", **declared: Any) -> None:
+        """A method NAME, or METHOD_NAME: handlers of HTTP methods, such as `delete`, would be found at each address."""
+        handler = getattr(ResourceViewSet, method or name)
 
         @wraps(handler)
         def operation(self: ResourceViewSet, request: Request, **key: Any) -> Response:
-            answer: Response = handler(self, request, *which, **key)
+            answer: Response = handler(self, request, *fixed, **key)
             return answer
 
-        operation.__doc__ = act.effect if act else cls.notes.get(name, "")
-        refuses = cls.refuses.get(name, ())
-        setattr(
-            cls,
-            name,
-            documented(f"{cls.operations or cls.resource.name}_{name}", summary, refuses=refuses, **about)(operation),
-        )
+        operation.__doc__ = cls.notes.get(name, note)
+        declared |= {"operation_id": f"{cls.operations or cls.resource.name}_{name}", "summary": summary}
+        method_name = f"{method}_{name}" if method else name
+        setattr(cls, method_name, documented(**declared, refuses=cls.refuses.get(name, ()))(operation))
 
     def list(self, request: Request) -> Response:
         return self.listed(self.resource.visible_to(self.principal), self.shape, self.resource.name)
@@ -155,7 +154,9 @@ class ResourceViewSet(ViewSetMixin, Endpoint):
             result = act.perform(self.principal, row)
         if act.name == DELETE:
             return Response(status=204)
-        return Response(self.answers[act.name](result).data if result is not row else self.shape(self.find(**key)).data)
+        if result is row:
+            return Response(self.shape(self.find(**key)).data)
+        return Response(self.answers.get(act.name, self.shape)(result).data)
 
     def below(self, request: Request, name: str, **key: Any) -> Response:
         row, (resource, shape, _) = self.find(**key), self.lists[name]
@@ -179,15 +180,15 @@ class ResourceViewSet(ViewSetMixin, Endpoint):
     @classmethod
     def urls(cls) -> Sequence[URLPattern]:
         """The addresses of its operations."""
-        it = cls.resource
-        one = f"{it.name}/<uuid:{it.noun}>"
-        acts = [act.name for act in it.acts if act.name != DELETE]
-        delete = {"delete": DELETE} if it.act(DELETE) else {}
+        name, noun = cls.resource.name, cls.resource.noun
+        row = f"{name}/<uuid:{noun}>"
+        acts = [act.name for act in cls.resource.acts]
+        delete = {"delete": f"act_{DELETE}"} if DELETE in acts else {}
         return [
-            path(it.name, cls.at(get="list", post="create"), name=it.name),
-            path(one, cls.at(get="retrieve", patch="update", **delete), name=it.noun),
-            *(path(f"{one}/{name}", cls.at(post=name), name=f"{it.noun}-{name}") for name in acts),
-            *(path(f"{one}/{name}", cls.at(get=name), name=f"{it.noun}-{name}") for name in cls.lists),
+            path(name, cls.at(get="list", post="create"), name=name),
+            path(row, cls.at(get="retrieve", patch="update", **delete), name=noun),
+            *(path(f"{row}/{act}", cls.at(post=f"act_{act}"), name=f"{noun}-{act}") for act in acts if act != DELETE),
+            *(path(f"{row}/{below}", cls.at(get=f"below_{below}"), name=f"{noun}-{below}") for below in cls.lists),
         ]
 
     @classmethod

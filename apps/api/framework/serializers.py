@@ -85,9 +85,9 @@ class Strict(serializers.Serializer[Any]):
     # refuses unknown fields
 
     def to_internal_value(self, data: Any) -> Any:
-        known = {name for name, field in self.fields.items() if not field.read_only}
-        if isinstance(data, Mapping) and (unknown := [name for name in data if name not in known]):
-            raise ValidationError({name: [unknown_field(str(name), known)] for name in unknown[:20]})
+        writable = {name for name, field in self.fields.items() if not field.read_only}
+        if isinstance(data, Mapping) and (unknown := [name for name in data if name not in writable]):
+            raise ValidationError({name: [unknown_field(str(name), writable)] for name in unknown[:20]})
         return super().to_internal_value(data)
 
 

@@ -2,6 +2,7 @@
 // be hostile: what it asks for outside its frame, the person decides or the server checks.
 import { showDialog } from "../dialog.js";
 import { h, icon, safe } from "../dom.js";
+import { timeZone } from "../format.js";
 import { postOnce } from "../requests.js";
 
 const VERSION = "2026-01-26";
@@ -189,7 +190,7 @@ class App {
       availableDisplayModes: document.fullscreenEnabled ? ["inline", "fullscreen"] : ["inline"],
       containerDimensions: this.dimensions,
       locale: navigator.language,
-      timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+      timeZone,
       userAgent: "Parley",
       platform: "web",
       deviceCapabilities: { touch, hover: matchMedia("(hover: hover)").matches },

@@ -35,13 +35,17 @@ class Command(QuickCommand):
             raise CommandError(f"Give {sentence}.", returncode=WRONG_ARGUMENTS)
         if not (operator.is_operator and operator.has_perm(action.permission)):
             raise CommandError(f"{email} may not do this.", returncode=1)
+        name = str(action.model._meta.verbose_name)
         try:
-            found = set(map(str, action.rows().filter(pk__in=ids).values_list("pk", flat=True)))
-        except (ValidationError, ValueError):
-            raise CommandError("These are not ids of such rows.", returncode=WRONG_ARGUMENTS) from None
-        if unknown := [one for one in ids if one not in found]:
-            raise CommandError(f"There is no {action.model._meta.verbose_name} {unknown[0]}.", returncode=1)
-        done = bulk.begin(action, operator, ids)
+            keys = list(dict.fromkeys(action.model._meta.pk.to_python(one) for one in ids))
+            found = set(action.rows().filter(pk__in=keys).values_list("pk", flat=True))
+        except (ValidationError, OverflowError):
+            raise CommandError(f"These are not ids of a {name}.", returncode=WRONG_ARGUMENTS) from None
+        if unknown := [one for one in keys if one not in found]:
+            raise CommandError(f"There is no {name} {unknown[0]}.", returncode=1)
+        if len(keys) > bulk.AT_ONCE:
+            raise CommandError(f"Give at most {bulk.AT_ONCE} ids at once.", returncode=WRONG_ARGUMENTS)
+        done = bulk.begin(action, operator, keys)
         for row in done.rows.order_by("number"):
             self.stdout.write(f"{row.key}: {row.get_outcome_display().lower()}. {row.note}")
         if done.rows.exclude(outcome=BulkRow.Outcome.DONE).exists():
