@@ -18,7 +18,7 @@ from apps.a2a.errors import JSON
 from apps.a2a.protojson import Base64, Integer, Line, Lines, ProtoMessage, RequiredLine, Struct, Text, Url, Value
 from apps.agents.models import Agent
 from apps.features.sessions import commands
-from apps.record.content.composing import PART_KINDS, check_taken, check_visible, last_component
+from apps.record.content.composing import PART_KINDS, check_taken, last_component
 from apps.record.errors import ContentTypeNotSupported, InvalidFields, PushNotificationNotSupported
 from apps.record.events import Feedback
 from apps.record.models import TaskState
@@ -75,11 +75,10 @@ class Message(ProtoMessage):
     reference_task_ids: Lines | None = None
 
     def stored(self) -> JSON:
-        """The stored form, without empty fields. Raises InvalidParams for text that shows nothing."""
+        """The stored form, without empty fields."""
         parts = [
             {name: value for name, value in part.given().items() if value or name in PART_KINDS} for part in self.parts
         ]
-        check_visible(parts)
         return {name: value for name, value in (self.given() | {"parts": parts}).items() if value}
 
 

@@ -38,7 +38,7 @@ class VisibleQuerySet[M: models.Model](models.QuerySet[M]):
             return None
         try:
             return self.visible_to(principal).filter(**{by or self.key: key}).first()
-        except ValidationError:  # not the text of an id
+        except (ValidationError, ValueError):  # not the text of an id
             return None
 
 

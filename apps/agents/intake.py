@@ -12,10 +12,15 @@ from apps.agents.options import model_choices
 JSON = dict[str, Any]
 
 
-def intake_of(agent: Agent, options: JSON | None = None) -> Intake:
-    """What the agent, or one of its skills, takes; with the model that these options choose."""
+def stated_intake(agent: Agent) -> Intake:
+    """What the agent, or one of its skills, says that it takes. Without a query."""
     of_skills = (mode for skill in agent.skills for mode in skill.get("inputModes", []))
-    modes = list(dict.fromkeys([*agent.input_modes, *of_skills]))
+    return Intake(list(dict.fromkeys([*agent.input_modes, *of_skills])))
+
+
+def intake_of(agent: Agent, options: JSON | None = None) -> Intake:
+    """`stated_intake`, with the model that these options choose."""
+    modes = stated_intake(agent).modes
     if agent.offers_models and not _sees(agent, options or {}):
         modes = [one for one in modes if one not in (*IMAGES, "image/*")]
     return Intake(modes)

@@ -25,6 +25,7 @@ from apps.limits import current as limits
 from apps.limits.current import LimitExceeded
 from apps.record import ledger, lookup, notifications, runs
 from apps.record.content import blobs
+from apps.record.content.composing import check_visible
 from apps.record.content.rendering import title_of
 from apps.record.content.strict_json import digest_of
 from apps.record.errors import (
@@ -113,13 +114,13 @@ def accept(principal: Principal, agent: Agent, message: JSON, **options: Unpack[
         try:
             target = lookup.find_target(principal, agent, message, finds_question=options.get("finds_question", False))
             if target.asked is not None:
-                if (earlier := _earlier_receipt(sender, agent, message)) is not None:
+                if (earlier := _earlier_receipt(principal, sender, agent, message)) is not None:
                     return earlier  # not an answer to what is asked now
                 options["question_index"] = options.get("question_index") or target.asked
             return _record_message(principal, agent, target, message, stored, options)
         except (IntegrityError, UnsupportedOperation, BudgetSpent, NotAccepting, Context.DoesNotExist) as refusal:
             # A repeated message, or a context that was just opened or cleared.
-            if (earlier := _earlier_receipt(sender, agent, message)) is not None:
+            if (earlier := _earlier_receipt(principal, sender, agent, message)) is not None:
                 return earlier
             if isinstance(refusal, Refusal):
                 raise
@@ -127,7 +128,11 @@ def accept(principal: Principal, agent: Agent, message: JSON, **options: Unpack[
 
 
 def storable(agent: Agent, message: JSON) -> JSON:
-    """A user's message as it is recorded, with large content in files. Raises InvalidParams for too much data."""
+    """A user's message as it is recorded, with large content in files.
+
+    Raises InvalidParams for too much data, and for text that shows nothing.
+    """
+    check_visible(message["parts"])
     parts = blobs.store_large(message["parts"], settings.MAX_DATA_BYTES)
     return {**payments.storable(agent, message), "parts": parts}
 
@@ -139,10 +144,12 @@ def _priority(principal: Principal, agent: Agent, message: JSON) -> Run.Priority
     return Run.Priority(limits.snapshot().priority(principal.workspace_id, principal.key, agent.pk))
 
 
-def _earlier_receipt(sender: str, agent: Agent, message: JSON) -> Receipt | None:
+def _earlier_receipt(principal: Principal, sender: str, agent: Agent, message: JSON) -> Receipt | None:
     accepted = find_accepted(sender, agent, message)
     if accepted is None:
         return None
+    if principal.workspace_id and accepted.task and accepted.task.context.workspace_id != principal.workspace_id:
+        raise KeyUsed("This {} was used in another workspace. Use a new {}.")
     if accepted.task is None:
         raise KeyUsed("This {} was answered with a message. Use a new {}." if accepted.answer else CLEARED)
     said = Message.objects.filter(task=accepted.task, message_id=message["messageId"], role=Message.Role.USER)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import dataclasses
 import json
 import re
@@ -31,6 +30,7 @@ from agentkit import (
 )
 from agentkit.errors import Escaped
 from apps.record.content import blobs
+from apps.record.content.composing import standard_base64
 from apps.record.content.strict_json import UNSTORABLE, check_scalar
 from apps.record.errors import StorageFull
 from apps.record.events import JSON
@@ -81,19 +81,9 @@ def clean_parts(parts: Iterable[Mapping[str, Any]], find_stored: FindStored = no
         elif kind != "data" and not isinstance(content, str):
             raise ValueError(f"The {kind} of a part must be a string.")
         elif kind == "raw":
-            content = _standard_base64(content)
+            content = standard_base64(content)
         cleaned.append({kind: content, **labels})
     return cleaned
-
-
-def _standard_base64(text: str) -> str:
-    bare = text.replace("-", "+").replace("_", "/").rstrip("=")
-    padded = bare + "=" * (-len(bare) % 4)
-    try:
-        base64.b64decode(padded, validate=True)
-    except (binascii.Error, ValueError):
-        raise ValueError("The raw content of a part must be base64.") from None
-    return padded
 
 
 def clean_emission[E: Emission](emission: E, find_stored: FindStored = no_stored_file) -> E:

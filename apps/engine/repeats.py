@@ -7,6 +7,7 @@ message with the same id is refused.
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 
 from apps.accounts.principals import Principal
@@ -15,7 +16,7 @@ from apps.engine import payments
 from apps.record import lookup, wire
 from apps.record.content import blobs
 from apps.record.content.strict_json import digest_of
-from apps.record.errors import KeyUsed
+from apps.record.errors import KeyUsed, TaskNotFound
 from apps.record.events import JSON
 from apps.record.execution import Accepted
 from apps.record.models import Context, Message
@@ -86,8 +87,10 @@ def _recorded(principal: Principal, place: Context | Agent, message_id: str) -> 
     if (answer := accepted.answer) is not None:
         seen = Context.objects.visible_to(principal).filter(pk=answer.context_id)
         return said.filter(context__in=seen, index=answer.index - 1).first()
-    task = lookup.find_task(principal, accepted.task_id, "context") if accepted.task_id else None
-    return said.filter(task=task, message_id=message_id).first() if task else None
+    with suppress(TaskNotFound):
+        if accepted.task_id:
+            return said.filter(task=lookup.find_task(principal, accepted.task_id), message_id=message_id).first()
+    return None
 
 
 def _digest(message: JSON) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.core.exceptions import (
+    ObjectDoesNotExist,
     ObjectNotUpdated,
     PermissionDenied,
     RequestAborted,
@@ -197,3 +198,5 @@ def log_error(log: logging.Logger, error: Exception, status: int) -> None:
         log.warning("a request was put off: %s", error)
     elif status == 500 and not isinstance(error, Refusal):
         log.error("a request failed", exc_info=error)
+    elif isinstance(error, ObjectDoesNotExist):  # maybe a row that went just now, maybe a mistake of ours
+        log.warning("a request needs a row that is not there", exc_info=error)

@@ -107,7 +107,7 @@ def find_seen_task(principal: Principal, agent: Agent, task_id: str) -> Task:
 def read_agent_task[T: OfTask](
     principal: Principal, agent: Agent, task_id: str, find: Callable[[uuid.UUID], T | None]
 ) -> T:
-    """The same, as `find` reads it."""
+    """The task of an agent, as `find` reads it, if the caller may see it. Raises TaskNotFound."""
     try:
         key = uuid.UUID(task_id)
     except ValueError:
@@ -133,7 +133,7 @@ def find_context(principal: Principal, agent: Agent, context_id: str) -> Context
 
 
 def context_of(principal: Principal, context_id: str) -> Context | None:
-    """The same with any agent."""
+    """The caller's context of this A2A contextId with any agent, or a shared one by its key."""
     key = _uuid(context_id)
     if not principal.is_known:
         return Context.objects.filter(context_id=context_id).find_or_none(principal, key)
@@ -220,7 +220,7 @@ def restore_tasks(principal: Principal, keys: Iterable[uuid.UUID]) -> bool:
 
 
 def restore_run(principal: Principal, key: uuid.UUID) -> bool:
-    """The same for a run."""
+    """Restore the session that the caller may see and that has this run; says whether there was one."""
     return _restore_by_keys(Run._meta.label_lower, [key], principal)
 
 

@@ -78,7 +78,9 @@ class Reader:
         return printed.getvalue()
 
     def _run(self, block: Block, command: str, answers: str = "") -> str:
-        """The output of a successful command, both streams."""
+        """The output of a successful command, both streams. `answers` are what the reader types into its terminal."""
+        if answers and " ask " in command:
+            command = f"{command.rstrip()} --answers"
         done = subprocess.run(
             ["sh", "-eu", "-c", command],
             cwd=self.folder, env=self._environment(), input=answers, text=True, timeout=COMMAND_SECONDS, check=False,

@@ -25,6 +25,7 @@ NOT_RUN = {
         '{"tool": "send_mail", "kind": "function", "description": "Sends a mail.", "arguments": '
         '{"to": "ada@example.org", "body": "Hello"}, "why": "I will greet her."}',
     ),
+    ("docs/doors/openai.md", "from pydantic import BaseModel"),
     (
         "docs/how-to/notifications.md",
         "curl -s http://127.0.0.1:8000/api/v1/notifications/channels -H 'Authorization: Bearer YOUR-KEY' "

@@ -345,15 +345,16 @@ def _newest_task(context: Context) -> Task | None:
     return Task.objects.filter(context=context).order_by("-created_at", "-pk").first()
 
 
-def _is_recorded(context: Context, key: str) -> bool:
-    return Message.objects.filter(context=context, message_id=key, role=Message.Role.USER).exists()
+def _is_recorded(row: QueuedMessage) -> bool:
+    said = Message.objects.filter(context=row.context_id, message_id=row.message_id, role=Message.Role.USER)
+    return said.filter(author=row.owner_id).exists()
 
 
 def _first_unsent(context: Context) -> QueuedMessage | None:
     """The first message that is not recorded yet. A recorded one remains if its sender died right after."""
     rows = QueuedMessage.objects.select_related("owner").filter(context=context)
     for row in rows:
-        if row.claimed_until is None or not _is_recorded(context, row.message_id):
+        if row.claimed_until is None or not _is_recorded(row):
             return row
         _delete(QueuedMessage.objects.all(), row, context.workspace_id)
     return None
@@ -362,7 +363,7 @@ def _first_unsent(context: Context) -> QueuedMessage | None:
 def _find(principal: Principal, context: Context, queued: uuid.UUID) -> QueuedMessage:
     mine = QueuedMessage.objects.select_related("owner").filter(context=context, owner=principal.user_id)
     row = mine.filter(pk=queued).first()
-    if row is not None and row.claimed_until is not None and _is_recorded(context, row.message_id):
+    if row is not None and row.claimed_until is not None and _is_recorded(row):
         row = None  # its sender died after recording it
     if row is None:
         raise QueuedNotFound

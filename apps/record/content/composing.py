@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 
 import outbound
-from apps.agents.intake import intake_of
+from apps.agents.intake import stated_intake
 from apps.agents.models import Agent
 from apps.record.content.parts import is_invisible
 from apps.record.content.strict_json import UNSTORABLE
@@ -87,7 +87,7 @@ def standard_base64(text: str) -> str:
     try:
         base64.b64decode(padded, validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError("Is not base64.") from None
+        raise ValueError("Raw content must be base64.") from None
     return padded
 
 
@@ -95,7 +95,7 @@ def check_taken(agent: Agent, parts: Iterable[JSON]) -> None:
     """Raises ContentTypeNotSupported if the agent does not take one of the parts."""
     if (refused := agent.refused_part(parts)) is not None:
         what = f"“{refused['filename']}”" if refused.get("filename") else f"the part of type {refused['mediaType']}"
-        taken = intake_of(agent).words
+        taken = stated_intake(agent).words
         raise ContentTypeNotSupported(
             f"{agent.name} takes {taken} only. Remove {what}, or choose an agent that takes it."
         )

@@ -38,10 +38,15 @@ class ItemReader:
         found, text = Items(), self._text
         at = self._after_space(text.index("[") + 1)
         while at < len(text) and text[at] != "]":
+            number = len(found.whole) + len(found.damaged) + 1
+            if self._work < 0:
+                found.damaged[number] = "Too much of the file is damaged. The rest was not read."
+                break
             try:
                 value, end = strict_json.parse_at(text, at, len(text))
             except strict_json.InvalidJSON as error:
-                found.damaged[len(found.whole) + len(found.damaged) + 1] = str(error)
+                found.damaged[number] = str(error)
+                self._work -= at
                 end = self._next_item(at)
             else:
                 found.whole.append(value)

@@ -90,8 +90,11 @@ def json_action[**P](view: Action[P]) -> View[P]:
             if refusal := role_refusal(principal, request.resolver_match):
                 return refusal_response(refusal, HTTPStatus.FORBIDDEN)
             return await view(request, principal, *args, **kwargs)
-        except KeyUsed:
-            sentence = "This was already sent with other content. Reload the page to see it."
+        except KeyUsed as refused:
+            is_other = refused.sentence == KeyUsed.sentence
+            sentence = (
+                "This was already sent with other content. Reload the page to see it." if is_other else str(refused)
+            )
             return refusal_response(sentence, HTTPStatus.UNPROCESSABLE_ENTITY, "text")
         except Refusal as refused:
             return refusal_response(str(refused), codes_of(type(refused)).http, getattr(refused, "field", ""))
