@@ -3,7 +3,6 @@
 const { clock = "24", dates = "day", zone } = document.documentElement.dataset;
 const numbers = { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" };
 const format = new Intl.DateTimeFormat("en-US", { ...numbers, weekday: "long", hourCycle: clock === "12" ? "h12" : "h23", timeZone: zone });
-export const { timeZone } = format.resolvedOptions();
 
 const partsOf = (at) => Object.fromEntries(format.formatToParts(new Date(at)).map(({ type, value }) => [type, value]));
 

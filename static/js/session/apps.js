@@ -2,7 +2,6 @@
 // be hostile: what it asks for outside its frame, the person decides or the server checks.
 import { showDialog } from "../dialog.js";
 import { h, icon, safe } from "../dom.js";
-import { timeZone } from "../format.js";
 import { postOnce } from "../requests.js";
 
 const VERSION = "2026-01-26";
@@ -190,7 +189,7 @@ class App {
       availableDisplayModes: document.fullscreenEnabled ? ["inline", "fullscreen"] : ["inline"],
       containerDimensions: this.dimensions,
       locale: navigator.language,
-      timeZone,
+      timeZone: document.documentElement.dataset.zone,
       userAgent: "Parley",
       platform: "web",
       deviceCapabilities: { touch, hover: matchMedia("(hover: hover)").matches },
