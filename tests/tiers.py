@@ -71,9 +71,9 @@ TIERS = {
         "not browser and not slow and not services(only=True)", 420, ignored=("tests/browser", "tests/docs"), spare=2
     ),
     "services": Tier(
-        "services and not slow and not browser", 420, declared="mark.services", spare=3, environment=SERVICES
+        "services and not slow and not browser", 480, declared="mark.services", spare=3, environment=SERVICES
     ),
-    "browser": Tier("not slow", 300, ("tests/browser",), spare=1),
+    "browser": Tier("not slow", 420, ("tests/browser",), spare=1),
     "all-embedded": Tier("not services(only=True)", 1500, environment=LARGE),
     "all-services": Tier("not browser", 1500, ignored=("tests/docs",), environment=SERVICES | LARGE),
     "redis-broker": Tier(
