@@ -28,6 +28,8 @@ SHARE = 0.01  # of a limit, which a process takes at once: so much of it can be 
 REDIS_SECONDS = 0.5
 AWAY_SECONDS = 10.0  # after an error of Redis
 STREAM_RETRY_SECONDS = 10  # a guess
+APP_CALLS_PER_MINUTE = 30  # of one person by one page
+APP_CONNECTIONS = 4  # of one person by pages at a time, per process
 
 
 class QuotaExceeded(Exception):
@@ -71,6 +73,21 @@ def count_request(principal: Principal, address: str) -> None:
 def count_act(principal: Principal) -> None:
     """Count a message, an answer or another start of work. Raises QuotaExceeded."""
     act_counter.count(caller_key(principal, ""), settings.ACTS_PER_MINUTE)
+
+
+def count_app_call(principal: Principal, app: str) -> None:
+    """Count a call of a tool by this page for a person. Raises QuotaExceeded."""
+    app_counter.count(f"{caller_key(principal, '')} {app}", APP_CALLS_PER_MINUTE)
+
+
+def check_app_calls(principal: Principal, app: str) -> None:
+    """Count nothing. Raises QuotaExceeded once this page called more often than it may."""
+    app_counter.check(f"{caller_key(principal, '')} {app}", APP_CALLS_PER_MINUTE + 1)
+
+
+def open_app_call(principal: Principal) -> Callable[[], None]:
+    """Count a connection for a page; call the result when it ends. Raises QuotaExceeded."""
+    return app_connections.open(caller_key(principal, ""), APP_CONNECTIONS)
 
 
 def count_fork(principal: Principal) -> None:
@@ -218,9 +235,10 @@ def _store(url: str) -> redis.Redis:
 
 
 class StreamCounter:
-    """The open streams of each caller in this process."""
+    """The open streams of each caller in this process. Errors say `words`."""
 
-    def __init__(self) -> None:
+    def __init__(self, words: str = "streams at the same time. Close one first.") -> None:
+        self._words = words
         self._lock = threading.Lock()
         self._open: Counter[str] = Counter()
 
@@ -228,9 +246,7 @@ class StreamCounter:
         """Count a stream; call the result once when it ends. Raises QuotaExceeded."""
         with self._lock:
             if self._open[caller] >= limit:
-                raise QuotaExceeded(
-                    f"More than {limit} streams at the same time. Close one first.", STREAM_RETRY_SECONDS
-                )
+                raise QuotaExceeded(f"More than {limit} {self._words}", STREAM_RETRY_SECONDS)
             self._open[caller] += 1
         return lambda: self._close(caller)
 
@@ -256,4 +272,6 @@ oauth_counter = RequestCounter("oauth", "requests for tokens")
 registration_counter = RequestCounter("oauth-registrations", "programs that registered themselves")
 oauth_failure_counter = RequestCounter("oauth-failures", "refused requests for tokens")
 view_counter = RequestCounter("views", "looks at shared sessions")
+app_counter = RequestCounter("app-calls", "calls of a page")
+app_connections = StreamCounter("calls of pages at the same time. Wait for one to end.")
 stream_counter = StreamCounter()

@@ -501,7 +501,10 @@ def _payload_json(payload: JSON, session: uuid.UUID, slugs: Slugs) -> JSON:
         if holder in shown:
             shown[holder] = {**shown[holder], "parts": parts_json(shown[holder]["parts"], session)}
     if "app" in shown:
-        shown["app"] = {name: value for name, value in shown["app"].items() if name not in ("agent", "server")}
+        hidden = ("agent", "server", "digest")
+        shown["app"] = {name: value for name, value in shown["app"].items() if name not in hidden}
+    if "ofApp" in shown:
+        shown.pop("by", None)
     if "role" in shown.get("message", ()):
         shown["message"]["role"] = shown["message"]["role"].removeprefix("ROLE_").lower()  # as in messages
     return shown

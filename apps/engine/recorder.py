@@ -359,7 +359,7 @@ def event_of(emission: Emission) -> NewEvent:
 
 
 def _app_payload(app: JSON) -> JSON:
-    payload = {name: app[name] for name in ("server", "uri", "ui", "problem", "agent") if name in app}
+    payload = {name: app[name] for name in ("server", "digest", "uri", "ui", "problem", "agent") if name in app}
     if "html" not in app:
         return payload | {"parts": []}
     shown = {"data": {name: app[name] for name in ("arguments", "result")}}

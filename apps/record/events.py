@@ -224,11 +224,13 @@ class AgentToolCall(TypedDict):
 class App(TypedDict):
     """A page that shows a tool's result (MCP Apps). `server`: its URL without the query, or its command line.
 
+    `digest`: tells servers of one URL without the query apart, as `McpServer.digest`.
     `parts`: the page, and what it shows: `arguments` and the whole `result`. `ui`: what it wishes of its frame.
     `problem`: why there is no page. `agent`: whose tool server it is.
     """
 
     server: str
+    digest: str
     uri: str
     agent: int
     parts: list[JSON]
@@ -237,7 +239,7 @@ class App(TypedDict):
 
 
 class AgentToolResult(TypedDict):
-    """`ofApp`: of a call that a page made."""
+    """`ofApp`: of a call that a page made. `whole`: the result, if `result` is only its beginning."""
 
     callId: str
     name: str
@@ -245,6 +247,7 @@ class AgentToolResult(TypedDict):
     isError: bool
     app: NotRequired[App]
     ofApp: NotRequired[int]
+    whole: NotRequired[JSON]
 
 
 class ArtifactUpdate(TypedDict):
@@ -259,7 +262,7 @@ class ArtifactUpdate(TypedDict):
     joined: NotRequired[bool]
 
 
-PART_HOLDERS = ("message", "artifact", "app")
+PART_HOLDERS = ("message", "artifact", "app", "whole")
 """The keys of payloads that have `parts`."""
 
 

@@ -30,6 +30,7 @@ from apps.installation.models import ModelConnection
 ModelConnection.objects.filter(slug="stub").delete()
 """
 HTML = (Path(__file__).parent / "clock.html").read_text()
+TAKE = "field => void setTimeout(() => { window.focus(); field.focus(); }, 50)"
 NOTHING = "page: no, cookies: no, storage: no, windows: no, server: no, others: no"
 
 
@@ -41,6 +42,11 @@ def clock(parley: Stack) -> Iterator[None]:
         model.replies = [calls(("tell_time", {"zone": "UTC"})), says("It is noon.")]
         yield
         parley.manage("shell", "-v0", "-c", GONE)
+
+
+def use(page: Page) -> None:
+    """Press the frame, so that it takes presses."""
+    page.get_by_role("button", name="Use: Tell time").click()
 
 
 def shown(page: Page) -> FrameLocator:
@@ -59,20 +65,52 @@ def test_page_works_in_its_frame_alone(page: Page, open_browser: OpenBrowser, co
     complaints.clear()  # the browser says that it refused these
     assert page.locator(".app-frame").evaluate("frame => frame.clientHeight") < 600
 
-    # A tool that must be approved asks the person, and is called once
-    app.get_by_role("button", name="Set an alarm").click()
+    # It takes neither the focus nor presses until a person presses it
+    words, field = page.locator("#words"), app.locator("#field")
+    words.click()
+    with page.expect_event("console", lambda said: said.text == "blur"):
+        page.evaluate("addEventListener('blur', () => console.debug('blur'), { once: true })")
+        field.evaluate(TAKE)
+    expect(words).to_be_focused()
+    words.press_sequentially("My secret")
+    expect(words).to_have_value("My secret")
+    field.evaluate(TAKE)
+    expect(page.locator(".app-frame")).to_have_count(0)
+    expect(words).to_be_focused()
+    page.get_by_role("button", name="Show page").click()
+    expect(app.locator("#reach")).to_have_text(NOTHING)
+    complaints.clear()
+    words.fill("")
+    page.locator(".app-box").click(position={"x": 30, "y": 120})
+    app.get_by_role("button", name="Write").click()
+
+    # A question takes no press that was meant for what stood there before
     dialog = page.get_by_role("dialog")
+    add = dialog.get_by_role("button", name="Add to message")
+    add.dispatch_event("click")
+    for _ in range(6):
+        add.click(force=True)
+        page.wait_for_timeout(150)
+    expect(words).to_have_value("")
+    expect(dialog).to_contain_text("And in Oslo?")
+    add.click()
+    expect(words).to_have_value("And in Oslo?")
+    words.fill("")
+
+    # A tool that must be approved asks the person, and is called once
+    use(page)
+    app.get_by_role("button", name="Set an alarm").click()
     expect(dialog).to_contain_text("7:00")
     dialog.get_by_role("button", name="Not now").click()
     expect(app.get_by_role("status")).to_have_text("The person did not allow it.")
     app.get_by_role("button", name="Set an alarm").click()
+    page.get_by_role("button", name="Show question").click()
     dialog.get_by_role("button", name="Allow once").click()
     expect(app.get_by_role("status")).to_have_text("Alarm at 7:00")
     expect(page.locator(".app-called")).to_have_text("This page called set_alarm.")
 
-    # What it says is a draft, and what the model is to know a chip that can be removed
-    app.get_by_role("button", name="Write").click()
-    expect(page.locator("#words")).to_have_value("And in Oslo?")
+    # What the model is to know is a chip that can be removed
+    use(page)
     app.get_by_role("button", name="Tell").click()
     page.get_by_role("button", name="Do not send Shown in Tell time.txt").click()
     expect(page.locator(".app-context")).to_have_count(0)
@@ -80,11 +118,13 @@ def test_page_works_in_its_frame_alone(page: Page, open_browser: OpenBrowser, co
     # A link is opened by the person alone, without a way back; the frame itself leads nowhere
     outside: list[str] = []
     page.context.on("request", lambda one: outside.append(one.url) if "example.org" in one.url else None)
+    use(page)
     with page.expect_console_message(lambda said: "example.org" in said.text and "frame-src" in said.text):
         app.get_by_role("button", name="Leave").click()
     assert outside == []
     page.get_by_role("button", name="Reload: Tell time").click()
     expect(app.locator("#time")).to_have_text("12:00")
+    use(page)
     app.get_by_role("button", name="Read more").click()
     expect(dialog).to_contain_text("https://example.org/clocks")
     page.context.route(

@@ -88,6 +88,8 @@ def test_policy_opens_declared_names_alone():
     assert mcp_apps.content_security_policy({}) == closed
     unsafe = ["*", "https:", "http://a.example", "https://a.example; script-src *", "https://*.com", "data:", 7]
     unsafe += ["https://127.0.0.1", "https://localhost", "https://[::1]", "https://a.example/x", "'unsafe-eval'"]
+    unsafe += ["https://a.localhost", "https://printer.local", "https://a.internal", "https://1.2.3.0x4"]
+    unsafe += ["https://a.example:65536", "https://*.io"]
     _, wishes = mcp_apps.page_in("ui://a", page(_meta={"ui": {"csp": {"connectDomains": unsafe}}}))
     assert wishes["csp"] == {}
     named = {"connectDomains": ["wss://a.example:8443"], "resourceDomains": ["https://*.cdn.example"]}
@@ -96,3 +98,9 @@ def test_policy_opens_declared_names_alone():
     assert "connect-src wss://a.example:8443;" in opened
     assert "script-src 'unsafe-inline' https://*.cdn.example;" in opened
     assert "frame-src 'none';" in opened
+
+
+def test_too_long_policy_leaves_no_page():
+    names = [f"https://{'a' * 60}.{number}.example" for number in range(20)]
+    with pytest.raises(mcp_apps.NoApp, match="4 kB"):
+        mcp_apps.page_in("ui://a", page(_meta={"ui": {"csp": {"resourceDomains": names}}}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections.abc import Iterator
@@ -11,11 +12,13 @@ from urllib.parse import urlsplit
 import pytest
 from asgiref.sync import async_to_sync
 from django.test import AsyncClient, Client
+from pydantic_ai.mcp import MCPToolset
 
 import db as database
 import outbound
 from agentkit.llm import mcp_apps
 from agentkit.llm.approvals import APPROVE, DECISION
+from apps.accounts import quotas
 from apps.accounts.audit_models import AuditAction, AuditEntry
 from apps.accounts.models import User
 from apps.accounts.permissions import Role
@@ -23,8 +26,10 @@ from apps.agents.models import ToolPolicy
 from apps.agents.tool_policies import set_policies
 from apps.engine import accept, approvals
 from apps.features.forks.forking import fork
+from apps.features.model_agents import shown_apps
 from apps.features.sessions import commands, deletion
 from apps.record import lineage
+from apps.record.content import blobs
 from apps.record.events import EventType
 from apps.record.execution import Run
 from apps.record.models import Blob, Context, Event, Task
@@ -39,6 +44,7 @@ from tests.working import carry_out
 __all__ = ["endpoint"]
 pytestmark = pytest.mark.django_db(transaction=True)
 
+FRAME = {"Sec-Fetch-Dest": "iframe"}
 HERE = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "empty"}
 
 
@@ -79,7 +85,7 @@ def test_approved_call_brings_its_page(ada: User, said: Any, endpoint: Endpoint,
 
 
 def test_frame_has_no_origin_and_shows_the_result(app: Event, ada_browser: Client) -> None:
-    answer = ada_browser.get(address(app), headers={"Sec-Fetch-Dest": "iframe"})
+    answer = ada_browser.get(address(app), headers=FRAME)
     assert (answer.status_code, answer.content) == (200, b"<!doctype html><p>A clock</p>")
     assert answer["Content-Security-Policy"] == mcp_apps.content_security_policy(tool_servers.CSP)
     assert "sandbox allow-scripts allow-forms" in answer["Content-Security-Policy"]
@@ -93,12 +99,14 @@ def test_frame_has_no_origin_and_shows_the_result(app: Event, ada_browser: Clien
 
 
 def test_page_is_no_window_of_its_own(app: Event, ada_browser: Client) -> None:
-    assert ada_browser.get(address(app), headers={"Sec-Fetch-Dest": "document"}).status_code == 404
+    for told in ({"Sec-Fetch-Dest": "document"}, {}, {"Referer": "https://elsewhere.example/"}):
+        assert ada_browser.get(address(app), headers=told).status_code == 404
+    assert ada_browser.get(address(app), headers={"Referer": "http://testserver/"}).status_code == 200
 
 
 def test_strangers_find_no_page(app: Event, bob_browser: Client) -> None:
     for rest in ("", "/result"):
-        assert bob_browser.get(address(app, rest)).status_code == 404
+        assert bob_browser.get(address(app, rest), headers=FRAME).status_code == 404
     assert bob_browser.post(address(app, "/calls"), {"name": "set_alarm", "arguments": "{}"}).status_code == 404
     assert Client().get(address(app)).status_code == 302
 
@@ -106,29 +114,29 @@ def test_strangers_find_no_page(app: Event, bob_browser: Client) -> None:
 def test_viewers_see_but_do_not_call(app: Event, ada: User, bob: User, bob_browser: Client) -> None:
     member(bob, ada, Role.VIEWER)
     commands.share_session(ada.principal, app.context_id, Context.Sharing.WORKSPACE)
-    assert bob_browser.get(address(app)).status_code == 200
+    assert bob_browser.get(address(app), headers=FRAME).status_code == 200
     refused = bob_browser.post(address(app, "/calls"), {"name": "set_alarm", "arguments": "{}"}, headers=HERE)
     assert refused.status_code == 403
     commands.share_session(ada.principal, app.context_id, Context.Sharing.PRIVATE)
-    assert bob_browser.get(address(app)).status_code == 404
+    assert bob_browser.get(address(app), headers=FRAME).status_code == 404
 
 
 def test_operators_switch_hides_what_was_shown(app: Event, ada_browser: Client, settings: Any) -> None:
     assert f'"address": "{address(app)}"' in ada_browser.get(f"/sessions/{app.context_id}").content.decode()
     settings.MCP_APPS_ALLOW = []
-    assert ada_browser.get(address(app)).status_code == 404
+    assert ada_browser.get(address(app), headers=FRAME).status_code == 404
     assert address(app) not in ada_browser.get(f"/sessions/{app.context_id}").content.decode()
 
 
 def test_forks_show_it_and_deletion_removes_it(app: Event, ada: User, ada_browser: Client) -> None:
     forked = fork(ada.principal, app.context, app.context.last_event, reason="fork", title="Fork")
-    assert ada_browser.get(f"/sessions/{forked.pk}/apps/{app.index}").status_code == 200
+    assert ada_browser.get(f"/sessions/{forked.pk}/apps/{app.index}", headers=FRAME).status_code == 200
     shown = app.payload["app"]["parts"]
     assert Blob.objects.filter(sha256__in=[one["stored"]["sha256"] for one in shown], uses=1).count() == 2
     for one in (forked.pk, app.context_id):
         deletion.delete_session(ada.principal, one)
     assert not Blob.objects.filter(uses__gt=0).exists()
-    assert ada_browser.get(address(app)).status_code == 404
+    assert ada_browser.get(address(app), headers=FRAME).status_code == 404
 
 
 def called(context: uuid.UUID) -> list[tuple[str, Any]]:
@@ -205,9 +213,70 @@ async def test_server_that_the_agent_lost_is_not_called(app: Event, ada_at_work:
     assert (await call(ada_at_work, app)).status_code == 409
 
 
-async def test_calls_of_pages_count_as_acts(app: Event, ada_at_work: AsyncClient, settings: Any) -> None:
-    settings.ACTS_PER_MINUTE = 1
-    assert [(await call(ada_at_work, app)).status_code for _ in range(2)] == [200, 429]
+async def test_page_has_its_own_quota(
+    app: Event, ada_at_work: AsyncClient, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.ACTS_PER_MINUTE = 0
+    monkeypatch.setattr(quotas, "APP_CALLS_PER_MINUTE", 1)
+    await database.run(lambda: allow(app, set_alarm="ask"))
+    said = {"name": "set_alarm", "arguments": '{"at": "7:00"}'}
+    assert "asks" in (await call(ada_at_work, app)).json()
+    token = (await ada_at_work.post(address(app, "/calls/token"), said, headers=HERE)).json()["token"]
+    assert "result" in (await call(ada_at_work, app, token=token)).json()  # an approved call counts once
+    assert (await call(ada_at_work, app)).status_code == 429
+    refused = await ada_at_work.post(address(app, "/calls/token"), said, headers=HERE)
+    assert (refused.status_code, bool(refused.json()["error"])) == (429, True)
+
+
+async def test_few_calls_run_at_a_time(
+    app: Event, ada: User, ada_at_work: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quotas, "APP_CONNECTIONS", 1)
+    close = quotas.open_app_call(await database.run(lambda: ada.principal))
+    assert (await call(ada_at_work, app)).status_code == 429
+    close()
+    assert (await call(ada_at_work, app)).status_code == 200
+
+
+async def test_large_arguments_are_refused_unrecorded(app: Event, ada_at_work: AsyncClient) -> None:
+    answer = await call(ada_at_work, app, arguments=json.dumps({"at": "x" * 64_000}))
+    assert answer.status_code == 422
+    assert await database.run(called, app.context_id) == []
+
+
+async def test_large_results_are_stored_as_files(app: Event, ada_at_work: AsyncClient, settings: Any) -> None:
+    settings.INLINE_PART_BYTES = 10
+    result = (await call(ada_at_work, app)).json()["result"]
+    kept = await Event.objects.aget(context=app.context_id, type="agent_tool_result", task=None)
+    [part] = kept.payload["whole"]["parts"]
+    assert json.loads(await database.run(blobs.content_of, part)) == result
+    assert (await Blob.objects.aget(sha256=part["stored"]["sha256"])).uses == 1
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_slow_server_is_given_up(
+    app: Event, ada_at_work: AsyncClient, monkeypatch: pytest.MonkeyPatch, answered: bool
+) -> None:
+    async def wait(*_: object) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(shown_apps, "CALL_SECONDS", 2.0)
+    monkeypatch.setattr(MCPToolset, "call_tool_for_app" if answered else "list_tools", wait)
+    answer = await call(ada_at_work, app)
+    log = await database.run(called, app.context_id)
+    if answered:
+        assert answer.json()["result"]["isError"]
+        assert [kind for kind, _ in log] == ["agent_tool_call", "agent_tool_result"]
+    else:
+        assert (answer.status_code, log) == (409, [])
+        assert "/mcp" not in answer.json()["error"]
+
+
+async def test_servers_differ_by_their_query(app: Event, server: ToolServer, ada_at_work: AsyncClient) -> None:
+    await database.run(lambda: clerk(mcp_servers=[{"url": f"{server.url}?tenant=other"}]))
+    answer = await call(ada_at_work, app)
+    assert answer.status_code == 409
+    assert "/mcp" not in answer.json()["error"]
 
 
 async def test_other_sites_cannot_call(app: Event, ada_at_work: AsyncClient) -> None:
@@ -220,7 +289,7 @@ def test_client_api_names_the_page_and_links_it(app: Event, ada: User, ada_brows
     answer = ada_browser.get(f"/api/v1/sessions/{app.context_id}/events").json()
     [shown] = [one["payload"]["app"] for one in answer["items"] if "app" in one["payload"]]
     assert shown["uri"] == tool_servers.PAGE
-    assert not {"agent", "server"} & shown.keys()
+    assert not {"agent", "server", "digest"} & shown.keys()
     page, told = (ada_browser.get(urlsplit(part["url"]).path) for part in shown["parts"])
     assert b"A clock" in b"".join(page)  # type: ignore[arg-type]
     assert "sandbox" in page["Content-Security-Policy"]

@@ -7,6 +7,7 @@ server. The log has each call; no task and no model learns of it.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import uuid
 from collections.abc import AsyncIterator
@@ -17,7 +18,6 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 import db
-from agentkit import AgentFailure
 from agentkit.llm import McpServer, mcp_apps
 from agentkit.llm.models import import_in_thread
 from agentkit.tools import NEEDS, Policy, ToolKind
@@ -33,14 +33,15 @@ from apps.engine.accept import check_obstacles
 from apps.engine.output import clean
 from apps.features.model_agents.language_models import shows_apps
 from apps.record import ledger, lineage
-from apps.record.content import json_schema
+from apps.record.content import blobs, json_schema
 from apps.record.content.blobs import Part
-from apps.record.errors import InvalidParams, UnsupportedOperation
+from apps.record.errors import InvalidParams, Refusal, StorageFull, UnsupportedOperation
 from apps.record.events import JSON, EventType
 from apps.record.lookup import check_may_use, check_may_write
 from apps.record.models import Context
 
 CALL_SECONDS = 45.0  # browsers wait for a minute
+LONGEST_BEGINNING = 2000  # characters of a result that is stored as a file
 
 log = logging.getLogger("parley.apps")
 
@@ -63,6 +64,11 @@ class ShownApp:
         """The data that it shows: `arguments` and `result` of its tool."""
         part: Part = self.payload["parts"][1]
         return part
+
+    @property
+    def host(self) -> str:
+        """The server's name for people."""
+        return mcp_apps.host_of(self.payload["server"])
 
     @property
     def policy(self) -> str:
@@ -94,9 +100,9 @@ def prepare(principal: Principal, app: ShownApp, name: str, arguments: JSON) -> 
     """Check a call before it is made, and count it. Raises Refusal."""
     check_may_write(principal, app.context)
     agent = Agent.objects.select_related("current_version").filter(pk=app.payload["agent"]).first()
-    server = _server_of(agent, app.payload["server"]) if agent else None
+    server = _server_of(agent, app.payload.get("digest", "")) if agent else None
     if agent is None or server is None:
-        raise UnsupportedOperation(f"The agent does not offer tools of {app.payload['server']} to pages.")
+        raise UnsupportedOperation(f"The agent does not offer tools of {app.host} to pages.")
     check_may_use(principal, agent)
     policy = _policy(principal, app.context, agent, name)
     needed = NEEDS.get(policy, 0)
@@ -108,7 +114,7 @@ def prepare(principal: Principal, app: ShownApp, name: str, arguments: JSON) -> 
     return AppCall(principal, app, agent, server, name, arguments, needs_approval=needed > 0)
 
 
-def _server_of(agent: Agent, label: str) -> McpServer | None:
+def _server_of(agent: Agent, digest: str) -> McpServer | None:
     """The server, if the agent's current version has it."""
     version = agent.current_version
     if agent.kind != Agent.Kind.MODEL or version is None:
@@ -118,7 +124,7 @@ def _server_of(agent: Agent, label: str) -> McpServer | None:
     except (ValidationError, CannotDecrypt):
         return None
     servers = (McpServer(url, header) for url, header in headers.items())
-    return next((server for server in servers if server.label == label), None)
+    return next((server for server in servers if server.digest == digest), None)
 
 
 def _policy(principal: Principal, context: Context, agent: Agent, name: str) -> Policy:
@@ -136,38 +142,48 @@ async def described(call: AppCall) -> JSON:
 
 async def run(call: AppCall) -> JSON:
     """The result, as MCP writes it; of a failed call with `isError`. Raises Refusal before anything is called."""
-    async with _connected(call) as (server, tool):
-        json_schema.validate(tool.input_schema, call.arguments, "arguments")
-        key = str(uuid.uuid4())
-        await db.run(_record_call, call, key)
-        try:
-            async with asyncio.timeout(CALL_SECONDS):
-                result: JSON = await server.call_tool_for_app(call.name, call.arguments)
-            mcp_apps.check_result(result)
-        except mcp_apps.NoApp as problem:
-            result = _failed(str(problem))
-        except Exception as error:
-            log.warning("the tool %s of %s failed: %r", call.name, call.server.label, error)
-            result = _failed("The tool server did not answer.")
-        await db.run(_record_result, call, key, result)
-    return result
+    key, result = "", _failed("The tool server did not answer.")
+    try:
+        async with _connected(call) as (server, tool):
+            json_schema.validate(tool.input_schema, call.arguments, "arguments")
+            key = str(uuid.uuid4())
+            await db.run(_record_call, call, key)
+            try:
+                answer: JSON = clean(await server.call_tool_for_app(call.name, call.arguments))
+                mcp_apps.check_result(answer)
+                result = answer
+            except mcp_apps.NoApp as problem:
+                result = _failed(str(problem))
+            except Exception as error:
+                log.warning("the tool %s of %s failed: %r", call.name, call.server.label, error)
+    except Unreachable:
+        if not key:
+            raise
+    return await db.run(_record_result, call, key, result) if key else result
 
 
 @asynccontextmanager
 async def _connected(call: AppCall) -> AsyncIterator[tuple[Any, Any]]:
-    """The server, and the tool that its page calls."""
+    """The server, and the tool that its page calls, for `CALL_SECONDS` in all. Raises Refusal."""
     await import_in_thread("agentkit.llm.mcp_servers")
     from agentkit.llm.mcp_servers import open_server
 
-    async with AsyncExitStack() as stack:
-        try:
+    try:
+        async with asyncio.timeout(CALL_SECONDS), AsyncExitStack() as stack:
             server = await open_server(call.server, stack)
-        except AgentFailure as failure:
-            raise UnsupportedOperation(str(failure)) from None
-        tools = {one.name: one for one in await server.list_tools() if mcp_apps.is_for_pages(one.meta)}
-        if call.name not in tools:
-            raise InvalidParams(f"The tool server has no tool {call.name[:100]} for its page.", "name")
-        yield server, tools[call.name]
+            tools = {one.name: one for one in await server.list_tools() if mcp_apps.is_for_pages(one.meta)}
+            if call.name not in tools:
+                raise InvalidParams(f"The tool server has no tool {call.name[:100]} for its page.", "name")
+            yield server, tools[call.name]
+    except Refusal:
+        raise
+    except Exception as error:
+        log.warning("the tool server %s cannot be used: %r", call.server.label, error)
+        raise Unreachable(f"The tool server {call.app.host} cannot be used. Try again later.") from None
+
+
+class Unreachable(UnsupportedOperation):
+    """The tool server cannot be used."""
 
 
 def _failed(sentence: str) -> JSON:
@@ -186,7 +202,18 @@ def _record_call(call: AppCall, key: str) -> None:
             audit.record(action, actor=call.principal, object=subject, workspace=session.workspace_id, details=about)
 
 
-def _record_result(call: AppCall, key: str, result: JSON) -> None:
+def _record_result(call: AppCall, key: str, result: JSON) -> JSON:
+    """The result; another one if the workspace has no room for it."""
+    session = call.app.context
+    [part] = blobs.store_large([{"data": result}])
+    try:
+        blobs.check_room(session.workspace_id, [part])
+    except StorageFull as full:
+        result = _failed(str(full))
+        part = {"data": result}
     told = {"callId": key, "name": call.name, "result": result, "isError": bool(result.get("isError"))}
-    with ledger.writing(call.app.context.pk) as events:
-        events.add(EventType.AGENT_TOOL_RESULT, clean({**told, "ofApp": call.app.index}))
+    if "stored" in part:
+        told |= {"result": json.dumps(result, ensure_ascii=False)[:LONGEST_BEGINNING], "whole": {"parts": [part]}}
+    with ledger.writing(session.pk) as events:
+        events.add(EventType.AGENT_TOOL_RESULT, {**told, "ofApp": call.app.index})
+    return result

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from http import HTTPStatus
+from urllib.parse import urlsplit
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
@@ -26,9 +26,10 @@ from apps.record.errors import ContextNotFound, InvalidParams
 from apps.record.events import JSON
 from apps.record.lookup import find_session
 from apps.web.approvals import KINDS, Call, arguments_of, check_gesture, make_token, redeem, title_of
-from apps.web.sessions.sending import json_action, refusal_response
+from apps.web.sessions.sending import json_action
 from apps.web.shell import reader_view, session_or_404
 
+MAX_ARGUMENTS_BYTES = 64 * 1000
 FRAME_HEADERS = {
     "Cache-Control": "private, no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -42,11 +43,18 @@ FRAME_HEADERS = {
 @reader_view
 def app_frame(request: HttpRequest, session: uuid.UUID, index: int) -> HttpResponse:
     """The document, for a frame alone: at the top of a window it could pass for a page of ours."""
-    if request.headers.get("Sec-Fetch-Dest", "iframe") != "iframe":
+    if not _is_frame(request):
         raise Http404
     app = _app_or_404(request, session, index)
     headers = FRAME_HEADERS | {"Content-Security-Policy": app.policy}
     return HttpResponse(_content_or_404(app.page), content_type="text/html; charset=utf-8", headers=headers)
+
+
+def _is_frame(request: HttpRequest) -> bool:
+    """Browsers without `Sec-Fetch-Dest`, as at plain `http`, name the page that has the frame."""
+    if destination := request.headers.get("Sec-Fetch-Dest"):
+        return destination == "iframe"
+    return urlsplit(request.headers.get("Referer", "")).netloc == request.get_host()
 
 
 @reader_view
@@ -74,21 +82,26 @@ def _content_or_404(part: Part) -> bytes:
 async def call_by_app(request: HttpRequest, principal: Principal, session: uuid.UUID, index: int) -> HttpResponse:
     """The `result` of a tool that the page calls; or what `asks` the person first, and then a token is needed."""
     check_gesture(request, "empty")
-    try:
-        call = await db.run(_prepared, request, principal, session, index)
-    except quotas.QuotaExceeded as exceeded:
-        return refusal_response(str(exceeded), HTTPStatus.TOO_MANY_REQUESTS)
-    if call.needs_approval:
-        if "token" not in request.POST:
-            return JsonResponse({"asks": _card(call, await shown_apps.described(call))})
+    call = await db.run(_prepared, request, principal, session, index)
+    is_approved = call.needs_approval and "token" in request.POST
+    if is_approved:
         await db.run(redeem, request, principal, _digest(call))
-    return JsonResponse({"result": await shown_apps.run(call)})
+    else:
+        await db.run(quotas.count_app_call, principal, f"{session} {index}")  # an approved one was counted before
+    close = quotas.open_app_call(principal)
+    try:
+        if call.needs_approval and not is_approved:
+            return JsonResponse({"asks": _card(call, await shown_apps.described(call))})
+        return JsonResponse({"result": await shown_apps.run(call)})
+    finally:
+        close()
 
 
 @json_action
 async def allow_call(request: HttpRequest, principal: Principal, session: uuid.UUID, index: int) -> HttpResponse:
     """A token for this one call, after a person pressed a button."""
     check_gesture(request, "empty")
+    await db.run(quotas.check_app_calls, principal, f"{session} {index}")
     call = await db.run(_prepared, request, principal, session, index)
     return JsonResponse({"token": await db.run(make_token, request, principal, _digest(call))})
 
@@ -98,9 +111,11 @@ def _prepared(request: HttpRequest, principal: Principal, session: uuid.UUID, in
     app = find_app(context, index)
     if app is None:
         raise ContextNotFound("This page is not shown any more. Reload the session.")
-    quotas.count_act(principal)
+    given = request.POST.get("arguments", "").encode()
+    if len(given) > MAX_ARGUMENTS_BYTES:
+        raise InvalidParams(f"The page's arguments have more than {MAX_ARGUMENTS_BYTES // 1000} kB.", "arguments")
     try:
-        arguments = strict_json.parse(request.POST.get("arguments", "").encode())
+        arguments = strict_json.parse(given)
     except strict_json.InvalidJSON as problem:
         raise InvalidParams(f"The page's arguments cannot be read: {problem}", "arguments") from None
     if not isinstance(arguments, dict):
@@ -125,5 +140,5 @@ def _card(call: AppCall, told: JSON) -> str:
 
 
 def _digest(call: AppCall) -> str:
-    told = [str(call.app.context.pk), call.app.index, call.server.label, call.name, call.arguments]
+    told = [str(call.app.context.pk), call.app.index, call.server.digest, call.name, call.arguments]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()

@@ -11,7 +11,6 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db.models import Q
@@ -19,6 +18,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
 
+from agentkit.llm import mcp_apps
 from agentkit.llm.approvals import visible
 from agentkit.llm.models import SCRIPTED
 from agentkit.outcomes import NO_ANSWER
@@ -209,10 +209,10 @@ def _entry(prefetched: _Prefetched, event: Event) -> JSON:
 
 def _app(context: Context, event: Event) -> JSON:
     name, app = event.payload["name"], event.payload["app"]
-    host = urlsplit(app["server"]).hostname or "a program"  # the rest may have a key
-    named = {"name": name, "title": visible(schema_forms.label_of(name, {})), "server": host}
+    title, host = visible(schema_forms.label_of(name, {})), mcp_apps.host_of(app["server"])
+    named = {"name": name, "title": title, "server": host}
     if "problem" in app:
-        return named | {"problem": app["problem"]}
+        return named | {"problem": visible(app["problem"])}
     address = reverse("web:app", args=[context.pk, event.index])
     return named | {"address": address, "isBare": not app["ui"]["prefersBorder"]}
 

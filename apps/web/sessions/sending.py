@@ -22,6 +22,7 @@ from django.views.decorators.http import require_POST
 
 import db
 from agentkit.llm.approvals import APPROVE, DECISION
+from apps.accounts import quotas
 from apps.accounts.errors import Kind
 from apps.accounts.models import User
 from apps.accounts.principals import Principal
@@ -96,6 +97,8 @@ def json_action[**P](view: Action[P]) -> View[P]:
                 "This was already sent with other content. Reload the page to see it." if is_other else str(refused)
             )
             return refusal_response(sentence, HTTPStatus.UNPROCESSABLE_ENTITY, "text")
+        except quotas.QuotaExceeded as exceeded:
+            return refusal_response(str(exceeded), HTTPStatus.TOO_MANY_REQUESTS)
         except Refusal as refused:
             return refusal_response(str(refused), codes_of(type(refused)).http, getattr(refused, "field", ""))
 

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 EXTENSION = "io.modelcontextprotocol/ui"
 MEDIA_TYPE = "text/html;profile=mcp-app"
@@ -42,8 +43,12 @@ ALWAYS = {
     "object-src": [],
     "form-action": [],
 }
-ORIGIN = re.compile(r"(https|wss)://(\*\.)?([a-z0-9-]+\.)+[a-z0-9-]*[a-z][a-z0-9-]*(:\d{1,5})?")
+ORIGIN = re.compile(r"(?:https|wss)://(\*\.)?((?:[a-z0-9-]+\.)+(?!0x)[a-z0-9-]*[a-z][a-z0-9-]*)(?::(\d{1,5}))?")
 """A name with a dot, not an address: pages reach nothing on the reader's machine or network by its number."""
+NEAR = (".localhost", ".local", ".internal")
+"""Names of the reader's machine and network."""
+MAX_PORT = 65535
+MAX_POLICY_BYTES = 4096
 SANDBOX = "allow-scripts allow-forms"
 """Forms for their scripts alone: they are sent nowhere."""
 
@@ -80,11 +85,14 @@ def _content(found: Mapping[str, Any]) -> bytes:
 
 
 def _wishes(found: Mapping[str, Any]) -> Json:
+    """Raises NoApp."""
     match found.get("_meta"):
         case {"ui": dict(wishes)}:
             csp = wishes.get("csp")
             lists = {name: _origins(csp.get(name)) for name in DOMAINS} if isinstance(csp, dict) else {}
             kept: Json = {"csp": {name: known for name, known in lists.items() if known}}
+            if len(content_security_policy(kept["csp"])) > MAX_POLICY_BYTES:
+                raise NoApp(f"Its page declares more names than a policy of {MAX_POLICY_BYTES // 1024} kB holds.")
             return kept | {"prefersBorder": wishes.get("prefersBorder") is not False}
     return {"csp": {}, "prefersBorder": True}
 
@@ -92,7 +100,12 @@ def _wishes(found: Mapping[str, Any]) -> Json:
 def _origins(given: Any) -> list[str]:
     """Those of a list that are safe in a policy: https and wss, by name, perhaps with `*.` for subdomains."""
     named = [one.lower().rstrip("/") for one in given if isinstance(one, str)] if isinstance(given, list) else []
-    return [one for one in dict.fromkeys(named) if len(one) <= 300 and ORIGIN.fullmatch(one)][:MAX_DOMAINS]
+    return [one for one in dict.fromkeys(named) if len(one) <= 300 and _is_public(one)][:MAX_DOMAINS]
+
+
+def _is_public(origin: str) -> bool:
+    match = ORIGIN.fullmatch(origin)
+    return match is not None and not match[2].endswith(NEAR) and int(match[3] or 0) <= MAX_PORT
 
 
 def content_security_policy(csp: Mapping[str, Iterable[str]]) -> str:
@@ -103,6 +116,11 @@ def content_security_policy(csp: Mapping[str, Iterable[str]]) -> str:
             allowed[directive] += csp.get(name, ())
     lines = [f"{directive} {' '.join(sources) or "'none'"}" for directive, sources in allowed.items()]
     return "; ".join([*lines, "frame-ancestors 'self'", f"sandbox {SANDBOX}"])
+
+
+def host_of(label: str) -> str:
+    """A server's name for the readers of its pages, by its label: the rest of a URL may have a key."""
+    return urlsplit(label).hostname or "a program"
 
 
 def check_result(result: Json) -> None:

@@ -101,7 +101,7 @@ class WithApps(WrapperToolset[TaskContext]):
 
     async def _app(self, told: dict[str, Any]) -> dict[str, Any]:
         uri, arguments, result = (told[name] for name in ("resource_uri", "tool_input", "result"))
-        app = {"server": self.server.label, "uri": uri[: mcp_apps.MAX_URI_LENGTH]}
+        app = {"server": self.server.label, "digest": self.server.digest, "uri": uri[: mcp_apps.MAX_URI_LENGTH]}
         try:
             mcp_apps.check_result(result)
             html, wishes = self._pages[uri] = self._pages.get(uri) or await self._read(uri)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +53,11 @@ class McpServer:
     def label(self) -> str:
         """The server's name for people: its URL without the query, which may have a key."""
         return self.url.partition("?")[0] or shlex.join(self.command)
+
+    @property
+    def digest(self) -> str:
+        """Tells servers of one label apart: the SHA-256 of the whole URL or command line, in hex."""
+        return hashlib.sha256((self.url or shlex.join(self.command)).encode()).hexdigest()
 
     @property
     def secrets(self) -> list[str]:

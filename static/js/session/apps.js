@@ -11,6 +11,8 @@ const [LOWEST, HIGHEST] = [40, 0.8]; // of a frame: px, and of the window's heig
 const MOST_CALLS = 4; // of one page at a time
 const LONGEST_NAME = 80; // characters
 const LONGEST = 20_000; // characters of a message
+const LONGEST_SHOWN = 2000; // characters of a message in its question
+const CALM = 700; // ms without a press before a question takes one
 const MOST_CONTEXT = 200_000; // characters of what a page tells the model
 
 const apps = new Map(); // by element
@@ -37,7 +39,7 @@ const near = new IntersectionObserver((entries) => {
   for (const { isIntersecting, target } of entries) {
     if (!isIntersecting) continue;
     near.unobserve(target);
-    apps.get(target)?.load();
+    apps.get(target)?.arrive();
   }
 }, { rootMargin: "300px" });
 
@@ -48,25 +50,48 @@ addEventListener("message", ({ source, data }) => {
   }
 });
 
+// Who works outside the pages keeps the focus. A page that takes it unasked, which browsers allow even an inert frame, gives it back
+// once; then the page goes.
+let focused = document.activeElement;
+for (const kind of ["focusin", "keydown"])
+  addEventListener(kind, ({ target }) => {
+    if (!(target instanceof Element) || target.closest(".app-frame")) return;
+    focused = target;
+    if (!target.closest("dialog")) for (const app of apps.values()) app.rest();
+  }, true);
+
+addEventListener("blur", () => {
+  const frame = document.activeElement;
+  if (!frame?.matches(".app-frame[inert]")) return;
+  apps.get(frame.closest(".app"))?.tookFocus();
+  setTimeout(() => {
+    frame.blur();
+    focused.focus();
+  }); // the browser has moved it then
+});
+
 class Denied extends Error {}
 
 class App {
   constructor(element, item) {
-    Object.assign(this, { element, item, frame: null, told: null, isOpen: false, calls: 0, pending: new Map(), last: 0, turn: 0, width: 0 });
+    Object.assign(this, { element, item, frame: null, told: null, isOpen: false, isRefused: false, question: null, times: 0, calls: 0, pending: new Map(), last: 0, turn: 0, width: 0 });
     this.note = h("p", { class: "app-note muted small", role: "status" });
     this.called = h("p", { class: "app-called muted small" });
     const { title, server, problem, isBare } = item;
     const button = (name, sign, onclick) => h("button", { type: "button", class: "quiet round", title: name, "aria-label": `${name}: ${title}`, onclick }, icon(sign));
     this.toFill = !problem && document.fullscreenEnabled && button("Full screen", "open", () => this.fill(!this.isFull).catch(() => {}));
+    this.toUse = h("button", { type: "button", class: "quiet", "aria-label": `Use: ${title}`, hidden: true, onclick: () => this.use() }, "Use");
     const bar = h(
       "div",
       { class: "app-bar" },
       h("span", { class: "name", dir: "auto" }, title),
       h("span", { class: "about muted small" }, server),
+      this.toUse,
       !problem && button("Reload", "again", () => this.load()),
       this.toFill,
     );
     this.box = h("div", { class: isBare ? "app-box is-bare" : "app-box" }, bar, this.note);
+    this.box.addEventListener("click", ({ target }) => target === this.box && this.use()); // a frame at rest lets presses through
     element.replaceChildren(this.box, this.called);
     if (problem) return this.say(`The tool server's page is not shown: ${problem}`);
     this.box.addEventListener("fullscreenchange", () => {
@@ -84,18 +109,71 @@ class App {
     this.called.textContent = said && `This page called ${said}.`;
   }
 
-  say(sentence) {
-    this.note.textContent = sentence;
+  say(sentence, ...more) {
+    this.note.replaceChildren(sentence, ...more);
     this.note.hidden = !sentence;
+  }
+
+  /** Says a sentence with a button, and calls `then` once it is pressed. */
+  offer(sentence, name, then) {
+    this.say(`${sentence} `, h("button", { type: "button", onclick: () => (this.say(""), then()) }, name));
+  }
+
+  // A frame at rest takes no presses, keys and focus
+
+  use() {
+    if (!this.frame) return;
+    this.frame.inert = false;
+    this.frame.focus();
+    this.toUse.hidden = true;
+  }
+
+  rest() {
+    if (this.frame) this.frame.inert = true;
+    this.toUse.hidden = !this.frame;
+  }
+
+  tookFocus() {
+    this.times += 1;
+    if (this.times > 1) {
+      this.remove();
+      this.offer("This page took the focus while you did not use it, and was closed.", "Show page", () => this.show());
+    }
+  }
+
+  remove() {
+    clearTimeout(this.timer);
+    this.drop();
+    this.frame?.remove();
+    Object.assign(this, { frame: null, isOpen: false, isRefused: false, times: 0 });
+    this.toUse.hidden = true;
+  }
+
+  async show() {
+    await this.load();
+    this.use();
+  }
+
+  /** What it asked is not asked any more. */
+  drop() {
+    this.question?.();
+  }
+
+  get mark() {
+    return `app ${this.item.address}`;
+  }
+
+  /** A page that never began to speak, and perhaps held the browser up, waits for a press. */
+  arrive() {
+    if (sessionStorage.getItem(this.mark) === null) this.load();
+    else this.offer("This page did not answer the last time.", "Show page", () => this.show());
   }
 
   async load() {
     const turn = (this.turn += 1);
     await this.bid("reload");
     if (turn !== this.turn) return;
-    clearTimeout(this.timer);
-    this.frame?.remove();
-    Object.assign(this, { frame: null, isOpen: false });
+    this.remove();
     this.say("Loading…");
     try {
       const answer = await fetch(`${this.item.address}/result`);
@@ -106,10 +184,16 @@ class App {
       return void (turn === this.turn && this.say("This page could not be loaded. Check your connection, then press Reload."));
     }
     const { title, address } = this.item;
-    const about = { class: "app-frame", title: `Page of the tool ${title}`, sandbox: "allow-scripts allow-forms", referrerpolicy: "no-referrer", src: address };
+    const about = { class: "app-frame", inert: true, title: `Page of the tool ${title}`, sandbox: "allow-scripts allow-forms", referrerpolicy: "origin", src: address };
     this.frame = h("iframe", about);
-    this.frame.addEventListener("load", () => this.isOpen || this.say(""), { once: true });
+    let loads = 0;
+    this.frame.addEventListener("load", () => {
+      if ((loads += 1) > 1) this.drop();
+      else if (!this.isOpen && !this.question) this.say("");
+    });
+    sessionStorage.setItem(this.mark, ""); // until it speaks
     this.box.append(this.frame);
+    this.rest();
     this.timer = setTimeout(() => this.isOpen || this.say("This page does not answer. Press Reload to try again."), PATIENCE);
   }
 
@@ -125,6 +209,7 @@ class App {
 
   leave() {
     clearTimeout(this.timer);
+    this.drop();
     apps.delete(this.element);
   }
 
@@ -186,7 +271,7 @@ class App {
       toolInfo: { tool: { name: this.item.name, inputSchema: { type: "object" } } },
       ...look(),
       displayMode: this.mode,
-      availableDisplayModes: document.fullscreenEnabled ? ["inline", "fullscreen"] : ["inline"],
+      availableDisplayModes: [...new Set(["inline", this.mode])],
       containerDimensions: this.dimensions,
       locale: navigator.language,
       timeZone: document.documentElement.dataset.zone,
@@ -241,7 +326,8 @@ const NOTIFICATIONS = {
   "ui/notifications/initialized"(app) {
     if (app.isOpen) return;
     app.isOpen = true;
-    app.say("");
+    sessionStorage.removeItem(app.mark);
+    if (!app.question) app.say("");
     app.post({ method: "ui/notifications/tool-input", params: { arguments: app.told.arguments } });
     app.post({ method: "ui/notifications/tool-result", params: app.told.result });
   },
@@ -254,6 +340,7 @@ const NOTIFICATIONS = {
 const REQUESTS = {
   "ui/initialize"(app) {
     app.isOpen = false; // a frame that was moved begins again
+    app.drop();
     const acts = mayAct() && { serverTools: {}, message: { text: {} }, updateModelContext: { text: {}, structuredContent: {} } };
     return {
       protocolVersion: VERSION,
@@ -264,7 +351,7 @@ const REQUESTS = {
   },
   ping: () => ({}),
   async "ui/request-display-mode"(app, { mode }) {
-    if (mode === "fullscreen" || mode === "inline") await app.fill(mode === "fullscreen").catch(() => {});
+    if (mode === "inline") await app.fill(false).catch(() => {}); // only the person fills the screen
     return { mode: app.mode };
   },
   async "ui/open-link"(app, { url }) {
@@ -272,16 +359,19 @@ const REQUESTS = {
     if (link?.protocol !== "https:") throw new Denied("Only https links are opened.");
     const open = () => window.open(link.href, "_blank", "noopener,noreferrer");
     const words = [h("p", {}, `The page “${app.item.title}” wants to open this address in a new tab:`), h("p", { class: "app-link verbatim" }, link.href)];
-    await ask("Open this link?", words, "Open", open);
+    await ask(app, "Open this link?", words, "Open", open);
     return {};
   },
-  "ui/message"(app, { content }) {
+  async "ui/message"(app, { content }) {
     canAct();
     const text = wordsOf(content);
     if (!text || text.length > LONGEST) throw new Denied(`A message has between 1 and ${LONGEST} characters of text.`);
     const { composer } = host;
+    const short = text.length > LONGEST_SHOWN ? `${text.slice(0, LONGEST_SHOWN)}…` : text;
+    const words = [h("p", {}, `The page “${app.item.title}” wants to add this to your message:`), h("p", { class: "app-link verbatim" }, short)];
+    const add = () => composer.write([composer.words.value, text].filter(Boolean).join("\n\n"));
+    await ask(app, "Add to your message?", words, "Add to message", add);
     app.fill(false).catch(() => {}); // the draft is to be seen
-    composer.write([composer.words.value, text].filter(Boolean).join("\n\n"));
     composer.words.focus();
     return {};
   },
@@ -306,15 +396,17 @@ const REQUESTS = {
 };
 
 /** Never sent twice: a tool may have effects. */
-async function callTool({ item }, name, given) {
+async function callTool(app, name, given) {
+  const { item, frame } = app;
   const form = new FormData();
   form.append("name", name);
   form.append("arguments", JSON.stringify(given));
   const address = `${item.address}/calls`;
   const answer = await postOnce(address, form);
   if (!answer.asks) return answer.result;
+  if (frame !== app.frame) throw new Denied("The page is gone.");
   const allow = async () => form.append("token", (await postOnce(`${address}/token`, form)).token);
-  await ask(`The page “${item.title}” wants to use a tool`, [safe(h("div"), answer.asks)], "Allow once", allow);
+  await ask(app, `The page “${item.title}” wants to use a tool`, [safe(h("div"), answer.asks)], "Allow once", allow);
   return (await postOnce(address, form)).result;
 }
 
@@ -326,14 +418,30 @@ const wordsOf = (content) =>
     .join("\n\n")
     .trim();
 
-/** Resolves once a person pressed the button `yes` and `act` is done. Throws Denied. */
-function ask(title, words, yes, act) {
-  const asked = asking.then(() => answered(title, words, yes, act));
-  asking = asked.catch(() => {});
-  return asked;
+/** Resolves once a person pressed the button `yes` and `act` is done. Throws Denied.
+ *
+ * A page asks one thing at a time. If the person does not use it just now, or refused the question before, a press shows the question.
+ */
+async function ask(app, title, words, yes, act) {
+  if (app.question) throw new Denied("This page has a question already.");
+  const dropped = new Promise((_, failed) => (app.question = () => failed(new Denied("The page is gone."))));
+  dropped.catch(() => {});
+  try {
+    if (app.frame.inert || app.isRefused)
+      await Promise.race([dropped, new Promise((done) => app.offer("This page has a question.", "Show question", done))]);
+    const asked = asking.then(() => answered(title, words, yes, act, dropped));
+    asking = asked.catch(() => {});
+    await asked;
+    app.isRefused = false;
+  } catch (problem) {
+    app.isRefused = true;
+    throw problem;
+  } finally {
+    app.question = null;
+  }
 }
 
-function answered(title, words, yes, act) {
+function answered(title, words, yes, act, dropped) {
   return new Promise((done, failed) => {
     let isPressed = false;
     const press = ({ isTrusted }) => {
@@ -347,9 +455,39 @@ function answered(title, words, yes, act) {
       h("button", { type: "button", onclick: () => dialog.close() }, "Not now"),
     ];
     const dialog = showDialog(title, [...words, h("div", { class: "question-foot" }, buttons)]);
+    const stop = new AbortController();
+    calm(buttons, stop.signal);
     buttons[1].focus();
-    dialog.addEventListener("close", () => isPressed || failed(new Denied("The person did not allow it.")));
+    dialog.addEventListener("close", () => {
+      stop.abort();
+      if (!isPressed) failed(new Denied("The person did not allow it."));
+    });
+    dropped.catch((problem) => {
+      failed(problem);
+      dialog.close();
+    });
   });
+}
+
+/** The buttons take no press until none came for a while: the person pressed what stood there before. */
+function calm(buttons, signal) {
+  let timer = 0;
+  const set = (isEarly) => buttons.forEach((button) => button.setAttribute("aria-disabled", isEarly));
+  const begin = () => {
+    set(true);
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      timer = 0;
+      set(false);
+    }, CALM);
+  };
+  const press = (event) => {
+    if (!timer) return;
+    begin();
+    if (event.type === "click" && buttons.some((button) => button.contains(event.target))) event.stopImmediatePropagation();
+  };
+  for (const kind of ["pointerdown", "keydown", "keyup", "click"]) addEventListener(kind, press, { capture: true, signal });
+  begin();
 }
 
 /** What the model is to know goes with the next message, as a file that the person sees and may remove. */
