@@ -87,7 +87,7 @@ def standard_base64(text: str) -> str:
     try:
         base64.b64decode(padded, validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError("Raw content must be base64.") from None
+        raise ValueError("The raw content of a part must be base64.") from None
     return padded
 
 
