@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from tests.faults.agents import lines_to
@@ -17,9 +19,11 @@ def test_a_run_that_kills_its_process_fails_alone() -> None:
         patient, poison = Caller(own, "patient"), Caller(own, "poison")
         neighbor = patient.send("30 held")
         patient.until(lambda now: now["status"]["state"] == "TASK_STATE_WORKING", neighbor, within=PATIENCE)
-        killer = poison.send_through("Drink this.")
-        own.processes[name].wait(PATIENCE)
-        own.start(name)
+        with ThreadPoolExecutor() as beside:  # the process may die before it answers
+            sending = beside.submit(poison.send_through, "Drink this.")
+            own.processes[name].wait(PATIENCE)
+            own.start(name)
+            killer = sending.result(PATIENCE)
         failed, done = poison.ended(killer, within=4 * PATIENCE), patient.ended(neighbor, within=4 * PATIENCE)
         assert own.is_running(name)
     assert "killed its worker" in text_of(failed["status"]["message"])
