@@ -80,7 +80,7 @@ async def test_an_agent_that_takes_too_long_is_stopped(ada, agent, said):
     assert task["artifacts"] == []
 
 
-@pytest.mark.timeout(15)
+@pytest.mark.timeout(60)
 async def test_an_agent_whose_words_cannot_be_recorded_is_not_left_waiting(ada, agent, said):
     task, run = await outcome_of(ada, await agent("Flooding"), said())
     assert task["status"]["state"] == "TASK_STATE_FAILED"
