@@ -109,7 +109,7 @@ TOLD: dict[str, Told] = {
         "AlreadyAnswered AlreadyApproved ApproverUnknown BeingSent CredentialRequired ExportRunning "
         "NoAgentFits NotReady NotYourSession NotYourTask PaymentMissing PaymentUnderWay PaymentUsed "
         "QueueFull ReadOnlySession TaskBusy TaskFinished TaskWaits TooManyChannels TooManySchedules "
-        "TooManyWaiting TooManyWebhooks UnsupportedOperation",
+        "TooManyWaiting TooManyWebhooks Unreachable UnsupportedOperation",
         precondition(-32004, "UNSUPPORTED_OPERATION"),
     ),
     **of(
