@@ -54,7 +54,8 @@ class Caller:
         """A dict becomes a form on pages, and JSON elsewhere."""
         is_api = API.match(path) is not None
         client = Client() if is_api else self.browser
-        headers.setdefault("Sec-Fetch-Dest", "iframe")  # the pages of tool servers are for frames alone
+        if method == "GET":
+            headers.setdefault("Sec-Fetch-Dest", "iframe")  # the pages of tool servers are for frames alone
         if is_api and self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         more: dict[str, Any] = {"headers": headers}
